@@ -1,0 +1,91 @@
+"""Where a pod may or would rather run: selectors over labels, affinity, tolerations, spread.
+
+Pure data, decoded as part of a pod or a budget. What the fields mean is in `api/selectors.py`
+(label selectors) and in the scheduler's filters (everything else).
+"""
+
+from __future__ import annotations
+
+from muster.api.meta import Object
+
+
+class SelectorTerm(Object, frozen=True):
+    """One row of matchExpressions or matchFields."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Object, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorTerm, ...] = ()
+
+
+class NodeSelectorTerm(Object, frozen=True):
+    match_expressions: tuple[SelectorTerm, ...] = ()
+    match_fields: tuple[SelectorTerm, ...] = ()
+
+
+class NodeSelector(Object, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredNode(Object, frozen=True):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class NodeAffinity(Object, frozen=True, rename={"required": _REQUIRED, "preferred": _PREFERRED}):
+    required: NodeSelector | None = None
+    preferred: tuple[PreferredNode, ...] = ()
+
+
+class PodAffinityTerm(Object, frozen=True):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PreferredPods(Object, frozen=True):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Object, frozen=True, rename={"required": _REQUIRED, "preferred": _PREFERRED}):
+    """Both podAffinity and podAntiAffinity have this shape."""
+
+    required: tuple[PodAffinityTerm, ...] = ()
+    preferred: tuple[PreferredPods, ...] = ()
+
+
+class Affinity(Object, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Object, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpread(Object, frozen=True):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()

@@ -1,0 +1,282 @@
+"""Pods, nodes and the other built-in kinds: only the fields we read.
+
+Decoded by informers and the client. Quantities stay as they were written; `api/quantity.py`
+turns them into integers where they are counted. Affinity and spread live in `api/affinity.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
+from typing import Literal
+
+from muster.api.affinity import (  # noqa: TC001
+    Affinity,
+    LabelSelector,
+    Toleration,
+    TopologySpread,
+)
+from muster.api.meta import Condition, Object, ObjectMeta
+
+Quantity = str | int | float
+Resources = dict[str, Quantity]
+
+
+class ResourceRequirements(Object, frozen=True):
+    requests: Resources = {}
+    limits: Resources = {}
+
+
+class ContainerPort(
+    Object, rename={"container_port": "containerPort", "host_port": "hostPort", "host_ip": "hostIP"}
+):
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = ""
+    protocol: str = "TCP"
+
+
+class Container(Object, frozen=True):
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+
+
+class PvcSource(Object, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Volume(Object, frozen=True):
+    """A pod's volume, as far as it decides where the pod may run."""
+
+    name: str = ""
+    persistent_volume_claim: PvcSource | None = None
+    ephemeral: dict[str, object] | None = None
+
+
+class SchedulingGate(Object, frozen=True):
+    name: str = ""
+
+
+class SchedulingGroup(Object, frozen=True):
+    """Kubernetes' own way (1.36+) to name the group a pod belongs to."""
+
+    pod_group_name: str = ""
+
+
+class ResourceClaim(Object, frozen=True):
+    name: str = ""
+
+
+class PodSpec(Object, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Resources = {}
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpread, ...] = ()
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    host_network: bool = False
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = None
+
+
+class ContainerTerminated(Object, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    signal: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerWaiting(Object, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerRunning(Object, frozen=True):
+    started_at: datetime | None = None
+
+
+class ContainerState(Object, frozen=True):
+    waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
+    terminated: ContainerTerminated | None = None
+
+
+class ContainerStatus(Object, frozen=True):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    started: bool | None = None
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    allocated_resources: Resources = {}
+
+
+class PodStatus(
+    Object,
+    frozen=True,
+    rename={
+        "pod_ip": "podIP",
+        "host_ip": "hostIP",
+        "nominated_node_name": "nominatedNodeName",
+        "start_time": "startTime",
+        "container_statuses": "containerStatuses",
+        "init_container_statuses": "initContainerStatuses",
+    },
+):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = ""
+    host_ip: str = ""
+    nominated_node_name: str = ""
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended and uses no room any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class Taint(Object, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Object, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = ""
+
+
+class NodeAddress(Object, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(Object, frozen=True):
+    allocatable: Resources = {}
+    capacity: Resources = {}
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+
+
+class Node(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ServicePort(Object, frozen=True):
+    name: str = ""
+    port: int = 0
+    target_port: int | str | None = None
+    node_port: int | None = None
+    protocol: str = "TCP"
+
+
+class ServiceSpec(Object, frozen=True, rename={"cluster_ip": "clusterIP"}):
+    type: str = "ClusterIP"
+    cluster_ip: str = ""
+    selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+
+
+class Service(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ConfigMap(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class Secret(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    type: str = "Opaque"
+    data: dict[str, str] = {}
+
+
+class ObjectReference(Object, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
+
+
+class Event(Object, frozen=True):
+    """core/v1 Event."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    type: str = "Normal"
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    reporting_component: str = ""
+
+
+class DisruptionBudgetSpec(Object, frozen=True):
+    min_available: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudget(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+
+
+class PriorityClass(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
+
+
+class LeaseSpec(Object, frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()

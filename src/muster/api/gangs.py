@@ -1,0 +1,82 @@
+"""The group objects in which other systems declare a gang, one struct per dialect.
+
+Read by `scheduler/gangs.py`, which turns each into a gang; written, as raw
+manifests, by the operator.
+"""
+
+from __future__ import annotations
+
+from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
+from muster.api.meta import Condition, Object, ObjectMeta
+
+
+class VolcanoSpec(Object, frozen=True):
+    min_member: int = 0
+    min_task_member: dict[str, int] = {}
+    min_resources: Resources = {}
+    queue: str = ""
+    priority_class_name: str = ""
+
+
+class VolcanoStatus(Object, frozen=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class VolcanoPodGroup(Object, frozen=True):
+    """scheduling.volcano.sh/v1beta1; kube-batch's two groups have a subset of the same fields."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolcanoSpec = VolcanoSpec()
+    status: VolcanoStatus = VolcanoStatus()
+
+
+class CoschedulingSpec(Object, frozen=True):
+    min_member: int = 0
+    min_resources: Resources = {}
+    schedule_timeout_seconds: int | None = None
+
+
+class CoschedulingStatus(Object, frozen=True):
+    phase: str = ""
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class CoschedulingPodGroup(Object, frozen=True):
+    """scheduling.x-k8s.io/v1alpha1."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CoschedulingSpec = CoschedulingSpec()
+    status: CoschedulingStatus = CoschedulingStatus()
+
+
+class GangPolicy(Object, frozen=True):
+    min_count: int = 0
+
+
+class SchedulingPolicy(Object, frozen=True):
+    gang: GangPolicy | None = None
+
+
+class NativeSpec(Object, frozen=True):
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    priority_class_name: str = ""
+    priority: int | None = None
+
+
+class NativeStatus(Object, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class NativePodGroup(Object, frozen=True):
+    """scheduling.k8s.io, Kubernetes 1.36 and newer."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NativeSpec = NativeSpec()
+    status: NativeStatus = NativeStatus()

@@ -1,0 +1,107 @@
+"""The table of kinds: where a kind lives in the API and which struct it is read as.
+
+`Kind` is what every client call takes first: `client.get(PODS, key)` is typed as `Pod`. To read
+the same resource as another struct, or raw, say `PODS.read_as(dict)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from muster.api import core, gangs
+from muster.api.meta import Object, ObjectMeta, Raw
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """One resource of the API and the type it is decoded into."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    model: type[T]
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """`pods`, `tfjobs.kubeflow.org`: how rights and messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path; no namespace means the whole cluster."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/".join(parts)
+
+    def read_as(self, model: type[U]) -> Kind[U]:
+        """The same resource, decoded into another type."""
+        return Kind(self.group, self.version, self.plural, self.kind, model, self.namespaced)
+
+
+class Partial(Object, frozen=True):
+    """Metadata alone, for whoever needs no more of an object."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    api_version: str = ""
+    kind: str = ""
+
+
+PODS = Kind("", "v1", "pods", "Pod", core.Pod)
+NODES = Kind("", "v1", "nodes", "Node", core.Node, namespaced=False)
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", core.Namespace, namespaced=False)
+SERVICES = Kind("", "v1", "services", "Service", core.Service)
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", core.ConfigMap)
+SECRETS = Kind("", "v1", "secrets", "Secret", core.Secret)
+EVENTS = Kind("", "v1", "events", "Event", core.Event)
+BUDGETS = Kind(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", core.PodDisruptionBudget
+)
+PRIORITY_CLASSES = Kind(
+    "scheduling.k8s.io",
+    "v1",
+    "priorityclasses",
+    "PriorityClass",
+    core.PriorityClass,
+    namespaced=False,
+)
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", core.Lease)
+CRDS = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    Partial,
+    namespaced=False,
+)
+
+VOLCANO_GROUPS = Kind(
+    "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", gangs.VolcanoPodGroup
+)
+KUBE_BATCH_GROUPS = Kind(
+    "scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup", gangs.VolcanoPodGroup
+)
+SIGS_GROUPS = Kind(
+    "scheduling.sigs.dev", "v1alpha2", "podgroups", "PodGroup", gangs.VolcanoPodGroup
+)
+COSCHEDULING_GROUPS = Kind(
+    "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", gangs.CoschedulingPodGroup
+)
+NATIVE_GROUPS = Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", gangs.NativePodGroup)
+
+# Jobs are read raw: `jobs/forms.py` understands every shape and version of them.
+TFJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "tfjobs", "TFJob", dict)
+MPIJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "mpijobs", "MPIJob", dict)
+PYTORCHJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", dict)
+JAXJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "jaxjobs", "JAXJob", dict)
+JOB_KINDS: tuple[Kind[Raw], ...] = (TFJOBS, MPIJOBS, PYTORCHJOBS, JAXJOBS)

@@ -1,0 +1,106 @@
+"""Object metadata: names, owners, conditions, and the key that the whole program passes around.
+
+Used by every other module. Structs hold only what we read, so one must never be written back
+whole: send a PATCH, or keep the raw object. All are frozen; a change is `msgspec.structs.replace`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+Raw = dict[str, Any]
+"""An object as decoded JSON, for code that must keep fields it does not know."""
+
+
+class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Base of all our structs: immutable, camelCase on the wire, invisible to the cycle collector.
+
+    `gc=False` is safe because decoded JSON has no cycles; it makes decoding a third faster and
+    keeps 10,000 cached pods out of every collection.
+    """
+
+
+class Key(NamedTuple):
+    """Namespace and name: what queues carry and caches are indexed by."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @classmethod
+    def parse(cls, text: str) -> Key:
+        """The inverse of `str`."""
+        namespace, _, name = text.rpartition("/")
+        return cls(namespace, name)
+
+
+class OwnerReference(Object, frozen=True):
+    """Who an object belongs to."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Object, frozen=True):
+    """The metadata every object carries."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The one owner that manages this object, if any."""
+        return next((o for o in self.owner_references if o.controller), None)
+
+
+class HasMetadata(Protocol):
+    """Anything an informer can hold."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+class Condition(Object, frozen=True):
+    """One row of `status.conditions`, for pods, nodes, jobs and groups alike."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    last_update_time: datetime | None = None
+    observed_generation: int | None = None
+
+
+def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+    """The condition of that type, if it is there."""
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_true(conditions: tuple[Condition, ...], type_: str) -> bool:
+    """Whether the condition of that type is there and True."""
+    found = condition(conditions, type_)
+    return found is not None and found.status == "True"

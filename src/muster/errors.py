@@ -1,0 +1,190 @@
+"""Every error Muster raises on purpose, as one tree that says whose fault it is.
+
+MusterError                     exit 1
+├── ApiError                    the API server answered with a Status
+│   ├── BadRequest 400 · Unauthorized 401 (exit 4) · Forbidden 403 (exit 4) · NotFound 404 (exit 3)
+│   ├── Conflict 409            somebody wrote first: read again, decide again
+│   │   └── AlreadyExists 409   the name is taken
+│   ├── Gone 410                the history asked for was compacted: list again
+│   ├── Unsupported 405/406/415 this server does not do that
+│   ├── Invalid 422             the object is wrong; .causes says which fields
+│   ├── TooMany 429             .retry_after says how long to wait
+│   └── ServerError 5xx         the outcome of a write is unknown
+├── Unreachable (exit 5)        no answer: connect, TLS, timeout; the outcome of a write is unknown
+│   └── Untrusted               the server's or our certificate is not accepted
+├── NoCluster (exit 5)          nothing is configured and no local cluster is up
+├── ConfigError (exit 2)        a kubeconfig or config file cannot be used; says which file and key
+├── UsageError (exit 2)         the user asked for something impossible
+├── InvalidJob                  a job that cannot be understood; .field says where
+├── JobFailed (exit 10)         `--wait`: the job itself failed
+├── Terminal                    a reconcile that no retry will mend
+└── Bug                         an invariant of ours broke: please report
+
+Raised everywhere, mapped to an exit code only in `cli/main.py`. Imports nothing of Muster.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MusterError(Exception):
+    """The root. `str(error)` is one clear sentence; `hint`, if any, is the next step."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ApiError(MusterError):
+    """The API server answered, and the answer is no."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 500,
+        reason: str = "",
+        causes: tuple[tuple[str, str], ...] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.causes = causes
+        self.retry_after = retry_after
+
+
+class BadRequest(ApiError):
+    """The request was malformed."""
+
+
+class Unauthorized(ApiError):
+    """The server does not know who we are."""
+
+    exit_code = 4
+
+
+class Forbidden(ApiError):
+    """The server knows who we are and refuses."""
+
+    exit_code = 4
+
+
+class NotFound(ApiError):
+    """There is no such object, or no such kind."""
+
+    exit_code = 3
+
+
+class Conflict(ApiError):
+    """Somebody wrote first."""
+
+
+class AlreadyExists(Conflict):
+    """The name is taken."""
+
+
+class Gone(ApiError):
+    """The history asked for was compacted."""
+
+
+class Unsupported(ApiError):
+    """The server does not do that (405, 406, 415)."""
+
+
+class Invalid(ApiError):
+    """The object failed validation."""
+
+
+class TooMany(ApiError):
+    """The server asks us to slow down."""
+
+
+class ServerError(ApiError):
+    """The server failed; whether a write happened is unknown."""
+
+
+class Unreachable(MusterError):
+    """No answer at all; whether a write happened is unknown."""
+
+    exit_code = 5
+
+
+class Untrusted(Unreachable):
+    """A certificate was refused, by us or by the server."""
+
+
+class NoCluster(MusterError):
+    """No cluster is configured and none is running."""
+
+    exit_code = 5
+
+
+class ConfigError(MusterError):
+    """A configuration file cannot be used."""
+
+    exit_code = 2
+
+
+class UsageError(MusterError):
+    """The user asked for something impossible."""
+
+    exit_code = 2
+
+
+class InvalidJob(MusterError):
+    """A job manifest that cannot be understood."""
+
+    def __init__(self, field: str, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{field}: {message}" if field else message, hint=hint)
+        self.field = field
+
+
+class JobFailed(MusterError):
+    """The job that was waited for failed."""
+
+    exit_code = 10
+
+
+class Terminal(MusterError):
+    """A reconcile that no retry will mend."""
+
+
+class Bug(MusterError):
+    """An invariant of Muster's own broke."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: Unsupported,
+    406: Unsupported,
+    409: Conflict,
+    410: Gone,
+    415: Unsupported,
+    422: Invalid,
+    429: TooMany,
+}
+
+
+def api_error(
+    message: str,
+    *,
+    status: int,
+    reason: str = "",
+    causes: tuple[tuple[str, str], ...] = (),
+    retry_after: float | None = None,
+) -> ApiError:
+    """The error of the tree that matches a Kubernetes Status."""
+    if reason == "AlreadyExists":
+        kind: type[ApiError] = AlreadyExists
+    elif reason == "Expired":
+        kind = Gone
+    else:
+        kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    return kind(message, status=status, reason=reason, causes=causes, retry_after=retry_after)

@@ -1,0 +1,51 @@
+"""Waiting for the real world without sleeping a guess: poll a condition until a deadline.
+
+Used by tests that drive real processes or a real API server, where virtual time cannot reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(
+    check: Callable[[], T], *, timeout: float = 20.0, what: str = "", every: float = 0.02
+) -> T:
+    """The first truthy answer of `check`; AssertionError with `what` and the last answer if none comes."""
+    deadline = time.monotonic() + timeout
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(
+                f"{what or check} did not happen in {timeout:g} s; last answer: {answer!r}"
+            )
+        time.sleep(every)
+
+
+async def eventually(
+    check: Callable[[], T | Awaitable[T]],
+    *,
+    timeout: float = 20.0,
+    what: str = "",
+    every: float = 0.02,
+) -> T:
+    """`until` for coroutines: does not block the loop."""
+    deadline = asyncio.get_running_loop().time() + timeout
+    while True:
+        answer = check()
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer:
+            return answer
+        if asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(
+                f"{what or check} did not happen in {timeout:g} s; last answer: {answer!r}"
+            )
+        await asyncio.sleep(every)
