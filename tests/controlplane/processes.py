@@ -1,0 +1,133 @@
+"""Child processes of a test: logged, awaited, and never left behind.
+
+Used by `cluster.py`. Promises: a child dies with the process that started it, even when that one is
+killed with SIGKILL; a start that fails says why with the end of the child's log; a lost race for a
+port is tried again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+START_SECONDS = 60.0
+PORT_ATTEMPTS = 5
+
+
+class StartFailed(Exception):
+    """A process ended or stayed unready; the message carries the end of its log."""
+
+
+class Child:
+    """One running process, its output in `log`."""
+
+    def __init__(
+        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = log.stem
+        self.log = log
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it died before the line above
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        # The kernel ties the child to the *thread* that starts it, so start clusters from a thread
+        # that lives as long as they should. An own process group keeps Ctrl-C for the test runner,
+        # which then stops the child.
+        with log.open("ab") as output:
+            self._log_start = output.tell()
+            self._process = subprocess.Popen(
+                command,
+                cwd=log.parent,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=die_with_parent,
+                process_group=0,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def lost_port(self) -> bool:
+        """Did it end because another process holds its port?"""
+        return not self.is_running() and "address already in use" in self._output()
+
+    def await_ready(self, ready: Callable[[], bool]) -> None:
+        """Return once `ready()`; otherwise kill the child and raise StartFailed."""
+        deadline = time.monotonic() + START_SECONDS
+        while not ready():
+            if not self.is_running():
+                raise StartFailed(self._failure(f"ended with {self._process.returncode}"))
+            if time.monotonic() > deadline:
+                self.kill()
+                raise StartFailed(self._failure(f"was not ready in {START_SECONDS:.0f} s"))
+            time.sleep(0.05)
+
+    def _failure(self, what: str) -> str:
+        tail = "\n".join(self._output().splitlines()[-25:])
+        return f"{self.name} {what}; the end of its log:\n{tail}"
+
+    def _output(self) -> str:
+        return self.log.read_bytes()[self._log_start :].decode(errors="replace")
+
+
+def start_on_free_port(start: Callable[[int], Child], ready: Callable[[int], bool]) -> int:
+    """Start a server on a port nobody uses; if another process takes it first, on another."""
+    for _ in range(PORT_ATTEMPTS - 1):
+        port = free_port()
+        child = start(port)
+        try:
+            child.await_ready(partial(ready, port))
+        except StartFailed:
+            if not child.lost_port():
+                raise
+        else:
+            return port
+    port = free_port()
+    start(port).await_ready(partial(ready, port))
+    return port
+
+
+def free_port() -> int:
+    """A loopback port free at this moment.
+
+    Below the range from which the kernel takes the ports of outgoing connections, so that a server
+    which is killed and started again on its port does not find it taken by somebody's client
+    meanwhile.
+    """
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
