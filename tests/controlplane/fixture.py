@@ -30,9 +30,11 @@ def control_plane_binaries() -> Path:
     try:
         return build()
     except Unavailable as error:
-        if "go" in os.environ.get("MUSTER_REQUIRE", "").split(","):
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+        reason = str(error)
+    required = os.environ.get("MUSTER_REQUIRE", "").split(",")
+    if "go" in (name.strip() for name in required):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,152 @@
+"""The control plane's binaries are built once, whole, and from what is pinned."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.build import BINARIES
+from tests.controlplane.pin import MODULES, PINS, Pin, staging_replacements
+
+ROOT = Path(__file__).parents[2]
+
+
+class Machine:
+    """A home of its own, and a `go` that notes each call and writes an executable."""
+
+    def __init__(self, home: Path) -> None:
+        self.calls = home / "calls"
+        self._tools = home / "tools"
+        self._tools.mkdir(parents=True)
+        self._environment = {"HOME": str(home), "PATH": str(self._tools)}
+
+    def install_go(self, *, breaks_on: str = "nothing") -> None:
+        script = self._tools / "go"
+        script.write_text(
+            f"#!/bin/sh\nPATH={shlex.quote(os.environ['PATH'])}\n"
+            'while [ "$1" != -o ]; do shift; done\n'
+            f'echo "$(basename "$2")" >> {shlex.quote(str(self.calls))}\n'
+            f'[ "$(basename "$2")" = {breaks_on} ] && {{ echo no room >&2; exit 1; }}\n'
+            'mkdir -p "$(dirname "$2")" && echo built > "$2" && chmod +x "$2"\n'
+        )
+        script.chmod(0o755)
+
+    def build(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self._run("-m", "tests.controlplane.build", **environment)
+
+    def pytest(self, test: Path, **environment: str) -> str:
+        arguments = ("-m", "pytest", "-q", "-rsfE", "-p", "tests.controlplane.fixture")
+        root = f"--rootdir={test.parent}"
+        return self._run(*arguments, root, str(test), PYTHONPATH=str(ROOT), **environment).stdout
+
+    def _run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env={**self._environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "home")
+
+
+def test_without_go_one_sentence_says_so(machine: Machine) -> None:
+    done = machine.build()
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("Go is not installed")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_every_binary_is_built_into_the_cache_folder(machine: Machine, tmp_path: Path) -> None:
+    machine.install_go()
+
+    done = machine.build(XDG_CACHE_HOME=str(tmp_path / "cache"))
+
+    folder = Path(done.stdout.strip())
+    assert folder.is_relative_to(tmp_path / "cache" / "muster" / "controlplane")
+    assert set(BINARIES) == {file.name for file in folder.iterdir()}
+    for name in BINARIES:
+        assert re.search(rf"^built {name}: \d+ s", done.stderr, re.MULTILINE)
+
+
+def test_a_second_build_builds_nothing_and_needs_no_go(machine: Machine) -> None:
+    machine.install_go()
+    first = machine.build()
+
+    second = machine.build(PATH="")
+
+    assert (second.returncode, second.stdout) == (0, first.stdout)
+    assert machine.calls.read_text().split() == list(BINARIES)
+
+
+def test_two_builds_at_once_do_the_work_once(machine: Machine) -> None:
+    machine.install_go()
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.submit(machine.build), pool.submit(machine.build)
+
+    assert first.result().returncode == second.result().returncode == 0
+    assert machine.calls.read_text().split() == list(BINARIES)
+
+
+def test_a_failed_build_leaves_no_half_cache(machine: Machine) -> None:
+    machine.install_go(breaks_on="kubectl")
+    failed = machine.build()
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[-1].endswith("no room")
+    machine.install_go()
+
+    again = machine.build()
+
+    assert again.returncode == 0
+    assert set(BINARIES) == {file.name for file in Path(again.stdout.strip()).iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"), [("netns", "1 skipped"), ("netns, go", "1 error")]
+)
+def test_without_go_tests_skip_unless_go_is_required(
+    machine: Machine, tmp_path: Path, required: str, outcome: str
+) -> None:
+    test = tmp_path / "test_one.py"
+    test.write_text("def test_one(control_plane): raise AssertionError('never reached')\n")
+
+    report = machine.pytest(test, MUSTER_REQUIRE=required)
+
+    assert report.splitlines()[-1].startswith(f"{outcome} in ")
+    assert "Go is not installed" in report
+
+
+@pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.wrapper)
+def test_the_committed_modules_hold_the_pinned_versions(pin: Pin) -> None:
+    text = (MODULES / pin.wrapper / "go.mod").read_text()
+
+    assert f"{pin.module} {pin.version}" in text
+    assert all(package in text for package in pin.packages.values())
+
+
+def test_staging_modules_are_replaced_by_their_published_twins() -> None:
+    go_mod = {
+        "Replace": [
+            {"Old": {"Path": "k8s.io/b"}, "New": {"Path": "./staging/src/k8s.io/b"}},
+            {"Old": {"Path": "k8s.io/a"}, "New": {"Path": "./staging/src/k8s.io/a"}},
+            {"Old": {"Path": "example.org/c"}, "New": {"Path": "example.org/d"}},
+        ]
+    }
+
+    found = staging_replacements(json.dumps(go_mod), "v1.36.3")
+
+    assert found == ["k8s.io/a => k8s.io/a v0.36.3", "k8s.io/b => k8s.io/b v0.36.3"]
