@@ -192,39 +192,36 @@ def test_scheduler_controllers_and_kwok_run_a_deployment(
 
 
 @kube
-def test_kwok_makes_nodes_ready_and_bound_pods_run_end_and_go(
-    control_plane: ControlPlane, fresh_namespace: str
-) -> None:
-    control_plane.start_kwok()
-    node = f"{fresh_namespace}-node"
-    control_plane.add_node(node, cpu="500m", memory="1Gi", gpus=4, pods=7, labels={"zone": "a"})
-    pods = f"/api/v1/namespaces/{fresh_namespace}/pods"
+def test_kwok_makes_nodes_ready_and_bound_pods_run_end_and_go(own_plane: ControlPlane) -> None:
+    own_plane.start_kwok()
+    node = "gpu-node"
+    own_plane.add_node(node, cpu="500m", memory="1Gi", gpus=4, pods=7, labels={"zone": "a"})
+    pods = "/api/v1/namespaces/default/pods"
     for name in ("stays", "succeeds", "fails"):
-        created(control_plane, pods, pod(name, nodeName=node))
+        created(own_plane, pods, pod(name, nodeName=node))
 
-    until(lambda: "Ready=True" in conditions(control_plane, f"/api/v1/nodes/{node}"))
-    _, made = control_plane.request("GET", f"/api/v1/nodes/{node}")
+    until(lambda: "Ready=True" in conditions(own_plane, f"/api/v1/nodes/{node}"))
+    _, made = own_plane.request("GET", f"/api/v1/nodes/{node}")
     assert made["status"]["allocatable"] == {
         "cpu": "500m",
         "memory": "1Gi",
         "nvidia.com/gpu": "4",
         "pods": "7",
     }
-    until(lambda: {"Running"} == set(phases(control_plane, pods).values()), what="all running")
+    until(lambda: {"Running"} == set(phases(own_plane, pods).values()), what="all running")
 
     for name, code in {"succeeds": 0, "fails": 137}.items():
         annotation = f"muster.dev/test-exit-code={code}"
-        control_plane.kubectl("annotate", "-n", fresh_namespace, "pod", name, annotation)
+        own_plane.kubectl("annotate", "pod", name, annotation)
 
     ended = {"stays": "Running", "succeeds": "Succeeded", "fails": "Failed"}
-    until(lambda: ended == phases(control_plane, pods), what=f"{ended}")
-    _, failed = control_plane.request("GET", f"{pods}/fails")
+    until(lambda: ended == phases(own_plane, pods), what=f"{ended}")
+    _, failed = own_plane.request("GET", f"{pods}/fails")
     state = failed["status"]["containerStatuses"][0]["state"]
     assert state["terminated"]["exitCode"] == 137
 
-    control_plane.request("DELETE", f"{pods}/stays")
-    until(lambda: "stays" not in phases(control_plane, pods), what="the deleted pod gone")
-    control_plane.request("DELETE", f"/api/v1/nodes/{node}")
+    own_plane.request("DELETE", f"{pods}/stays")
+    until(lambda: "stays" not in phases(own_plane, pods), what="the deleted pod gone")
 
 
 def phases(plane: ControlPlane, path: str) -> dict[str, str]:
@@ -241,13 +238,14 @@ def conditions(plane: ControlPlane, path: str) -> list[str]:
 def test_a_start_that_fails_shows_the_log_and_leaves_nothing(
     control_plane_binaries: Path,
 ) -> None:
+    before = set(psutil.Process().children())
     plane = ControlPlane(control_plane_binaries, apiserver_args=["--no-such-flag"])
 
     with pytest.raises(StartFailed, match=r"kube-apiserver ended with 1(.|\n)*--no-such-flag"):
         plane.start()
 
     assert not plane.folder.exists()
-    assert [p for p in psutil.Process().children() if p.name() == "etcd"] == []
+    assert set(psutil.Process().children()) == before
 
 
 def test_a_child_dies_with_its_killed_parent() -> None:
