@@ -1,0 +1,141 @@
+"""THE RECONCILE LOOP: take a key, reconcile it, and decide what happens to the key next.
+
+Started by `control/manager.py`, once per kind of thing that is reconciled. The four outcomes are
+decided here and nowhere else:
+
+    returns None            DONE      the key rests until something adds it
+    returns After(s)        AGAIN     the key is looked at in s seconds
+    raises Terminal         TERMINAL  no retry will mend it; rests until something adds it
+    raises anything else    RETRY     the key comes back after its own backoff
+
+A reconcile function gets a key and reads everything else itself; it must bear being called twice.
+Whatever it raises, the loop goes on: one bad object never stops the others. Cancellation passes
+through, and puts the key back so that a later run of the loop finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from muster.errors import Bug, Conflict, MusterError, Terminal, TooMany
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from muster.control.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class After:
+    """What a reconcile function returns to be called again, in so many seconds."""
+
+    seconds: float
+
+
+class Outcome(Enum):
+    """What became of one attempt."""
+
+    DONE = "done"
+    AGAIN = "again"
+    RETRY = "retry"
+    TERMINAL = "terminal"
+
+
+K = TypeVar("K", bound="Hashable")
+Reconcile: TypeAlias = Callable[[K], Awaitable[After | None]]
+Hook: TypeAlias = Callable[[str, Outcome, float], None]
+"""Told the loop's name, the outcome and the seconds of every attempt; must not raise."""
+
+
+def _ignore(name: str, outcome: Outcome, seconds: float) -> None:
+    """The hook of whoever does not measure."""
+
+
+async def work(
+    queue: WorkQueue[K], reconcile: Reconcile[K], *, workers: int = 1, hook: Hook = _ignore
+) -> None:
+    """Reconcile the queue's keys with so many workers, until the queue is shut down.
+
+    Returns when the last attempt has ended. Never raises what a reconcile function raised.
+    """
+    async with asyncio.TaskGroup() as group:
+        for number in range(workers):
+            group.create_task(_worker(queue, reconcile, hook), name=f"{queue.name}-{number}")
+
+
+async def _worker(queue: WorkQueue[K], reconcile: Reconcile[K], hook: Hook) -> None:
+    clock = asyncio.get_running_loop().time
+    async for key in queue:
+        started = clock()
+        outcome = await _attempt(queue, reconcile, key)
+        hook(queue.name, outcome, clock() - started)
+        # Neither taking a waiting key nor a reconcile answered from memory gives the event loop a
+        # turn; without this a burst of keys would stall watches and health checks.
+        await asyncio.sleep(0)
+
+
+async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outcome:
+    try:
+        after = await _guarded(reconcile, key)
+    except asyncio.CancelledError:
+        queue.add(key)
+        queue.done(key)
+        raise
+    except Terminal as error:
+        queue.done(key)
+        log.error("%s %s: giving up: %s", queue.name, key, error)
+        return Outcome.TERMINAL
+    except Exception as error:  # noqa: BLE001 - the one place: whatever it is, the loop goes on
+        delay = queue.retry(key, at_least=_asked_to_wait(error))
+        _report(f"{queue.name} {key}", error, delay)
+        return Outcome.RETRY
+    queue.done(key, again=None if after is None else after.seconds)
+    return Outcome.DONE if after is None else Outcome.AGAIN
+
+
+async def _guarded(reconcile: Reconcile[K], key: K) -> After | None:
+    """Reconcile; a cancellation that nobody asked of this worker is a fault like any other.
+
+    A task group takes a cancelled child for a normal end: without this, awaiting a future that
+    somebody else cancelled would silently cost us a worker.
+    """
+    try:
+        return await reconcile(key)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise Bug("something awaited here was cancelled by others") from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The errors inside a group, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+    else:
+        yield error
+
+
+def _asked_to_wait(error: BaseException) -> float:
+    """How long the API server asked us to stay away."""
+    asked = [cause.retry_after or 0.0 for cause in _causes(error) if isinstance(cause, TooMany)]
+    return max(asked, default=0.0)
+
+
+def _report(what: str, error: BaseException, delay: float) -> None:
+    causes = list(_causes(error))
+    words = "; ".join(str(cause) or type(cause).__name__ for cause in causes)
+    if all(isinstance(cause, Conflict) for cause in causes):
+        log.debug("%s: somebody wrote first, again in %.2f s: %s", what, delay, words)
+    elif all(isinstance(cause, MusterError) and not isinstance(cause, Bug) for cause in causes):
+        log.warning("%s: will retry in %.2f s: %s", what, delay, words)
+    else:
+        log.error("%s: bug, will retry in %.2f s: %s", what, delay, words, exc_info=error)

@@ -1,0 +1,190 @@
+"""One daemon: its informers, its reconcile loops and whatever else it runs, in one task group.
+
+Built by the operator, the scheduler and the local cluster's controllers. Theory of operation:
+
+    background     informers, extras (metrics server, elections …)   run from start to end
+    led            loops, led extras                                 once informers have synced and,
+                                                                     with `lead`, while we lead
+
+It promises: no reconcile before every informer has synced; when `stop` is set or `run` is cancelled
+no new key is taken, running attempts get `grace` seconds, and only then the rest is cancelled; when
+any part crashes, everything stops and `run` raises that error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from muster.control.loop import Hook, Reconcile, work
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from muster.control.queue import WorkQueue
+    from muster.observe.health import Health
+
+log = logging.getLogger(__name__)
+
+Run: TypeAlias = Callable[[], Awaitable[None]]
+Lead: TypeAlias = Callable[[Run], Awaitable[None]]
+"""Waits to lead, runs the work, cancels it when leadership is lost: `Election.lead`."""
+
+_CONTEND_AGAIN = 1.0
+
+
+class Syncing(Protocol):
+    """What the manager needs of an informer."""
+
+    @property
+    def has_synced(self) -> bool: ...
+
+    async def synced(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+I = TypeVar("I", bound=Syncing)  # noqa: E741 - I for informer
+K = TypeVar("K", bound="Hashable")
+
+
+async def _alone(run: Run) -> None:
+    await run()
+
+
+class Manager:
+    """Collects the parts of a daemon, then runs them."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        health: Health | None = None,
+        lead: Lead | None = None,
+        grace: float = 20,
+    ) -> None:
+        self.name = name
+        self.grace = grace
+        self._lead = lead or _alone
+        self._informers: list[Syncing] = []
+        self._loops: list[tuple[WorkQueue[Any], Run]] = []
+        self._background: list[tuple[str, Run]] = []
+        self._led: list[tuple[str, Run]] = []
+        self._stopping = asyncio.Event()
+        self._active = False
+        if health is not None:
+            health.ready("informers", self._unsynced)
+
+    def informer(self, informer: I) -> I:
+        """Run this informer; loops start when it and all others have synced."""
+        self._informers.append(informer)
+        return informer
+
+    def loop(
+        self,
+        queue: WorkQueue[K],
+        reconcile: Reconcile[K],
+        *,
+        workers: int = 1,
+        hook: Hook | None = None,
+    ) -> None:
+        """Reconcile this queue's keys."""
+        options: dict[str, Any] = {"workers": workers} | ({"hook": hook} if hook else {})
+        self._loops.append((queue, lambda: work(queue, reconcile, **options)))
+
+    def also(self, name: str, run: Run, *, led: bool = False) -> None:
+        """Run this too: from start to end or, with `led`, as long as the loops run.
+
+        It may return early; it ends by being cancelled.
+        """
+        (self._led if led else self._background).append((name, run))
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every informer holds its kind's whole state."""
+        return all(informer.has_synced for informer in self._informers)
+
+    def stop(self) -> None:
+        """Ask `run` to end gracefully."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Run everything until `stop`, cancellation, or the crash of any part."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [
+                    group.create_task(_call(run), name=f"{self.name}/{name}")
+                    for name, run in self._everything_behind()
+                ]
+                foreground = group.create_task(self._foreground(), name=f"{self.name}/loops")
+                try:
+                    await self._stopping.wait()
+                finally:
+                    await self._wind_down(foreground)
+                    for task in background:
+                        task.cancel()
+        except BaseExceptionGroup as crash:
+            raise _sole(crash) from None
+
+    def _everything_behind(self) -> list[tuple[str, Run]]:
+        informers: list[tuple[str, Run]] = [
+            (f"informer-{number}", informer.run) for number, informer in enumerate(self._informers)
+        ]
+        return informers + self._background
+
+    async def _foreground(self) -> None:
+        for informer in self._informers:
+            await informer.synced()
+        log.info("%s: informers synced", self.name)
+        while not self._stopping.is_set():
+            await self._lead(self._work)
+            if not self._stopping.is_set():
+                log.warning("%s: no longer leading, contending again", self.name)
+                await asyncio.sleep(_CONTEND_AGAIN)
+
+    async def _work(self) -> None:
+        """Everything that acts, until the manager stops or leadership is lost (cancellation)."""
+        self._active = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                led = [group.create_task(_call(run), name=name) for name, run in self._led]
+                loops = [
+                    group.create_task(_call(run), name=queue.name) for queue, run in self._loops
+                ]
+                await self._stopping.wait()
+                if loops:
+                    await asyncio.wait(loops)
+                for task in led:
+                    task.cancel()
+        finally:
+            self._active = False
+
+    async def _wind_down(self, foreground: asyncio.Task[None]) -> None:
+        self._stopping.set()
+        for queue, _ in self._loops:
+            queue.shutdown()
+        if self._active:
+            await asyncio.wait([foreground], timeout=self.grace)
+        if not foreground.done():
+            if self._active:
+                log.warning("%s: not finished after %g s, stopping anyway", self.name, self.grace)
+            foreground.cancel()
+
+    def _unsynced(self) -> str:
+        waiting = sum(not informer.has_synced for informer in self._informers)
+        return f"{waiting} of {len(self._informers)} informers not synced" if waiting else ""
+
+
+async def _call(run: Run) -> None:
+    """A coroutine around any awaitable, as tasks want it."""
+    await run()
+
+
+def _sole(crash: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error inside nested groups, or the group when there are several."""
+    error: BaseException = crash
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,78 @@
+"""Is this daemon alive, and is it ready? Named checks, and the verdict over them.
+
+Components add checks to the one `Health` of their process; `observe/metrics.py` serves the verdicts
+as /healthz and /readyz. A check answers "" when all is well, else one sentence saying what is not.
+It is called on the event loop at every probe, so it looks at memory only and never waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Check: TypeAlias = Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answers of some checks, by name; "" is well."""
+
+    answers: dict[str, str]
+
+    @property
+    def well(self) -> bool:
+        return not any(self.answers.values())
+
+    def __str__(self) -> str:
+        return (
+            "".join(
+                f"[-] {name}: {trouble}\n" if trouble else f"[+] {name}: ok\n"
+                for name, trouble in sorted(self.answers.items())
+            )
+            or "ok\n"
+        )
+
+
+@dataclass
+class Health:
+    """The checks of one process. A failed `live` check asks for a restart, `ready` for patience."""
+
+    _live: dict[str, Check] = field(default_factory=dict)
+    _ready: dict[str, Check] = field(default_factory=dict)
+
+    def live(self, name: str, check: Check) -> None:
+        """Add a check (or replace that name's) without which the process is of no use any more."""
+        self._live[name] = check
+
+    def ready(self, name: str, check: Check) -> None:
+        """Add a check (or replace that name's) without which the process cannot serve yet."""
+        self._ready[name] = check
+
+    def liveness(self) -> Verdict:
+        return Verdict({name: check() for name, check in self._live.items()})
+
+    def readiness(self) -> Verdict:
+        """Ready means alive and more."""
+        checks = {**self._live, **self._ready}
+        return Verdict({name: check() for name, check in checks.items()})
+
+
+class Heartbeat:
+    """Watches over something that must make progress: call `beat`, register `check`."""
+
+    def __init__(self, limit: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._last = clock()
+
+    def beat(self) -> None:
+        """There was progress just now."""
+        self._last = self._clock()
+
+    def check(self) -> str:
+        silent = self._clock() - self._last
+        if silent <= self._limit:
+            return ""
+        return f"no progress for {silent:.0f} s, more than the {self._limit:g} s allowed"

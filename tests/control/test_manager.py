@@ -1,0 +1,305 @@
+"""The manager: order of start, graceful stop, leadership, and that a crash is never hidden."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.control.manager import Manager
+from muster.control.queue import WorkQueue
+from muster.errors import Unreachable
+from muster.observe.health import Health
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+pytestmark = pytest.mark.looptime
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class FakeInformer:
+    """Syncs after some seconds, then stays until cancelled; may crash at a time."""
+
+    def __init__(self, *, syncs: float = 0.0, crashes: float | None = None) -> None:
+        self._syncs = syncs
+        self._crashes = crashes
+        self._synced = asyncio.Event()
+        self.ended = False
+
+    @property
+    def has_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        try:
+            await asyncio.sleep(self._syncs)
+            self._synced.set()
+            if self._crashes is not None:
+                await asyncio.sleep(self._crashes - self._syncs)
+                raise Unreachable("the watch broke")
+            await asyncio.Event().wait()
+        finally:
+            self.ended = True
+
+
+class Slow:
+    """A reconcile function that takes its time and keeps a record."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.started: list[float] = []
+        self.finished: list[float] = []
+
+    async def __call__(self, _: str) -> None:
+        self.started.append(now())
+        await asyncio.sleep(self.seconds)
+        self.finished.append(now())
+
+
+async def stop_at(manager: Manager, seconds: float) -> None:
+    """Run the manager, asking it to stop at that time."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run())
+        await asyncio.sleep(seconds)
+        manager.stop()
+
+
+def queue_of(*keys: str) -> WorkQueue[str]:
+    queue: WorkQueue[str] = WorkQueue("jobs")
+    for key in keys:
+        queue.add(key)
+    return queue
+
+
+async def test_no_loop_starts_before_every_informer_has_synced() -> None:
+    manager = Manager("m")
+    manager.informer(FakeInformer(syncs=5))
+    manager.informer(FakeInformer(syncs=20))
+    reconcile = Slow(0)
+    manager.loop(queue_of("a"), reconcile)
+
+    await stop_at(manager, 60)
+
+    assert reconcile.started == [20]
+
+
+async def test_readiness_follows_the_informers() -> None:
+    health = Health()
+    manager = Manager("m", health=health)
+    manager.informer(FakeInformer(syncs=5))
+    manager.informer(FakeInformer(syncs=20))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run())
+        await asyncio.sleep(10)
+        assert health.readiness().answers == {"informers": "1 of 2 informers not synced"}
+        assert health.liveness().well
+        await asyncio.sleep(15)
+        assert health.readiness().well
+        assert manager.has_synced
+        manager.stop()
+
+
+async def test_stop_finishes_the_running_attempt_and_takes_no_new_key() -> None:
+    manager = Manager("m", grace=20)
+    informer = manager.informer(FakeInformer())
+    reconcile = Slow(10)
+    manager.loop(queue_of("a", "b"), reconcile)
+
+    await stop_at(manager, 5)
+
+    assert reconcile.finished == [10]
+    assert len(reconcile.started) == 1
+    assert informer.ended
+    assert now() == pytest.approx(10)
+
+
+async def test_informers_run_until_the_last_attempt_has_ended() -> None:
+    manager = Manager("m")
+    informer = manager.informer(FakeInformer())
+    ended_before: list[bool] = []
+
+    async def reconcile(_: str) -> None:
+        await asyncio.sleep(10)
+        ended_before.append(informer.ended)
+
+    manager.loop(queue_of("a"), reconcile)
+
+    await stop_at(manager, 5)
+
+    assert ended_before == [False]
+
+
+async def test_an_attempt_that_outlasts_the_grace_is_cancelled() -> None:
+    manager = Manager("m", grace=20)
+    reconcile = Slow(1000)
+    manager.loop(queue_of("a"), reconcile)
+
+    await stop_at(manager, 5)
+
+    assert reconcile.finished == []
+    assert now() == pytest.approx(25)
+
+
+async def test_cancellation_is_as_graceful_as_stop_and_passes_through() -> None:
+    manager = Manager("m", grace=20)
+    reconcile = Slow(10)
+    manager.loop(queue_of("a", "b"), reconcile)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await manager.run()
+
+    assert reconcile.finished == [10]
+    assert len(reconcile.started) == 1
+
+
+async def test_stop_does_not_wait_for_informers_that_never_sync() -> None:
+    manager = Manager("m", grace=20)
+    manager.informer(FakeInformer(syncs=1e6))
+    reconcile = Slow(0)
+    manager.loop(queue_of("a"), reconcile)
+
+    await stop_at(manager, 5)
+
+    assert reconcile.started == []
+    assert now() == pytest.approx(5)
+
+
+async def test_a_crash_of_an_informer_stops_everything_and_is_raised() -> None:
+    manager = Manager("m")
+    manager.informer(FakeInformer(crashes=30))
+    other = manager.informer(FakeInformer())
+    manager.loop(queue_of("a"), Slow(1000))
+
+    with pytest.raises(Unreachable, match="the watch broke"):
+        await manager.run()
+
+    assert other.ended
+    assert now() == pytest.approx(30)
+
+
+async def test_a_crash_of_a_led_part_is_raised_bare_of_groups() -> None:
+    manager = Manager("m")
+
+    async def crash() -> None:
+        raise Unreachable("no luck")
+
+    manager.also("part", crash, led=True)
+
+    with pytest.raises(Unreachable, match="no luck"):
+        await manager.run()
+
+
+async def test_two_crashes_at_once_are_both_reported() -> None:
+    manager = Manager("m")
+    manager.informer(FakeInformer(crashes=30))
+    manager.informer(FakeInformer(crashes=30))
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await manager.run()
+
+    assert len(caught.value.exceptions) == 2
+
+
+async def test_a_failing_reconcile_does_not_stop_the_manager() -> None:
+    manager = Manager("m")
+    attempts: list[float] = []
+
+    async def reconcile(_: str) -> None:
+        attempts.append(now())
+        raise ValueError("always")
+
+    manager.loop(queue_of("a"), reconcile)
+
+    await stop_at(manager, 30)
+
+    assert len(attempts) > 3
+
+
+async def test_extras_run_from_start_to_end_and_may_end_early() -> None:
+    manager = Manager("m")
+    manager.informer(FakeInformer(syncs=50))
+    record: list[str] = []
+
+    async def long() -> None:
+        record.append("long starts")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            record.append("long ends")
+
+    async def short() -> None:
+        record.append("short")
+
+    manager.also("long", long)
+    manager.also("short", short)
+
+    await stop_at(manager, 10)
+
+    assert record == ["long starts", "short", "long ends"]
+
+
+class FakeElection:
+    """Leads from the first to the second time of each turn."""
+
+    def __init__(self, *turns: tuple[float, float]) -> None:
+        self._turns = list(turns)
+
+    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+        if not self._turns:
+            await asyncio.Event().wait()
+        start, end = self._turns.pop(0)
+        await asyncio.sleep(start - now())
+        try:
+            async with asyncio.timeout(end - now()):
+                await work()
+        except TimeoutError:
+            return
+
+
+async def test_loops_act_only_while_leading_and_resume_what_was_cut_short() -> None:
+    manager = Manager("m", lead=FakeElection((10, 15), (100, 200)).lead)
+    informer = manager.informer(FakeInformer())
+    reconcile = Slow(8)
+    manager.loop(queue_of("a"), reconcile)
+
+    await stop_at(manager, 150)
+
+    assert reconcile.started == pytest.approx([10, 100])
+    assert reconcile.finished == pytest.approx([108])
+    assert informer.ended
+
+
+async def test_a_follower_stops_at_once() -> None:
+    manager = Manager("m", lead=FakeElection().lead, grace=20)
+    manager.loop(queue_of("a"), Slow(1))
+
+    await stop_at(manager, 5)
+
+    assert now() == pytest.approx(5)
+
+
+async def test_a_led_part_runs_only_while_leading() -> None:
+    manager = Manager("m", lead=FakeElection((10, 15), (100, 200)).lead)
+    spans: list[tuple[float, float]] = []
+
+    async def part() -> None:
+        start = now()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            spans.append((start, now()))
+
+    manager.also("part", part, led=True)
+
+    await stop_at(manager, 150)
+
+    assert spans == [pytest.approx((10, 15)), pytest.approx((100, 150))]

@@ -1,0 +1,55 @@
+"""Health: named checks and the verdict over them."""
+
+from __future__ import annotations
+
+from muster.observe.health import Health, Heartbeat
+
+
+def test_a_process_without_checks_is_well() -> None:
+    assert Health().liveness().well
+    assert str(Health().readiness()) == "ok\n"
+
+
+def test_one_failed_check_makes_the_verdict_and_says_which() -> None:
+    health = Health()
+    health.live("store", lambda: "disk full")
+    health.live("loop", lambda: "")
+
+    verdict = health.liveness()
+
+    assert not verdict.well
+    assert str(verdict) == "[+] loop: ok\n[-] store: disk full\n"
+
+
+def test_what_is_not_ready_is_still_alive() -> None:
+    health = Health()
+    health.ready("informers", lambda: "1 of 2 informers not synced")
+
+    assert health.liveness().well
+    assert not health.readiness().well
+
+
+def test_what_is_not_alive_is_not_ready() -> None:
+    health = Health()
+    health.live("loop", lambda: "stuck")
+
+    assert not health.readiness().well
+
+
+def test_checks_are_asked_anew_each_time() -> None:
+    health = Health()
+    trouble = ["starting", ""]
+    health.ready("x", lambda: trouble.pop(0))
+
+    assert [health.readiness().well, health.readiness().well] == [False, True]
+
+
+def test_a_heartbeat_complains_when_progress_stops_and_recovers_when_it_resumes() -> None:
+    time = 100.0
+    heart = Heartbeat(60, clock=lambda: time)
+    time = 160
+    assert heart.check() == ""
+    time = 162
+    assert heart.check() == "no progress for 62 s, more than the 60 s allowed"
+    heart.beat()
+    assert heart.check() == ""
