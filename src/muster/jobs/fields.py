@@ -1,0 +1,77 @@
+"""Reading single fields of a manifest that anybody may have written, with errors that say where.
+
+Used by `forms` and `mpi`. Each takes the value and its path and returns what it should be, or
+raises InvalidJob.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+
+
+def lookup(raw: Raw, name: str) -> Any:
+    """The field of that name, or else of that name in another letter case."""
+    if name in raw:
+        return raw[name]
+    wanted = name.lower()
+    return next((value for key, value in raw.items() if str(key).lower() == wanted), None)
+
+
+def mapping(value: object, path: str) -> Raw:
+    """An object; a missing one is empty."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidJob(path, f"is {_a(value)}, not an object", hint="write its fields below it")
+    return value
+
+
+def sequence(value: object, path: str) -> list[Any]:
+    """A list; a missing one is empty."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InvalidJob(path, f"is {_a(value)}, not a list", hint="begin each item with '- '")
+    return value
+
+
+def text(value: object, path: str) -> str:
+    """A string; a missing one is empty."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidJob(path, f"is {_a(value)}, not text", hint=f'write "{value}"')
+    return value
+
+
+def integer(value: object, path: str, default: int) -> int:
+    """A number of things: not negative."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        hint = f"write {value} without quotes" if isinstance(value, str) else "write a number"
+        raise InvalidJob(path, f"is {_a(value)}, not a whole number", hint=hint)
+    if value < 0:
+        raise InvalidJob(path, f"is {value}", hint="write 0 or more")
+    if value > 2**31 - 1:
+        raise InvalidJob(path, f"is {value}", hint=f"write at most {2**31 - 1}")
+    return value
+
+
+_WORDS: dict[type, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "a number",
+    float: "a fraction",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _a(value: object) -> str:
+    return _WORDS.get(type(value), "something else")

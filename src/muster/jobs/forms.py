@@ -1,0 +1,312 @@
+"""Every shape of job manifest -> the one form of `job.py`.
+
+Understood: the array `replicaSpecs` with `tfReplicaType`; the maps `tfReplicaSpecs` and so on with
+roles in any letter case; policies directly under spec or inside `runPolicy` (the inner one wins);
+MPIJob's single-template form. Which one it is is told by shape and never by apiVersion, which the
+API server rewrites at will.
+
+Promise: whatever a user wrote, `read` returns a Job that can be acted on, or raises InvalidJob with
+the path of the field and what to write instead. It never changes its argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from muster.api.meta import Key, Raw
+from muster.errors import InvalidJob
+from muster.jobs import mpi, names
+from muster.jobs.fields import integer, lookup, mapping, sequence, text
+from muster.jobs.job import Job, Replica, RunPolicy, SchedulingPolicy
+from muster.jobs.shapes import SHAPES, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RESTARTS = ("Always", "OnFailure", "Never", "ExitCode")
+CLEANINGS = ("All", "Running", "None")
+
+
+def read(raw: Raw) -> Job:
+    """The job that this manifest, of any version, describes."""
+    kind = str(raw.get("kind") or "")
+    shape = SHAPES.get(kind)
+    if shape is None:
+        raise InvalidJob("kind", f"{kind!r} is not a job", hint=f"use one of {', '.join(SHAPES)}")
+    spec = mapping(raw.get("spec"), "spec")
+    array = lookup(spec, "replicaSpecs")
+    single = kind == "MPIJob" and lookup(spec, shape.replicas) is None and "template" in spec
+    if array is not None and kind == "TFJob":
+        written: Iterator[_Written] = _from_array(array)
+    elif single:
+        written = ((role, path, body) for role, path, body in mpi.from_template(spec))
+    else:
+        written = _from_map(spec, shape)
+    replicas, warnings = _replicas(shape, written, honour_template=array is not None or single)
+    job = _assemble(raw, spec, shape, replicas, warnings)
+    if array is not None:
+        job = replace(job, phases=True, chief=_termination(spec, job))
+    if kind == "MPIJob":
+        replicas = tuple(_main_named(replica, spec.get("mainContainer")) for replica in replicas)
+        job = replace(job, replicas=replicas)
+        job = replace(job, mpi=mpi.options(spec, replicas, single_template=single))
+    _check(job)
+    return job
+
+
+_Written = tuple[str, str, Raw]
+"""A role as written, the path of its replica in the manifest, and the replica."""
+
+
+def _from_array(array: object) -> Iterator[_Written]:
+    for i, item in enumerate(sequence(array, "spec.replicaSpecs")):
+        path = f"spec.replicaSpecs[{i}]"
+        body = mapping(item, path)
+        role = text(lookup(body, "tfReplicaType"), f"{path}.tfReplicaType") or "Chief"
+        known = ("replicas", "template", "tfPort", "restartPolicy")
+        yield role, path, {key: value for key in known if (value := lookup(body, key)) is not None}
+
+
+def _from_map(spec: Raw, shape: Shape) -> Iterator[_Written]:
+    path = f"spec.{shape.replicas}"
+    found = lookup(spec, shape.replicas)
+    if found is None:
+        raise InvalidJob(path, "is missing", hint=f"write {path}.{shape.roles[-1]}.template")
+    for role, body in mapping(found, path).items():
+        yield str(role), f"{path}.{role}", mapping(body, f"{path}.{role}")
+
+
+def _replicas(
+    shape: Shape, written: Iterator[_Written], *, honour_template: bool
+) -> tuple[tuple[Replica, ...], tuple[tuple[str, str], ...]]:
+    found: dict[str, Replica] = {}
+    warnings: list[tuple[str, str]] = []
+    for role_written, path, body in written:
+        role = shape.role(role_written)
+        if role is None:
+            known = ", ".join(shape.roles)
+            raise InvalidJob(path, f"unknown role {role_written!r}", hint=f"use one of {known}")
+        if role in found:
+            raise InvalidJob(
+                path, f"the role {role} appears twice", hint=f"join it with {found[role].path}"
+            )
+        found[role] = _replica(shape, role, path, body, honour_template, warnings)
+    if not found:
+        raise InvalidJob(
+            f"spec.{shape.replicas}", "has no roles", hint=f"add {shape.roles[-1]} with a template"
+        )
+    ordered = sorted(found.values(), key=lambda replica: shape.roles.index(replica.role))
+    return tuple(ordered), tuple(warnings)
+
+
+def _replica(
+    shape: Shape,
+    role: str,
+    path: str,
+    body: Raw,
+    honour_template: bool,
+    warnings: list[tuple[str, str]],
+) -> Replica:
+    count = integer(body.get("replicas"), f"{path}.replicas", 1)
+    template = mapping(body.get("template"), f"{path}.template")
+    pod = mapping(template.get("spec"), f"{path}.template.spec")
+    container = _main_container(shape, pod, f"{path}.template.spec.containers", warnings)
+    restart = text(body.get("restartPolicy"), f"{path}.restartPolicy")
+    inner = text(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy")
+    if restart and restart not in RESTARTS:
+        raise InvalidJob(
+            f"{path}.restartPolicy", f"{restart!r} is unknown", hint=f"use {', '.join(RESTARTS)}"
+        )
+    if honour_template:
+        restart = restart or inner or "Always"
+    elif inner and inner != (restart or shape.restart):
+        applied = restart or shape.restart
+        warnings.append(
+            (
+                "SetPodTemplateRestartPolicy",
+                f"{path}.template.spec.restartPolicy {inner} is not used; {applied} is. "
+                f"Write it as {path}.restartPolicy",
+            )
+        )
+    port = integer(body.get("tfPort"), f"{path}.tfPort", 0) or _port(shape, pod, container)
+    return Replica(role, count, template, restart or shape.restart, port, container, path)
+
+
+def _main_container(shape: Shape, pod: Raw, path: str, warnings: list[tuple[str, str]]) -> str:
+    """The name of the container that trains; every container must be able to start."""
+    containers = sequence(pod.get("containers"), path)
+    if not containers:
+        raise InvalidJob(path, "is empty", hint=f"add a container named {shape.container!r}")
+    called: list[str] = []
+    for i, item in enumerate(containers):
+        container = mapping(item, f"{path}[{i}]")
+        called.append(text(container.get("name"), f"{path}[{i}].name"))
+        if not called[-1]:
+            raise InvalidJob(f"{path}[{i}].name", "is missing", hint=f"write {shape.container!r}")
+        if not text(container.get("image"), f"{path}[{i}].image"):
+            raise InvalidJob(f"{path}[{i}].image", "is missing", hint="name an image")
+    if shape.container in called or shape.kind == "MPIJob":
+        return shape.container if shape.container in called else called[0]
+    if len(called) == 1:
+        message = f"{path}[0] is named {called[0]!r}; it is taken for {shape.container!r}"
+        warnings.append(("UnusualContainerName", message))
+        return called[0]
+    raise InvalidJob(
+        path,
+        f"none of {', '.join(called)} is named {shape.container!r}",
+        hint=f"name the container that trains {shape.container!r}",
+    )
+
+
+def _main_named(replica: Replica, name: object) -> Replica:
+    called = [container["name"] for container in replica.spec["containers"]]
+    return replace(replica, container=str(name)) if name in called else replica
+
+
+def _port(shape: Shape, pod: Raw, container: str) -> int:
+    main = next(c for c in pod["containers"] if c["name"] == container)
+    for port in main.get("ports") or ():
+        if port.get("name") == shape.port_name:
+            return int(port["containerPort"])
+    return shape.port
+
+
+def _assemble(
+    raw: Raw,
+    spec: Raw,
+    shape: Shape,
+    replicas: tuple[Replica, ...],
+    warnings: tuple[tuple[str, str], ...],
+) -> Job:
+    meta = mapping(raw.get("metadata"), "metadata")
+    scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
+    if scheduler:
+        replicas = tuple(_scheduled_by(replica, scheduler) for replica in replicas)
+    created = meta.get("creationTimestamp")
+    return Job(
+        kind=shape.kind,
+        key=Key(str(meta.get("namespace") or ""), text(meta.get("name"), "metadata.name")),
+        uid=str(meta.get("uid") or ""),
+        generation=int(meta.get("generation") or 0),
+        created=datetime.fromisoformat(created) if created else None,
+        deleting=bool(meta.get("deletionTimestamp")),
+        labels=dict(meta.get("labels") or {}),
+        annotations=dict(meta.get("annotations") or {}),
+        replicas=replicas,
+        policy=_policy(spec),
+        spec=spec,
+        status=mapping(raw.get("status"), "status"),
+        success_policy=_success_policy(spec),
+        dynamic_workers=bool(spec.get("enableDynamicWorker")),
+        warnings=warnings,
+    )
+
+
+def _scheduled_by(replica: Replica, scheduler: str) -> Replica:
+    template = {**replica.template, "spec": {**replica.spec, "schedulerName": scheduler}}
+    return replace(replica, template=template)
+
+
+def _policy(spec: Raw) -> RunPolicy:
+    """Flat and nested policies as one; the nested field wins."""
+    inner = mapping(spec.get("runPolicy"), "spec.runPolicy")
+
+    def where(name: str) -> tuple[Any, str]:
+        if inner.get(name) is not None:
+            return inner[name], f"spec.runPolicy.{name}"
+        return spec.get(name), f"spec.{name}"
+
+    def number(name: str) -> int | None:
+        value, path = where(name)
+        return None if value is None else integer(value, path, 0)
+
+    return RunPolicy(
+        clean=_cleaning(spec, *where("cleanPodPolicy")),
+        ttl=number("ttlSecondsAfterFinished"),
+        deadline=number("activeDeadlineSeconds"),
+        backoff_limit=number("backoffLimit"),
+        suspend=bool(where("suspend")[0]),
+        managed_by=text(*where("managedBy")),
+        scheduling=_scheduling(inner),
+    )
+
+
+def _cleaning(spec: Raw, value: object, path: str) -> str:
+    default = "None"
+    if value is None and lookup(spec, "replicaSpecs") is not None:
+        value, path, default = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy", "All"
+    policy = text(value, path) or default
+    if policy not in CLEANINGS:
+        raise InvalidJob(path, f"{policy!r} is unknown", hint=f"use {', '.join(CLEANINGS)}")
+    return policy
+
+
+def _scheduling(run_policy: Raw) -> SchedulingPolicy:
+    path = "spec.runPolicy.schedulingPolicy"
+    policy = mapping(run_policy.get("schedulingPolicy"), path)
+    least = policy.get("minAvailable")
+    timeout = policy.get("scheduleTimeoutSeconds")
+    return SchedulingPolicy(
+        min_available=None if least is None else integer(least, f"{path}.minAvailable", 0),
+        queue=text(policy.get("queue"), f"{path}.queue"),
+        min_resources=mapping(policy.get("minResources"), f"{path}.minResources"),
+        priority_class=text(policy.get("priorityClass"), f"{path}.priorityClass"),
+        timeout=None if timeout is None else integer(timeout, f"{path}.scheduleTimeoutSeconds", 0),
+    )
+
+
+def _success_policy(spec: Raw) -> str:
+    policy = text(spec.get("successPolicy"), "spec.successPolicy")
+    if policy not in ("", "AllWorkers"):
+        raise InvalidJob(
+            "spec.successPolicy", f"{policy!r} is unknown", hint="write AllWorkers or leave it out"
+        )
+    return policy
+
+
+def _termination(spec: Raw, job: Job) -> tuple[str, int] | None:
+    """The replica that `terminationPolicy.chief` names, if it names one."""
+    path = "spec.terminationPolicy.chief"
+    policy = mapping(spec.get("terminationPolicy"), "spec.terminationPolicy")
+    chief = mapping(policy.get("chief"), path)
+    if not chief:
+        return None
+    written = text(chief.get("replicaName"), f"{path}.replicaName") or "Master"
+    index = integer(chief.get("replicaIndex"), f"{path}.replicaIndex", 0)
+    role = job.shape.role(written)
+    if role == "Master" and not job.replica("Master") and job.replica("Chief"):
+        role = "Chief"
+    if role is None or index >= job.count(role):
+        raise InvalidJob(
+            path, f"there is no replica {written} {index}", hint="name one of spec.replicaSpecs"
+        )
+    return (role, index)
+
+
+def _check(job: Job) -> None:
+    """What must hold between the parts of a job."""
+    shape = job.shape
+    chiefs = [replica for replica in job.replicas if replica.role in shape.chiefs]
+    if len(chiefs) > 1:
+        raise InvalidJob(
+            chiefs[1].path,
+            f"there is a {chiefs[0].role} already",
+            hint=f"keep one of {' and '.join(shape.chiefs)}",
+        )
+    for role in shape.required:
+        if not job.replica(role):
+            path = f"spec.{shape.replicas}.{role}"
+            raise InvalidJob(path, "is missing", hint=f"a {shape.kind} needs a {role}")
+    for replica in job.replicas:
+        if replica.role in shape.single and replica.count != 1:
+            raise InvalidJob(
+                f"{replica.path}.replicas",
+                f"is {replica.count}; a {shape.kind} has exactly one {replica.role}",
+                hint="write 1 or leave it out",
+            )
+    derived = [member.name for member in job.members()]
+    if job.replica("Launcher"):
+        derived.append(names.launcher(job.name, job.uid, 0))
+    names.check(job.name, derived)

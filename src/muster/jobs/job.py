@@ -1,0 +1,170 @@
+"""The one internal form of a job, whatever its manifest looked like.
+
+Made by `forms.read`; read by the operator and by `view`. Frozen: a changed job is a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from muster.jobs import names
+from muster.jobs.shapes import SHAPES, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from muster.api.meta import Key, Raw
+
+SERVED_BY_US = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
+
+
+@dataclass(frozen=True)
+class Replica:
+    """All members of one role."""
+
+    role: str
+    count: int
+    template: Raw
+    restart: str
+    """Always, OnFailure, Never or ExitCode."""
+    port: int
+    container: str
+    """The name of the container that trains."""
+    path: str = ""
+    """Where in the manifest it stands, for messages."""
+
+    @property
+    def spec(self) -> Raw:
+        spec: Raw = self.template.get("spec") or {}
+        return spec
+
+    @property
+    def main(self) -> Raw:
+        """The container that trains."""
+        main: Raw = next(c for c in self.spec["containers"] if c.get("name") == self.container)
+        return main
+
+    @property
+    def host_network(self) -> bool:
+        return bool(self.spec.get("hostNetwork"))
+
+    @property
+    def scheduler(self) -> str:
+        return str(self.spec.get("schedulerName") or "")
+
+
+@dataclass(frozen=True)
+class SchedulingPolicy:
+    min_available: int | None = None
+    queue: str = ""
+    min_resources: Raw = field(default_factory=dict)
+    priority_class: str = ""
+    timeout: int | None = None
+
+
+@dataclass(frozen=True)
+class RunPolicy:
+    clean: str = "None"
+    """All, Running or None: which pods a finished job's end takes away."""
+    ttl: int | None = None
+    deadline: int | None = None
+    backoff_limit: int | None = None
+    suspend: bool = False
+    managed_by: str = ""
+    scheduling: SchedulingPolicy = SchedulingPolicy()
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """What only an MPIJob says."""
+
+    slots: int = 1
+    ssh: str = ""
+    """Where workers expect their keys; empty means that ranks are started by exec."""
+    implementation: str = "OpenMPI"
+    wait_for_workers: bool = False
+    launcher_works: bool = False
+
+
+@dataclass(frozen=True)
+class Member:
+    """One replica."""
+
+    role: str
+    index: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Job:
+    kind: str
+    key: Key
+    uid: str
+    generation: int
+    created: datetime | None
+    deleting: bool
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    replicas: tuple[Replica, ...]
+    policy: RunPolicy
+    spec: Raw
+    """As written, for what only one kind reads."""
+    status: Raw
+    success_policy: str = ""
+    dynamic_workers: bool = False
+    chief: tuple[str, int] | None = None
+    """The replica whose end is the job's, where the manifest names one outright."""
+    phases: bool = False
+    """Whether its clients read status.phase and status.state, as the first version had them."""
+    mpi: Mpi | None = None
+    warnings: tuple[tuple[str, str], ...] = ()
+    """(reason, message): accepted, but worth an event."""
+
+    @property
+    def shape(self) -> Shape:
+        return SHAPES[self.kind]
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
+    @property
+    def total(self) -> int:
+        return sum(replica.count for replica in self.replicas)
+
+    def replica(self, role: str) -> Replica | None:
+        return next((replica for replica in self.replicas if replica.role == role), None)
+
+    def count(self, role: str) -> int:
+        replica = self.replica(role)
+        return replica.count if replica else 0
+
+    @property
+    def chief_role(self) -> str | None:
+        """The role that decides success by itself, if the job has one."""
+        return next((role for role in self.shape.chiefs if self.replica(role)), None)
+
+    def members(self) -> Iterator[Member]:
+        """Every replica the job wants, in a fixed order; an MPI launcher is not among them."""
+        for replica in self.replicas:
+            if replica.role == "Launcher":
+                continue
+            for index in range(replica.count):
+                role = replica.role
+                yield Member(role, index, names.member(self.name, role, index))
+
+    def leads(self, role: str, index: int) -> bool:
+        """Whether this replica is the one whose log a person wants to read."""
+        if self.chief_role is not None:
+            return role == self.chief_role
+        return role == "Worker" and index == 0
+
+    def annotation(self, name: str, default: str = "") -> str:
+        """The value of `muster.dev/NAME`."""
+        return self.annotations.get(f"muster.dev/{name}", default)

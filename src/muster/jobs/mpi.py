@@ -1,0 +1,132 @@
+"""What only MPIJobs have: the form with a single template, slots, and how ranks are started.
+
+Called by `forms.read`. The single-template form (the first version, and what arena writes) is
+turned into a Launcher and Workers made from that template, sized as its own rules say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.errors import InvalidJob
+from muster.jobs.fields import integer, mapping, sequence, text
+from muster.jobs.job import Mpi
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+    from muster.jobs.job import Replica
+
+GPU = "nvidia.com/gpu"
+IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
+MASTER_NODE = "node-role.kubernetes.io/master"
+
+
+def options(spec: Raw, replicas: tuple[Replica, ...], *, single_template: bool) -> Mpi:
+    """The MPI side of a job."""
+    implementation = text(spec.get("mpiImplementation"), "spec.mpiImplementation") or "OpenMPI"
+    if implementation not in IMPLEMENTATIONS:
+        raise InvalidJob(
+            "spec.mpiImplementation",
+            f"{implementation!r} is unknown",
+            hint=f"use {', '.join(IMPLEMENTATIONS)}",
+        )
+    creation = text(spec.get("launcherCreationPolicy"), "spec.launcherCreationPolicy")
+    slots = integer(spec.get("slotsPerWorker"), "spec.slotsPerWorker", 0)
+    if not slots and single_template:
+        slots = _units(spec, replicas)
+    return Mpi(
+        slots=slots or 1,
+        ssh=text(spec.get("sshAuthMountPath"), "spec.sshAuthMountPath"),
+        implementation=implementation,
+        wait_for_workers=single_template or creation == "WaitForWorkersReady",
+        launcher_works=bool(spec.get("runLauncherAsWorker")),
+    )
+
+
+def from_template(spec: Raw) -> Iterator[tuple[str, str, Raw]]:
+    """The launcher and the workers of a job that has one template for both."""
+    template = mapping(spec.get("template"), "spec.template")
+    pod = mapping(template.get("spec"), "spec.template.spec")
+    containers = sequence(pod.get("containers"), "spec.template.spec.containers")
+    workers, units = _size(spec)
+    launcher = {**template, "spec": {**pod, "containers": [_bare(spec, c) for c in containers]}}
+    if spec.get("launcherOnMaster"):
+        launcher["spec"].update(_on_master(pod))
+    if not spec.get("mountsOnLauncher", True):
+        launcher["spec"]["containers"] = [
+            {key: value for key, value in c.items() if key != "volumeMounts"}
+            for c in launcher["spec"]["containers"]
+        ]
+    worker = {
+        **template,
+        "spec": {**pod, "containers": [_sized(spec, c, units) for c in containers]},
+    }
+    yield "Launcher", "spec", {"template": launcher, "replicas": 1, "restartPolicy": "Never"}
+    yield "Worker", "spec", {"template": worker, "replicas": workers, "restartPolicy": "Always"}
+
+
+def _size(spec: Raw) -> tuple[int, int | None]:
+    """How many workers, and the processing units of each (None: as the template says)."""
+    totals = [
+        name for name in ("gpus", "processingUnits", "replicas") if spec.get(name) is not None
+    ]
+    if len(totals) != 1:
+        said = " and ".join(f"spec.{name}" for name in totals) or "none of them"
+        raise InvalidJob(
+            "spec", f"{said} is given", hint="give one of gpus, processingUnits and replicas"
+        )
+    name = totals[0]
+    total = integer(spec[name], f"spec.{name}", 0)
+    if name == "replicas":
+        return total, None
+    per_name = "gpusPerNode" if name == "gpus" else "processingUnitsPerNode"
+    per = integer(spec.get(per_name), f"spec.{per_name}", 0) or total or 1
+    if total < per:
+        return 1, total
+    if total % per:
+        raise InvalidJob(
+            f"spec.{name}", f"{total} is not a multiple of {per_name} {per}", hint="change either"
+        )
+    return total // per, per
+
+
+def _resource(spec: Raw) -> str:
+    return text(spec.get("processingResourceType"), "spec.processingResourceType") or GPU
+
+
+def _sized(spec: Raw, container: Raw, units: int | None) -> Raw:
+    if units is None:
+        return container
+    resources = container.get("resources") or {}
+    limits = {**(resources.get("limits") or {}), _resource(spec): units}
+    return {**container, "resources": {**resources, "limits": limits}}
+
+
+def _bare(spec: Raw, container: Raw) -> Raw:
+    """A launcher only starts the ranks: it gets what launcherResources says and no more."""
+    kept = {key: value for key, value in container.items() if key != "resources"}
+    asked = mapping(spec.get("launcherResources"), "spec.launcherResources")
+    return {**kept, "resources": asked} if asked else kept
+
+
+def _on_master(pod: Raw) -> Raw:
+    tolerations = [*(pod.get("tolerations") or []), {"key": MASTER_NODE, "effect": "NoSchedule"}]
+    term = {"matchExpressions": [{"key": MASTER_NODE, "operator": "Exists"}]}
+    required = {"nodeSelectorTerms": [term]}
+    affinity = {
+        **(pod.get("affinity") or {}),
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required},
+    }
+    return {"tolerations": tolerations, "affinity": affinity}
+
+
+def _units(spec: Raw, replicas: tuple[Replica, ...]) -> int:
+    """Slots of a worker where nobody said: its processing units."""
+    worker = next((replica for replica in replicas if replica.role == "Worker"), None)
+    if worker is None:
+        return 1
+    resources = worker.main.get("resources") or {}
+    units = (resources.get("limits") or {}).get(_resource(spec))
+    return int(units) if units is not None and str(units).isdigit() else 1

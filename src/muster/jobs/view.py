@@ -1,0 +1,274 @@
+"""A job and its pods -> what a person sees of it: in `arena get`, `arena list` and on the dashboard.
+
+Pure, and forgiving: a manifest that makes no sense still has a name, an age and a reason. The same
+job looks the same everywhere, since nobody else decides what its status is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from muster.api.meta import Key, Raw, condition
+from muster.errors import InvalidJob
+from muster.jobs import column, forms, names
+from muster.jobs.shapes import SHAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muster.api.core import Pod
+    from muster.jobs.job import Job
+
+GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
+PENDING, RUNNING, SUCCEEDED, FAILED, SUSPENDED = (
+    "PENDING",
+    "RUNNING",
+    "SUCCEEDED",
+    "FAILED",
+    "SUSPENDED",
+)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One pod of a job."""
+
+    name: str
+    role: str
+    index: int
+    status: str
+    """kubectl's STATUS column."""
+    phase: str
+    chief: bool
+    gpus: int
+    node: str
+    """Empty while the pod has none."""
+    node_ip: str
+    ip: str
+    created: datetime | None
+    restarts: int
+    reason: str
+    """Why it does not run, in a sentence; empty if it does."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One job, as a person sees it."""
+
+    kind: str
+    key: Key
+    uid: str
+    status: str
+    trainer: str
+    """tfjob, mpijob, …"""
+    created: datetime | None
+    started: datetime | None
+    finished: datetime | None
+    priority: str
+    instances: tuple[Instance, ...]
+    reason: str
+    """Why it waits or failed, in a sentence; empty if there is nothing to say."""
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
+    @property
+    def chief(self) -> Instance | None:
+        """The instance whose log is the job's."""
+        return next((instance for instance in self.instances if instance.chief), None)
+
+    @property
+    def requested_gpus(self) -> int:
+        return sum(instance.gpus for instance in self.instances)
+
+    @property
+    def allocated_gpus(self) -> int:
+        """GPUs of the pods that run now."""
+        return sum(i.gpus for i in self.instances if i.phase == "Running")
+
+    def age(self, now: datetime) -> timedelta:
+        """Since it was created."""
+        return now - self.created if self.created else timedelta()
+
+    def duration(self, now: datetime) -> timedelta:
+        """How long it has run, or ran."""
+        begin = self.started or self.created
+        return (self.finished or now) - begin if begin else timedelta()
+
+
+def view(raw: Raw, pods: Iterable[Pod]) -> View:
+    """What a person sees of this job. `pods` may be more than the job's own."""
+    meta = raw.get("metadata") or {}
+    kind = str(raw.get("kind") or "")
+    key = Key(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
+    uid = str(meta.get("uid") or "")
+    own = sorted(belonging(kind, key, uid, pods), key=lambda pod: _order(pod))
+    job, trouble = _read(raw)
+    leading = _leading(job, own)
+    status = raw.get("status") if isinstance(raw.get("status"), dict) else {}
+    word, why = _status(status or {}, own)
+    return View(
+        kind=kind,
+        key=key,
+        uid=uid,
+        status=word,
+        trainer=kind.lower(),
+        created=_time(meta.get("creationTimestamp")),
+        started=_time((status or {}).get("startTime")),
+        finished=_finished(status or {}) if word in (SUCCEEDED, FAILED) else None,
+        priority=_priority(job, own),
+        instances=tuple(_instance(pod, pod is leading) for pod in own),
+        reason=trouble if trouble and word != SUCCEEDED else why,
+    )
+
+
+def belonging(kind: str, key: Key, uid: str, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods of this job: those it owns, or (made by an older operator) those so labelled."""
+    shape = SHAPES.get(kind)
+    wanted = names.selector(shape.operator, key.name) if shape else {}
+    return [pod for pod in pods if _belongs(pod, key, uid, wanted)]
+
+
+def _belongs(pod: Pod, key: Key, uid: str, wanted: dict[str, str]) -> bool:
+    if pod.metadata.namespace != key.namespace:
+        return False
+    owner = pod.metadata.controller
+    if owner is not None and uid:
+        return owner.uid == uid
+    labels = pod.metadata.labels
+    return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _read(raw: Raw) -> tuple[Job | None, str]:
+    try:
+        return forms.read(raw), ""
+    except InvalidJob as error:
+        return None, f"{error}; {error.hint}" if error.hint else str(error)
+
+
+def _order(pod: Pod) -> tuple[str, int, str]:
+    labels = pod.metadata.labels
+    return labels.get(names.ROLE, ""), _index(labels.get(names.INDEX, "")), pod.metadata.name
+
+
+def _index(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
+    """The newest chief that is not Pending; if all are, the newest."""
+    if job is None:
+        return None
+    found = []
+    for pod in pods:
+        role = job.shape.role(pod.metadata.labels.get(names.ROLE, ""))
+        if role and job.leads(role, _index(pod.metadata.labels.get(names.INDEX, ""))):
+            found.append(pod)
+    moving = [pod for pod in found if pod.status.phase != "Pending"]
+    return max(moving or found, key=lambda pod: _stamp(pod), default=None)
+
+
+def _stamp(pod: Pod) -> float:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created else 0.0
+
+
+def _status(status: Raw, pods: Sequence[Pod]) -> tuple[str, str]:
+    """The word and the sentence. RUNNING needs every pod to be past Pending."""
+    true = {
+        str(c.get("type")): str(c.get("message") or "")
+        for c in status.get("conditions") or ()
+        if c.get("status") == "True"
+    }
+    if "Succeeded" in true:
+        return SUCCEEDED, ""
+    if "Failed" in true:
+        return FAILED, true["Failed"]
+    if "Suspended" in true:
+        return SUSPENDED, true["Suspended"]
+    waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
+    if "Running" in true and not waiting:
+        return RUNNING, ""
+    why = next((reason for pod in waiting if (reason := _why(pod))), "")
+    told = status.get("waiting") or {}
+    return PENDING, why or str(told.get("message") or "") or true.get("Restarting", "")
+
+
+def _why(pod: Pod) -> str:
+    """Why a pod does not run, in the words of whoever knows."""
+    placed = condition(pod.status.conditions, "PodScheduled")
+    if placed is not None and placed.status == "False":
+        return placed.message
+    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waiting = container.state.waiting
+        if waiting is not None and waiting.message:
+            return f"{waiting.reason}: {waiting.message}"
+    return pod.status.message
+
+
+def _instance(pod: Pod, leading: bool) -> Instance:
+    labels = pod.metadata.labels
+    restarts = sum(c.restart_count for c in pod.status.container_statuses)
+    return Instance(
+        name=pod.metadata.name,
+        role=labels.get(names.ROLE, ""),
+        index=_index(labels.get(names.INDEX, "")),
+        status=column.status(pod),
+        phase=pod.status.phase or "Pending",
+        chief=leading,
+        gpus=gpus(pod),
+        node=pod.spec.node_name,
+        node_ip=pod.status.host_ip,
+        ip=pod.status.pod_ip,
+        created=pod.metadata.creation_timestamp,
+        restarts=restarts,
+        reason="" if pod.status.phase in ("Running", "Succeeded") else _why(pod),
+    )
+
+
+def gpus(pod: Pod) -> int:
+    """GPUs the pod asks for."""
+    total = 0
+    for container in pod.spec.containers:
+        for name in GPUS:
+            amount = container.resources.limits.get(name, 0)
+            total += int(amount) if str(amount).isdigit() else 0
+    return total
+
+
+def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
+    for pod in pods:
+        if pod.spec.priority_class_name:
+            return pod.spec.priority_class_name
+    if job is None:
+        return ""
+    declared = (str(replica.spec.get("priorityClassName") or "") for replica in job.replicas)
+    return next((name for name in declared if name), job.policy.scheduling.priority_class)
+
+
+def _finished(status: Raw) -> datetime | None:
+    ended = _time(status.get("completionTime"))
+    if ended is not None:
+        return ended
+    times = [
+        _time(c.get("lastTransitionTime"))
+        for c in status.get("conditions") or ()
+        if c.get("type") in ("Succeeded", "Failed") and c.get("status") == "True"
+    ]
+    return next((time for time in times if time), None)
+
+
+def _time(value: Any) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        return None
