@@ -7,22 +7,27 @@ port is tried again.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
-import signal
 import socket
 import subprocess
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+# Runs in the child before it becomes the program (not as preexec_fn, which forks Python code into a
+# process that may have threads): PR_SET_PDEATHSIG survives exec, and covers the parent's SIGKILL.
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 START_SECONDS = 60.0
 PORT_ATTEMPTS = 5
@@ -35,31 +40,21 @@ class StartFailed(Exception):
 class Child:
     """One running process, its output in `log`."""
 
-    def __init__(
-        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         self.name = log.stem
         self.log = log
-        parent = os.getpid()
-
-        def die_with_parent() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it died before the line above
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        # The kernel ties the child to the *thread* that starts it, so start clusters from a thread
+        guard = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
+        # The kernel ties the child to the *thread* that starts it: start clusters from a thread
         # that lives as long as they should. An own process group keeps Ctrl-C for the test runner,
         # which then stops the child.
         with log.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
-                command,
+                [*guard, *command],
                 cwd=log.parent,
-                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                preexec_fn=die_with_parent,
                 process_group=0,
             )
 

@@ -248,16 +248,16 @@ def test_a_start_that_fails_shows_the_log_and_leaves_nothing(
     assert set(psutil.Process().children()) == before
 
 
-def test_a_child_dies_with_its_killed_parent() -> None:
+def test_a_child_dies_with_its_killed_parent(tmp_path: Path) -> None:
     program = (
-        "import sys, tempfile, pathlib\n"
+        "import sys, pathlib\n"
         "from tests.controlplane.processes import Child\n"
-        "log = pathlib.Path(tempfile.mkdtemp()) / 'sleeper.log'\n"
-        "print(Child(['sleep', '600'], log).pid, flush=True)\n"
+        "log = pathlib.Path(sys.argv[1]) / 'sleeper.log'\n"
+        "print(Child(['/bin/sleep', '600'], log).pid, flush=True)\n"
         "sys.stdin.read()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, str(tmp_path)],
         cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -265,7 +265,7 @@ def test_a_child_dies_with_its_killed_parent() -> None:
     ) as parent:
         assert parent.stdout is not None
         sleeper = psutil.Process(int(parent.stdout.readline()))
-        assert sleeper.name() == "sleep"
+        until(lambda: sleeper.name() == "sleep")
         parent.send_signal(signal.SIGKILL)
 
     until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
@@ -277,8 +277,8 @@ def test_a_port_that_another_process_took_is_replaced_by_another(tmp_path: Path)
     def start(port: int) -> Child:
         tried.append(port)
         taken = "echo 'listen: address already in use'; exit 1"
-        command = taken if len(tried) == 1 else "sleep 600"
-        return children.setdefault(port, Child(["sh", "-c", command], tmp_path / "server.log"))
+        command = taken if len(tried) == 1 else "exec sleep 600"
+        return children.setdefault(port, Child(["/bin/sh", "-c", command], tmp_path / "server.log"))
 
     children: dict[int, Child] = {}
     port = start_on_free_port(start, lambda port: len(tried) == 2 and port == tried[1])
@@ -293,7 +293,7 @@ def test_a_server_that_fails_for_another_reason_is_not_tried_again(tmp_path: Pat
 
     def start(port: int) -> Child:
         tried.append(port)
-        return Child(["sh", "-c", "echo out of luck; exit 3"], tmp_path / "server.log")
+        return Child(["/bin/sh", "-c", "echo out of luck; exit 3"], tmp_path / "server.log")
 
     with pytest.raises(StartFailed, match=r"server ended with 3(.|\n)*out of luck"):
         start_on_free_port(start, lambda _: False)
