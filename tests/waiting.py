@@ -16,7 +16,7 @@ T = TypeVar("T")
 def until(
     check: Callable[[], T], *, timeout: float = 20.0, what: str = "", every: float = 0.02
 ) -> T:
-    """The first truthy answer of `check`; AssertionError with `what` and the last answer if none comes."""
+    """The first truthy answer of `check`; an AssertionError that says `what` if none comes."""
     deadline = time.monotonic() + timeout
     while True:
         answer = check()

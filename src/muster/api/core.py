@@ -27,7 +27,9 @@ class ResourceRequirements(Object, frozen=True):
 
 
 class ContainerPort(
-    Object, rename={"container_port": "containerPort", "host_port": "hostPort", "host_ip": "hostIP"}
+    Object,
+    frozen=True,
+    rename={"container_port": "containerPort", "host_port": "hostPort", "host_ip": "hostIP"},
 ):
     name: str = ""
     container_port: int = 0

@@ -1,0 +1,45 @@
+# Every target works on a fresh machine with Python >= 3.11, pip and make: .venv is created here.
+# KUBECONFIG is unset and MUSTER_HOME is the target's own, so a running cluster is never touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+unexport KUBECONFIG
+unexport MUSTER_HOME
+
+.PHONY: demo test test-long check bench format install controlplane
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Muster needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# With Go on the machine, the real control plane is built once into the user's cache folder.
+controlplane: install
+	@if command -v go >/dev/null; then $(BIN)/python -m tests.controlplane.build; \
+	else echo "no Go here: the tests on a real Kubernetes control plane are skipped"; fi
+
+test: controlplane
+	$(BIN)/python -m pytest -m "not long" $(PYTEST_ARGS)
+
+test-long: controlplane
+	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+
+bench: controlplane
+	$(BIN)/python -m benchmarks
+
+demo: install
+	@$(BIN)/python -m examples.demo
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .

@@ -1,0 +1,150 @@
+"""Which cluster a verb talks to, and the connection to it.
+
+Called by every verb that needs the API. The order is fixed: the flag, $KUBECONFIG, the choice kept
+by `arena use`, in-cluster credentials, ~/.kube/config, the local cluster. A $KUBECONFIG that cannot
+be read is an error, never a silent local run. Imports no asyncio: quick verbs stay quick.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.cli.output import note
+from muster.errors import NoCluster
+from muster.kube import config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.kube.blocking import BlockingClient
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def home() -> Path:
+    """Where the local cluster and the choices of this user live."""
+    return Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that was chosen, and why."""
+
+    endpoint: config.Endpoint
+    name: str
+    source: str
+    local: bool
+
+    def announce(self) -> None:
+        """Say on stderr what is about to be changed; verbs that write call this first."""
+        note(f"cluster: {self.name} (from {self.source})")
+
+    def connect(self) -> BlockingClient:
+        from muster.kube.blocking import BlockingClient
+
+        return BlockingClient(self.endpoint)
+
+
+@dataclass(frozen=True)
+class Where:
+    """The flags a verb was given about the cluster and the namespace."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str = ""
+
+    def cluster(self) -> Cluster:
+        found = choose(self)
+        if found is None:
+            raise NoCluster(
+                "no cluster: arena up", hint="`arena up --detach` starts one on this machine."
+            )
+        return found
+
+    def namespace_in(self, cluster: Cluster) -> str:
+        return self.namespace or cluster.endpoint.namespace or "default"
+
+
+def choose(where: Where) -> Cluster | None:
+    """The cluster by the fixed order, or None when none is configured anywhere."""
+    if where.kubeconfig is not None:
+        return _from_file(where.kubeconfig, where.context, "--kubeconfig")
+    if os.environ.get("KUBECONFIG"):
+        return _from_file(None, where.context, "$KUBECONFIG")
+    kept = kept_choice()
+    if kept == "local" and local_kubeconfig().exists():
+        return local_cluster("arena use")
+    if kept.startswith("kube"):
+        context = kept.partition(":")[2] or where.context
+        return _from_file(_user_kubeconfig(), context, "arena use")
+    inside = config.in_cluster()
+    if inside is not None:
+        return Cluster(inside, "in-cluster", "the service account", local=False)
+    if _user_kubeconfig().exists():
+        return _from_file(_user_kubeconfig(), where.context, "~/.kube/config")
+    return local_cluster("the local cluster") if local_kubeconfig().exists() else None
+
+
+def local_cluster(source: str) -> Cluster:
+    return Cluster(config.load(local_kubeconfig()), "local", source, local=True)
+
+
+def local_kubeconfig() -> Path:
+    return home() / "kubeconfig"
+
+
+def kept_choice() -> str:
+    """What `arena use` wrote: `local`, `kube`, `kube:CONTEXT` or nothing."""
+    try:
+        return (home() / "use").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def keep_choice(choice: str) -> str:
+    """Write the choice and return the former one; an empty choice forgets it."""
+    former = kept_choice()
+    path = home() / "use"
+    if choice:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(choice + "\n")
+    else:
+        path.unlink(missing_ok=True)
+    return former
+
+
+def _user_kubeconfig() -> Path:
+    return Path.home() / ".kube" / "config"
+
+
+def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
+    endpoint = config.load(path, context)
+    local = path is not None and path == local_kubeconfig()
+    return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
+
+
+def cluster_options(command: F) -> F:
+    """The options every verb shares; the verb receives one `where: Where`."""
+
+    def wrapped(
+        *args: Any, kubeconfig: str | None, context: str | None, namespace: str, **kwargs: Any
+    ) -> Any:
+        path = Path(kubeconfig).expanduser() if kubeconfig else None
+        return command(*args, where=Where(path, context, namespace), **kwargs)
+
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in (
+        click.option("--namespace", "-n", default="", help="Namespace of the job."),
+        click.option("--kubeconfig", "--config", metavar="FILE", help="Kubeconfig file to use."),
+        click.option("--context", help="Context of the kubeconfig to use."),
+        click.option("--loglevel", expose_value=False, hidden=True),
+        click.option("--arena-namespace", expose_value=False, hidden=True),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]

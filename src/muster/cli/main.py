@@ -1,0 +1,150 @@
+"""The entry points `arena` and `muster`: find the verb, run it, turn an error into an exit code.
+
+The two names are one program. Verbs are imported when used, and plain `--help` is answered from
+the table below without importing click, so that it costs little more than starting Python.
+Promise: no traceback without `--debug`; every MusterError ends in its own exit code.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+
+
+class Verb(NamedTuple):
+    """A row of the verb table: `module:attribute` holds the click command."""
+
+    name: str
+    module: str
+    help: str
+    section: str
+
+
+VERBS: tuple[Verb, ...] = (
+    Verb("submit", "submit", "Submit a training job (tf)", "Jobs"),
+    Verb("list", "list", "List training jobs", "Jobs"),
+    Verb("get", "get", "Show one training job, its instances and why it waits", "Jobs"),
+    Verb("logs", "logs", "Print or follow the logs of a job", "Jobs"),
+    Verb("delete", "delete", "Delete training jobs and everything they made", "Jobs"),
+    Verb("up", "up", "Start the local cluster on this machine", "Cluster"),
+    Verb("down", "down", "Stop the local cluster", "Cluster"),
+    Verb("status", "status", "Say which cluster is used and how the local one is", "Cluster"),
+    Verb("use", "use", "Choose the cluster that commands talk to", "Cluster"),
+    Verb("scheduler", "scheduler", "Run the gang scheduler", "Daemons"),
+    Verb("operator", "operator", "Run the job operator", "Daemons"),
+    Verb("crds", "crds", "Print every CRD as YAML", "Daemons"),
+    Verb("version", "version", "Print the version", "Other"),
+)
+
+ALIASES = {"ls": "list", "log": "logs", "del": "delete"}
+
+
+def arena() -> None:
+    """Entry point of the `arena` command."""
+    sys.exit(run("arena", sys.argv[1:]))
+
+
+def muster() -> None:
+    """Entry point of the `muster` command."""
+    sys.exit(run("muster", sys.argv[1:]))
+
+
+def run(program: str, argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(overview(program))
+        return 0
+    debug = "--debug" in argv
+    try:
+        return _dispatch(program, [word for word in argv if word != "--debug"])
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except Exception as error:  # noqa: BLE001 - the one place that ends the program
+        return _report(error, debug=debug)
+
+
+def overview(program: str) -> str:
+    """The help page of the program: verbs by section, then examples."""
+    lines = [f"Usage: {program} VERB [OPTIONS] [ARGS]", ""]
+    lines += ["Gang-scheduled distributed training, on this machine or on any Kubernetes cluster."]
+    width = max(len(verb.name) for verb in VERBS) + 2
+    for section in dict.fromkeys(verb.section for verb in VERBS):
+        lines += ["", f"{section}:"]
+        lines += [f"  {v.name:<{width}}{v.help}" for v in VERBS if v.section == section]
+    lines += [
+        "",
+        "Examples:",
+        f"  {program} up --nodes 2 --gpus-per-node 1 --detach",
+        f'  {program} submit tf --name=hello --gang --workers=2 --ps=1 "python train.py"',
+        f"  {program} get hello",
+        f"  {program} logs -f hello",
+        "",
+        f"`{program} VERB --help` tells more; `--debug` shows tracebacks.",
+    ]
+    return "\n".join(lines)
+
+
+def _dispatch(program: str, argv: list[str]) -> int:
+    import click
+
+    from muster.cli.verbs import Verbs
+
+    group = Verbs(name=program, help="Gang-scheduled distributed training.")
+    try:
+        group.main(args=argv, prog_name=program, standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        return _usage_error(program, error)
+    return 0
+
+
+def _usage_error(program: str, error: click.ClickException) -> int:
+    import click
+
+    print(f"error: {error.format_message()}", file=sys.stderr)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        print(f"see: {error.ctx.command_path} --help", file=sys.stderr)
+    else:
+        print(f"see: {program} --help", file=sys.stderr)
+    return 2
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    from muster.errors import MusterError
+
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, MusterError):
+        print(f"error: {printable(str(error))}", file=sys.stderr)
+        if error.hint:
+            print(printable(error.hint), file=sys.stderr)
+        return error.exit_code
+    if not debug:
+        print(f"error: {type(error).__name__}: {printable(str(error))}", file=sys.stderr)
+        print("this is a bug in Muster; `--debug` shows where", file=sys.stderr)
+    return 1
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: what a server or a user wrote may be hostile."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def _silence_stdout() -> None:
+    """After a broken pipe, keep the interpreter's last flush from complaining."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,127 @@
+"""`arena up`: start the local cluster, here or in the background.
+
+`--detach` starts the same command as a daemon and returns when the cluster is ready. `up` makes the
+local cluster the one that commands use, says so, and `down` puts the former choice back.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.cluster import Cluster, home, keep_choice, kept_choice, local_cluster
+from muster.cli.output import note
+from muster.errors import MusterError, NoCluster
+from muster.local.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+START_PATIENCE = 60.0
+
+
+@click.command(name="up")
+@click.option("--detach", is_flag=True, help="Run in the background and return when it is ready.")
+@click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--gpus-per-node", type=click.IntRange(0), help="Declare so many GPUs per node.")
+@click.option("--cpus-per-node", type=click.IntRange(1), help="Declare so many CPUs per node.")
+@click.option("--memory-per-node", help="Declare so much memory per node, e.g. 8Gi.")
+@click.option(
+    "--data-dir", type=Path, help="Where pods and objects live  [default: in MUSTER_HOME]"
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the API  [default: a free one]"
+)
+@click.option("--python", help="Python interpreter of the pods  [default: the one running this]")
+@click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
+def command(detach: bool, log_format: str, **settings: Any) -> None:
+    """Start the local cluster on this machine.
+
+    It has one node with what the machine has; --nodes and --gpus-per-node declare more, for trying
+    things out.
+
+    \b
+    Examples:
+      arena up --detach
+      arena up --nodes 4 --gpus-per-node 2
+    """
+    if detach:
+        start_detached([word for word in sys.argv[2:] if word != "--detach"])
+        return
+    _serve(settings, log_format)
+
+
+def start_by_itself() -> Cluster:
+    """Start the local cluster because a verb needs one and none is configured anywhere."""
+    if os.environ.get("CI"):
+        raise NoCluster(
+            "no cluster: arena up", hint="In CI the local cluster is not started by itself."
+        )
+    note("no cluster is configured: starting the local one (arena down stops it)")
+    start_detached([])
+    return local_cluster("started just now")
+
+
+def start_detached(flags: Sequence[str]) -> None:
+    """Start the daemon and wait until it is ready; its log tells why if it is not."""
+    place = Home(home())
+    pid = place.running()
+    if pid is not None:
+        note(f"the local cluster is already up (pid {pid})")
+        return
+    place.make()
+    command_line = [sys.executable, "-m", "muster", "up", *flags]
+    with place.log.open("ab") as log:
+        daemon = subprocess.Popen(
+            command_line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    _wait(place, daemon)
+    facts = place.facts() or {}
+    note(f"local cluster is up: {facts.get('url')} (pid {daemon.pid}); commands now use it")
+
+
+def _wait(place: Home, daemon: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_PATIENCE
+    said = time.monotonic() + 1
+    while place.facts() is None:
+        if daemon.poll() is not None:
+            raise MusterError("the local cluster did not start", hint=_tail(place.log))
+        if time.monotonic() > deadline:
+            daemon.terminate()
+            raise MusterError(
+                f"the local cluster was not ready after {START_PATIENCE:g} s", hint=_tail(place.log)
+            )
+        if time.monotonic() > said:
+            note("starting the local cluster …")
+            said = deadline
+        time.sleep(0.02)
+
+
+def _tail(log: Path, lines: int = 5) -> str:
+    text = log.read_text(errors="replace").splitlines()[-lines:]
+    return "\n".join([f"The end of {log}:", *text])
+
+
+def _serve(settings: dict[str, Any], log_format: str) -> None:
+    import uvloop
+
+    from muster.local.up import Settings, serve
+    from muster.observe import logs
+
+    logs.setup(format=log_format)
+    chosen = Settings(home=Home(home()), **{k: v for k, v in settings.items() if v is not None})
+    former = kept_choice()
+
+    def ready(url: str) -> None:
+        if former != "local":
+            (home() / "use.former").write_text(former)
+        keep_choice("local")
+        note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
+
+    uvloop.run(serve(chosen, ready))

@@ -1,0 +1,101 @@
+"""Where a local cluster keeps its state, and whether one is running there.
+
+Used by `local/up.py` and by the verbs up, down and status. One daemon per home: it holds a lock on
+`daemon.lock` while it lives, so a stale pid is never mistaken for a running cluster.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from muster.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Home:
+    """The layout of `$MUSTER_HOME`."""
+
+    root: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.root / "kubeconfig"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "daemon.lock"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "daemon.log"
+
+    @property
+    def record(self) -> Path:
+        """What the running daemon says of itself, written when it is ready."""
+        return self.root / "daemon.json"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def images(self) -> Path:
+        return self.root / "images"
+
+    def make(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def running(self) -> int | None:
+        """The pid of the daemon, or None when no daemon holds the lock."""
+        try:
+            with self.lock.open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return None
+        except BlockingIOError:
+            return int(self.lock.read_text() or 0) or None
+        return None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Be the daemon of this home for the length of the block."""
+        self.make()
+        with self.lock.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"the local cluster is already up (pid {self.lock.read_text().strip()})",
+                    hint="`arena status` shows it; `arena down` stops it.",
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            self.record.unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                self.record.unlink(missing_ok=True)
+
+    def announce(self, **facts: Any) -> None:
+        """Say that the cluster is ready; readers see the whole record or none."""
+        draft = self.record.with_suffix(".new")
+        draft.write_text(json.dumps({"pid": os.getpid(), **facts}))
+        draft.rename(self.record)
+
+    def facts(self) -> dict[str, Any] | None:
+        """What the running daemon announced, or None while it is not ready."""
+        try:
+            found: dict[str, Any] = json.loads(self.record.read_text())
+        except FileNotFoundError:
+            return None
+        return found if found.get("pid") == self.running() else None

@@ -1,0 +1,117 @@
+"""What keeps the code findable: sizes, names, docstrings, cheap start-up, documents that are true."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src" / "muster").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+MAX_FILE, MAX_FUNCTION = 500, 60
+HEAVY = {"aiohttp", "asyncio", "numpy", "jinja2", "rich"}
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_no_module_is_longer_than_the_cap() -> None:
+    long = {relative(p): n for p in SOURCES if (n := len(p.read_text().splitlines())) > MAX_FILE}
+
+    assert long == {}
+
+
+def test_the_median_module_is_a_screenful_or_three() -> None:
+    sizes = [len(p.read_text().splitlines()) for p in SOURCES if p.name != "__init__.py"]
+
+    assert statistics.median(sizes) <= 180
+
+
+def test_no_function_is_longer_than_the_cap() -> None:
+    long = {
+        f"{relative(path)}:{node.lineno} {node.name}": lines
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION
+    }
+
+    assert long == {}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    mute = [relative(p) for p in SOURCES if not ast.get_docstring(ast.parse(p.read_text()))]
+
+    assert mute == []
+
+
+def test_no_module_is_a_drawer_for_everything() -> None:
+    drawers = {"utils", "util", "helpers", "common", "base", "misc"}
+
+    assert [relative(p) for p in SOURCES if p.stem in drawers] == []
+
+
+def test_every_task_has_an_owner() -> None:
+    orphans = [
+        f"{relative(path)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"(asyncio|loop)\.(create_task|ensure_future)\(", line)
+    ]
+
+    assert orphans == []
+
+
+def test_no_test_sleeps_to_wait() -> None:
+    sleepers = [
+        f"{relative(path)}:{number}"
+        for path in TESTS
+        if path.name != "waiting.py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.match(r"\s*(time|asyncio)?\.?sleep\((?!0\))|\s*time\.sleep\(", line)
+    ]
+
+    assert sleepers == []
+
+
+@pytest.mark.parametrize("verb", ["list", "get", "logs", "delete"])
+def test_quick_verbs_do_not_import_heavy_modules(verb: str) -> None:
+    script = f"import sys, muster.cli.{verb}, muster.kube.blocking; print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    loaded = {name.partition(".")[0] for name in result.stdout.split()}
+    assert loaded & HEAVY == set()
+
+
+def test_help_does_not_even_import_click() -> None:
+    script = "import sys, muster.cli.main as m; m.run('arena', ['--help']); print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    loaded = {name.partition(".")[0] for name in result.stdout.splitlines()[-1].split()}
+    assert loaded & (HEAVY | {"click", "msgspec", "yaml"}) == set()
+
+
+@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_path_a_document_names_exists(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = set(re.findall(r"`((?:src|tests|docs|examples|benchmarks|deploy|scripts)/[\w./-]*)`", text))
+
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_codemap_names_every_package() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    packages = [relative(path.parent) + "/" for path in SOURCES if path.name == "__init__.py"]
+
+    assert [p for p in packages if p != "src/muster/" and f"`{p}`" not in text] == []
