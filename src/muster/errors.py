@@ -9,6 +9,7 @@ MusterError                     exit 1
 │   ├── Unsupported 405/406/415 this server does not do that
 │   ├── Invalid 422             the object is wrong; .causes says which fields
 │   ├── TooMany 429             .retry_after says how long to wait
+│   ├── Refusal                 our own API server says no; .details go into the Status it sends
 │   └── ServerError 5xx         the outcome of a write is unknown
 ├── Unreachable (exit 5)        no answer: connect, TLS, timeout; the outcome of a write is unknown
 │   └── Untrusted               the server's or our certificate is not accepted
@@ -105,6 +106,21 @@ class TooMany(ApiError):
 
 class ServerError(ApiError):
     """The server failed; whether a write happened is unknown."""
+
+
+class Refusal(ApiError):
+    """What the local API server answers with; `details` is the Status' own."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        reason: str = "",
+        details: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, status=status, reason=reason)
+        self.details = details or {}
 
 
 class Unreachable(MusterError):
