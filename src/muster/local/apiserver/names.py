@@ -1,0 +1,122 @@
+"""What may be called what: names, namespaces, labels.
+
+Pure. Called by `admit.py` on every write. Each check gives the causes found, worded as Kubernetes
+words them, because people paste these sentences into search engines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from muster.local.apiserver.status import Cause, bad_value, required
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_SERVICE = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = rf"({_QUALIFIED})?"
+
+_SAYS = {
+    _LABEL: (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and"
+        " must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex"
+        f" used for validation is '{_LABEL}')"
+    ),
+    _SUBDOMAIN: (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
+        " '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex"
+        f" used for validation is '{_SUBDOMAIN}')"
+    ),
+    _SERVICE: (
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
+        " alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or"
+        f" 'abc-123', regex used for validation is '{_SERVICE}')"
+    ),
+    _QUALIFIED: (
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and"
+        " end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex"
+        f" used for validation is '{_QUALIFIED}')"
+    ),
+    _VALUE: (
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or"
+        " '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or"
+        " 'my_value',  or '12345', regex used for validation is"
+        f" '{_VALUE}')"
+    ),
+}
+
+
+def _matches(pattern: str, longest: int) -> Callable[[str], list[str]]:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> list[str]:
+        wrong = []
+        if len(text) > longest:
+            wrong.append(f"must be no more than {longest} characters")
+        if not compiled.fullmatch(text):
+            wrong.append(_SAYS[pattern])
+        return wrong
+
+    return check
+
+
+_label = _matches(_LABEL, 63)
+_subdomain = _matches(_SUBDOMAIN, 253)
+_service = _matches(_SERVICE, 63)
+_qualified = _matches(_QUALIFIED, 63)
+_value = _matches(_VALUE, 63)
+
+
+def _segment(text: str) -> list[str]:
+    """RBAC objects may be called anything that fits into a path."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
+
+
+_BY_RESOURCE: dict[str, Callable[[str], list[str]]] = {
+    "namespaces": _label,
+    "services": _service,
+    "roles.rbac.authorization.k8s.io": _segment,
+    "clusterroles.rbac.authorization.k8s.io": _segment,
+    "rolebindings.rbac.authorization.k8s.io": _segment,
+    "clusterrolebindings.rbac.authorization.k8s.io": _segment,
+}
+
+
+def check_name(resource: str, name: str) -> list[Cause]:
+    """What is wrong with the name of an object of this resource."""
+    if not name:
+        return [required("metadata.name", "name or generateName is required")]
+    check = _BY_RESOURCE.get(resource, _subdomain)
+    return [bad_value("metadata.name", name, text) for text in check(name)]
+
+
+def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> list[Cause]:
+    """What is wrong with the labels."""
+    causes = []
+    for key, value in labels.items():
+        causes += [bad_value(field, key, text) for text in check_key(key)]
+        if not isinstance(value, str):
+            causes.append(bad_value(field, value, "must be a string"))
+        else:
+            causes += [bad_value(field, value, text) for text in _value(value)]
+    return causes
+
+
+def check_key(key: str) -> list[str]:
+    """What is wrong with a label or annotation key: `[prefix/]name`."""
+    prefix, slash, name = key.rpartition("/")
+    wrong = [f"prefix part {text}" for text in _subdomain(prefix)] if slash else []
+    if not name:
+        return [*wrong, "name part must be non-empty"]
+    return wrong + _qualified(name)
+
+
+def is_namespace(name: str) -> bool:
+    """Whether a namespace could have this name."""
+    return not _label(name)

@@ -1,0 +1,107 @@
+"""Objects and bytes: how an object is written, keyed, dated, and what selectors may ask of it.
+
+Pure; used by `verbs.py` and its neighbours. Stored bytes always begin with `apiVersion`, `kind`
+and `metadata`, so that another version of a kind is a different beginning of the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.store import Entry
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def decode(value: bytes) -> Raw:
+    """The object in these bytes (ours, so it is an object)."""
+    return cast("Raw", _decoder.decode(value))
+
+
+def dump(obj: object) -> bytes:
+    """JSON."""
+    return _encoder.encode(obj)
+
+
+def encoder(obj: Raw, api_version: str) -> Callable[[int], bytes]:
+    """Bytes of `obj` for the revision it gets, in the version it is stored in."""
+    rest = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind", "metadata")}
+
+    def encode(revision: int) -> bytes:
+        metadata = obj["metadata"] | {"resourceVersion": str(revision)}
+        head = {"apiVersion": api_version, "kind": obj["kind"], "metadata": metadata}
+        return _encoder.encode(head | rest)
+
+    return encode
+
+
+def in_version(value: bytes, resource: Resource) -> bytes:
+    """Stored bytes as the version of the resource that was asked for."""
+    if resource.version == resource.storage_version:
+        return value
+    stored = _opening(resource.group, resource.storage_version)
+    return _opening(resource.group, resource.version) + value[len(stored) :]
+
+
+def _opening(group: str, version: str) -> bytes:
+    api_version = f"{group}/{version}" if group else version
+    return f'{{"apiVersion":"{api_version}"'.encode()
+
+
+def key(resource: Resource, namespace: str, name: str) -> str:
+    """Where an object is stored."""
+    return f"{resource.collection}/{namespace if resource.namespaced else ''}/{name}"
+
+
+def prefix(resource: Resource, namespace: str) -> str:
+    """Where the objects of a namespace, or of all, are stored."""
+    return f"{resource.collection}/{namespace}/" if namespace else f"{resource.collection}/"
+
+
+def stamp(now: datetime) -> str:
+    """A time as objects carry it: UTC, whole seconds."""
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Facts(NamedTuple):
+    """What selectors look at."""
+
+    labels: dict[str, str]
+    fields: dict[str, str]
+
+
+def facts(entry: Entry, fields: Iterable[str]) -> Facts:
+    """Labels and selectable fields; worked out once per stored object."""
+    if isinstance(entry.facts, Facts):
+        return entry.facts
+    obj = decode(entry.value)
+    found = Facts(
+        obj["metadata"].get("labels") or {}, {path: text(at(obj, path)) for path in fields}
+    )
+    entry.facts = found
+    return found
+
+
+def at(obj: Any, path: str) -> Any:
+    """The value at a dotted path, or None."""
+    for part in path.lstrip(".").split("."):
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(part)
+    return obj
+
+
+def text(value: object) -> str:
+    """A field's value as selectors compare it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)

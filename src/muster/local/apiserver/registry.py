@@ -1,0 +1,173 @@
+"""Which kinds this server knows: the built-in table, and whatever CRDs say, from the moment they are stored.
+
+`Registry.find` is asked on every request; `discovery.py` lists it. A CRD takes effect in the same
+turn of the event loop in which its write becomes durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.store import Change, Store
+
+ALL_VERBS = frozenset(
+    {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+)
+CRD_COLLECTION = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind in one version."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    singular: str = ""
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: frozenset[str] = ALL_VERBS
+    subresources: frozenset[str] = frozenset()
+    storage_version: str = ""
+    fields: tuple[str, ...] = ()
+    """Selectable fields besides name and namespace."""
+    custom: bool = False
+    schema: Raw = field(default_factory=dict, compare=False)
+    columns: tuple[Raw, ...] = field(default=(), compare=False)
+    scale: Raw = field(default_factory=dict, compare=False)
+    deprecation: str = ""
+
+    @property
+    def collection(self) -> str:
+        """`pods`, `tfjobs.kubeflow.org`: where its objects are stored, in all versions."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def stored_api_version(self) -> str:
+        return f"{self.group}/{self.storage_version}" if self.group else self.storage_version
+
+    @property
+    def selectable(self) -> tuple[str, ...]:
+        """Everything a field selector may name."""
+        return ("metadata.name", "metadata.namespace", *self.fields)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written only through its subresource."""
+        return "status" in self.subresources
+
+    def reads_as(self, version: str) -> Resource:
+        """The same resource, answered in another version."""
+        return replace(self, version=version)
+
+
+class Registry:
+    """All resources, by group, version and plural."""
+
+    def __init__(self, builtin: Iterable[Resource]) -> None:
+        self._builtin = {(r.group, r.version, r.plural): r for r in builtin}
+        self._custom: dict[str, list[Resource]] = {}
+        self._index = dict(self._builtin)
+
+    def follow(self, store: Store) -> None:
+        """Learn the CRDs that are stored, and those to come."""
+        for entry in store.scan(f"{CRD_COLLECTION}/"):
+            crd = objects.decode(entry.value)
+            self._custom[crd["metadata"]["name"]] = list(resources_of(crd))
+        self._rebuild()
+        store.subscribe(self._learn)
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource, if it is served in that version."""
+        return self._index.get((group, version, plural))
+
+    def of_kind(self, group: str, version: str, kind: str) -> Resource | None:
+        """The resource that holds objects of this kind."""
+        wanted = (group, version, kind)
+        found = (r for r in self._index.values() if (r.group, r.version, r.kind) == wanted)
+        return next(found, None)
+
+    def collection(self, name: str) -> Resource | None:
+        """Any served version of the resource stored under this name."""
+        return next((r for r in self._index.values() if r.collection == name), None)
+
+    def all(self) -> Iterator[Resource]:
+        """Every resource in every version, built-in first."""
+        return iter(self._index.values())
+
+    def _learn(self, change: Change) -> None:
+        if not change.entry.key.startswith(f"{CRD_COLLECTION}/"):
+            return
+        crd = objects.decode(change.entry.value)
+        name = crd["metadata"]["name"]
+        if change.deleted:
+            self._custom.pop(name, None)
+        else:
+            self._custom[name] = list(resources_of(crd))
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._index = dict(self._builtin)
+        for resources in self._custom.values():
+            for resource in resources:
+                self._index.setdefault(
+                    (resource.group, resource.version, resource.plural), resource
+                )
+
+
+def resources_of(crd: Raw) -> Iterator[Resource]:
+    """What a CRD adds: one resource per served version, newest and most stable first."""
+    spec = crd["spec"]
+    names = spec["names"]
+    storage = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
+    for version in sorted(spec["versions"], key=lambda v: rank(v["name"])):
+        if not version.get("served"):
+            continue
+        subresources = version.get("subresources") or {}
+        yield Resource(
+            group=spec["group"],
+            version=version["name"],
+            plural=names["plural"],
+            kind=names["kind"],
+            namespaced=spec.get("scope") != "Cluster",
+            singular=names.get("singular") or names["kind"].lower(),
+            short=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            subresources=frozenset(subresources),
+            storage_version=storage,
+            fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
+            custom=True,
+            schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
+            columns=tuple(version.get("additionalPrinterColumns") or ()),
+            scale=subresources.get("scale") or {},
+            deprecation=_deprecation(version, spec["group"], names["kind"]),
+        )
+
+
+def _deprecation(version: Raw, group: str, kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    said = version.get("deprecationWarning")
+    return str(said or f"{group}/{version['name']} {kind} is deprecated")
+
+
+def rank(version: str) -> tuple[int, ...]:
+    """The order of versions in discovery: v2, v1, v1beta2, v1beta1, v1alpha1."""
+    stage = (
+        0 if version[1:].isdigit() else 1 if "beta" in version else 2 if "alpha" in version else 3
+    )
+    numbers = "".join(c if c.isdigit() else " " for c in version).split()
+    return (stage, *(-int(n) for n in numbers))

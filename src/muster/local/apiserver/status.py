@@ -1,0 +1,196 @@
+"""Every "no" of the API server, worded and shaped as Kubernetes words and shapes it.
+
+Each function builds a `Refusal`; `body` turns it into the Status object sent to the client. Used
+by all modules of the server. Clients match on `reason` and `details`, people read `message`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.api.meta import Raw
+
+
+class Cause(NamedTuple):
+    """One wrong field."""
+
+    field: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def required(field: str, detail: str = "") -> Cause:
+    """The field must be there."""
+    return Cause(field, "FieldValueRequired", f"Required value{_tail(detail)}")
+
+
+def bad_value(field: str, value: object, detail: str) -> Cause:
+    """The field's value is not allowed."""
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {_show(value)}{_tail(detail)}")
+
+
+def bad_type(field: str, value: object, detail: str) -> Cause:
+    """The field's value has the wrong type."""
+    return Cause(field, "FieldValueTypeInvalid", f"Invalid value: {_show(value)}{_tail(detail)}")
+
+
+def not_supported(field: str, value: object, allowed: Sequence[str]) -> Cause:
+    """The field's value is none of those allowed."""
+    values = ", ".join(f'"{v}"' for v in allowed)
+    message = f"Unsupported value: {_show(value)}: supported values: {values}"
+    return Cause(field, "FieldValueNotSupported", message)
+
+
+def forbidden_field(field: str, detail: str) -> Cause:
+    """The field may not be set or changed here."""
+    return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def _tail(detail: str) -> str:
+    return f": {detail}" if detail else ""
+
+
+def _show(value: object) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else str(value)
+
+
+def _details(group: str, kind: str, name: str = "") -> dict[str, object]:
+    found = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in found.items() if value}
+
+
+def _resource(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found(group: str, plural: str, name: str) -> Refusal:
+    """No such object."""
+    message = f'{_resource(group, plural)} "{name}" not found'
+    return Refusal(message, status=404, reason="NotFound", details=_details(group, plural, name))
+
+
+def no_such_path() -> Refusal:
+    """No such resource, version or group."""
+    return Refusal(
+        "the server could not find the requested resource", status=404, reason="NotFound"
+    )
+
+
+def already_exists(group: str, plural: str, name: str) -> Refusal:
+    """The name is taken."""
+    message = f'{_resource(group, plural)} "{name}" already exists'
+    details = _details(group, plural, name)
+    return Refusal(message, status=409, reason="AlreadyExists", details=details)
+
+
+CHANGED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+def conflict(group: str, plural: str, name: str, why: str = CHANGED) -> Refusal:
+    """Somebody wrote first, or a precondition does not hold."""
+    message = f'Operation cannot be fulfilled on {_resource(group, plural)} "{name}": {why}'
+    details = _details(group, plural, name)
+    return Refusal(message, status=409, reason="Conflict", details=details)
+
+
+def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Refusal:
+    """The object is wrong, and where."""
+    told = str(causes[0]) if len(causes) == 1 else f"[{', '.join(map(str, causes))}]"
+    details = _details(group, kind, name)
+    details["causes"] = [
+        {"reason": c.reason, "message": c.message, "field": c.field} for c in causes
+    ]
+    message = f'{_resource(group, kind)} "{name}" is invalid: {told}'
+    return Refusal(message, status=422, reason="Invalid", details=details)
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> Refusal:
+    """Allowed to nobody, or not to this user."""
+    message = f'{_resource(group, plural)} "{name}" is forbidden: {why}'
+    if not name:
+        message = f"{_resource(group, plural)} is forbidden: {why}"
+    details = _details(group, plural, name)
+    return Refusal(message, status=403, reason="Forbidden", details=details)
+
+
+def bad_request(message: str) -> Refusal:
+    """The request itself makes no sense."""
+    return Refusal(message, status=400, reason="BadRequest")
+
+
+def unauthorized() -> Refusal:
+    """No token, or not ours."""
+    return Refusal("Unauthorized", status=401, reason="Unauthorized")
+
+
+def expired(message: str) -> Refusal:
+    """The history asked for was compacted."""
+    return Refusal(message, status=410, reason="Expired")
+
+
+def not_allowed() -> Refusal:
+    """The resource does not know this verb."""
+    return Refusal(
+        "the server does not allow this method on the requested resource",
+        status=405,
+        reason="MethodNotAllowed",
+    )
+
+
+def unsupported_media(allowed: Sequence[str]) -> Refusal:
+    """A body in a format we do not read, such as protobuf."""
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(allowed)
+    )
+    return Refusal(message, status=415, reason="UnsupportedMediaType")
+
+
+def too_large(limit: int) -> Refusal:
+    """The body is beyond the limit."""
+    message = f"limit is {limit}"
+    return Refusal(message, status=413, reason="RequestEntityTooLarge")
+
+
+def too_many(message: str, cause: Cause | None = None) -> Refusal:
+    """Not now: a disruption budget or a limit stands in the way."""
+    details: dict[str, object] = {}
+    if cause is not None:
+        details["causes"] = [{"reason": cause.reason, "message": cause.message}]
+    return Refusal(message, status=429, reason="TooManyRequests", details=details)
+
+
+def body(refusal: Refusal) -> Raw:
+    """The Status object for the client."""
+    found: Raw = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": str(refusal),
+        "reason": refusal.reason,
+        "details": refusal.details,
+        "code": refusal.status,
+    }
+    return {key: value for key, value in found.items() if value or key == "metadata"}
+
+
+def success(group: str, plural: str, name: str, uid: str = "") -> Raw:
+    """The Status object for a deletion or a binding that went well."""
+    details = _details(group, plural, name) | ({"uid": uid} if uid else {})
+    found: Raw = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return found | ({"details": details} if details else {})
