@@ -17,6 +17,8 @@ MusterError                     exit 1
 ├── ConfigError (exit 2)        a kubeconfig or config file cannot be used; says which file and key
 ├── UsageError (exit 2)         the user asked for something impossible
 ├── InvalidJob                  a job that cannot be understood; .field says where
+├── InvalidQuantity             an amount of a resource that Kubernetes would not accept
+├── InvalidSelector             a label or field selector that Kubernetes would not accept
 ├── JobFailed (exit 10)         `--wait`: the job itself failed
 ├── Terminal                    a reconcile that no retry will mend
 └── Bug                         an invariant of ours broke: please report
@@ -157,6 +159,14 @@ class InvalidJob(MusterError):
     def __init__(self, field: str, message: str, *, hint: str = "") -> None:
         super().__init__(f"{field}: {message}" if field else message, hint=hint)
         self.field = field
+
+
+class InvalidQuantity(MusterError):
+    """An amount of a resource that Kubernetes would not accept."""
+
+
+class InvalidSelector(MusterError):
+    """A label or field selector that Kubernetes would not accept."""
 
 
 class JobFailed(MusterError):
