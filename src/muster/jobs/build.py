@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from muster.api.quantity import InvalidQuantity, whole
-from muster.errors import UsageError
+from muster.api.quantity import whole
+from muster.errors import InvalidQuantity, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,0 +1,40 @@
+"""`make bench`: run every benchmark, print the table, keep it in `benchmarks/results/`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+SUITE = ("startup", "decode", "binds")
+
+
+def main(names: list[str]) -> int:
+    missed = 0
+    for name in names or SUITE:
+        print(f"{name} …", flush=True)
+        ratios = importlib.import_module(f"benchmarks.{name}").run()
+        lines = [
+            f"# {name}",
+            "",
+            f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}, "
+            f"{os.cpu_count()} cores. Medians of repeated, alternating runs.",
+            "",
+            "| what | ours | peer | ratio | bar | |",
+            "|---|---|---|---|---|---|",
+            *(ratio.row() for ratio in ratios),
+            "",
+        ]
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.md").write_text("\n".join(lines))
+        print("\n".join(lines[4:]), flush=True)
+        missed += sum(not ratio.holds for ratio in ratios)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

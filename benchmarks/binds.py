@@ -1,0 +1,110 @@
+"""Binds per second with 32 in flight: our client against a bare aiohttp loop, same API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+import aiohttp
+import uvloop
+from muster.kube.client import Client
+from tests.controlplane.build import build
+from tests.controlplane.cluster import ControlPlane
+
+from benchmarks.measure import Ratio, medians
+from muster.api.kinds import NODES, PODS
+from muster.api.meta import Key, Raw
+from muster.kube import config
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+PODS_PER_ROUND, IN_FLIGHT, ROUNDS = 1000, 32, 5
+
+
+def run() -> list[Ratio]:
+    with ControlPlane(build()) as plane:
+        uvloop.run(_prepare(plane))
+        ours, peer = medians(
+            lambda: uvloop.run(_with_client(plane)), lambda: uvloop.run(_bare(plane)), rounds=ROUNDS
+        )
+    return [
+        Ratio("binds with 32 in flight vs a bare aiohttp loop", ours, peer, "binds/s", ">= 0.95")
+    ]
+
+
+async def _prepare(plane: ControlPlane) -> None:
+    async with Client.connect(config.load(plane.kubeconfig)) as client:
+        await client.create(NODES, {"metadata": {"name": "n"}})
+
+
+async def _pods(client: Client) -> list[tuple[str, str]]:
+    """Fresh unbound pods, as (name, uid)."""
+    body: Raw = {
+        "metadata": {"generateName": "bench-"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "schedulerName": "muster"},
+    }
+    made: list[tuple[str, str]] = []
+
+    async def create(_: str, __: str) -> None:
+        pod = await client.create(PODS, body, namespace="default")
+        made.append((pod.metadata.name, pod.metadata.uid))
+
+    await _drain([("", "")] * PODS_PER_ROUND, create)
+    return made
+
+
+async def _with_client(plane: ControlPlane) -> float:
+    async with Client.connect(config.load(plane.kubeconfig)) as client:
+        pods = await _pods(client)
+
+        async def bind(name: str, uid: str) -> None:
+            await client.bind(Key("default", name), uid=uid, node="n")
+
+        return await _rate(pods, bind)
+
+
+async def _bare(plane: ControlPlane) -> float:
+    endpoint = config.load(plane.kubeconfig)
+    async with Client.connect(endpoint) as client:
+        pods = await _pods(client)
+    context = ssl.create_default_context(cafile=str(plane.ca_file))
+    headers = {"Authorization": f"Bearer {plane.token}", "Content-Type": "application/json"}
+    connector = aiohttp.TCPConnector(ssl=context, limit=IN_FLIGHT)
+    async with aiohttp.ClientSession(plane.url, connector=connector, headers=headers) as session:
+
+        async def bind(name: str, uid: str) -> None:
+            body = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name, "uid": uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
+            }
+            path = f"/api/v1/namespaces/default/pods/{name}/binding"
+            async with session.post(path, data=json.dumps(body)) as answer:
+                await answer.read()
+                answer.raise_for_status()
+
+        return await _rate(pods, bind)
+
+
+async def _rate(pods: list[tuple[str, str]], bind: Callable[[str, str], Awaitable[None]]) -> float:
+    start = time.perf_counter()
+    await _drain(pods, bind)
+    return len(pods) / (time.perf_counter() - start)
+
+
+async def _drain(items: list[tuple[str, str]], work: Callable[[str, str], Awaitable[None]]) -> None:
+    """Do the work for every item, 32 at a time."""
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for name, uid in waiting:
+            await work(name, uid)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(worker())

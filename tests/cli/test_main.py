@@ -1,0 +1,148 @@
+"""The command line ends every error in a sentence and an exit code, never in a traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster import errors
+from muster.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = main.run("arena", list(argv))
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+
+    assert code == 0
+    assert [v.name for v in main.VERBS if f"\n  {v.name} " not in out] == []
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in main.VERBS])
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, verb, "--help")
+
+    assert code == 0
+    assert "Usage: arena" in out
+
+
+def test_a_typo_gets_the_nearest_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "sumbit", "tf")
+
+    assert code == 2
+    assert "no such verb: sumbit; did you mean submit?" in err
+
+
+def test_a_wrong_flag_gets_the_nearest_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "submit", "tf", "--name=x", "--wokers=2", "true")
+
+    assert code == 2
+    assert "--wokers" in err
+    assert "--workers" in err
+
+
+def test_a_missing_name_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "submit", "tf", "true")
+
+    assert code == 2
+    assert "--name" in err
+
+
+def test_without_a_cluster_a_verb_says_how_to_get_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    code, _, err = run(capsys, "list")
+
+    assert code == 5
+    assert "no cluster: arena up" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.MusterError("x"), 1),
+        (errors.UsageError("x"), 2),
+        (errors.ConfigError("x"), 2),
+        (errors.NotFound("x", status=404), 3),
+        (errors.Forbidden("x", status=403), 4),
+        (errors.Unauthorized("x", status=401), 4),
+        (errors.Unreachable("x"), 5),
+        (errors.NoCluster("x"), 5),
+        (errors.JobFailed("x"), 10),
+        (RuntimeError("x"), 1),
+    ],
+)
+def test_an_error_ends_in_its_exit_code_without_a_traceback(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(main, "_dispatch", fail)
+
+    got, _, err = run(capsys, "list")
+
+    assert got == code
+    assert "Traceback" not in err
+    assert err.startswith("error: ")
+
+
+def test_debug_shows_the_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise errors.Bug("broken")
+
+    monkeypatch.setattr(main, "_dispatch", fail)
+
+    assert "Traceback" in run(capsys, "list", "--debug")[2]
+
+
+def test_a_hostile_message_cannot_steer_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise errors.MusterError("\x1b[2Jgone")
+
+    monkeypatch.setattr(main, "_dispatch", fail)
+
+    assert "\x1b" not in run(capsys, "list")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "gang"),
+    [(["--gang"], "true"), (["--gang=true"], "true"), (["--gang=false"], "false")],
+)
+def test_a_switch_may_carry_its_value_after_an_equals_sign(
+    words: list[str], gang: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [
+        "submit",
+        "tf",
+        "--name=x",
+        "--image=i",
+        "--workers=2",
+        "--dry-run",
+        *words,
+        "python t.py",
+    ]
+    code, out, _ = run(capsys, *line)
+
+    assert code == 0
+    assert f"muster.dev/gang: '{gang}'" in out
+    assert "python t.py" in out
+
+
+def test_old_and_new_spellings_write_the_same_and_the_last_one_wins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = ["submit", "tf", "--name=x", "--workers=2", "--dry-run"]
+    _, out, _ = run(capsys, *line, "--workerImage=a", "--worker-image=b", "true")
+
+    assert "image: b" in out
+    assert "image: a" not in out

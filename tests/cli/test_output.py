@@ -1,0 +1,40 @@
+"""Tables and times as people and pipes see them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from muster.cli.output import age, duration, table, underlined
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_columns_are_as_wide_as_their_widest_cell_plus_two() -> None:
+    assert table([("NAME", "AGE"), ("a-long-name", "1s")]) == "NAME         AGE\na-long-name  1s"
+
+
+def test_dashes_stand_under_the_header() -> None:
+    assert underlined(["NAME", "X"], [("a", "b")], indent="  ") == "  NAME  X\n  ----  -\n  a     b"
+
+
+def test_control_characters_in_cells_are_escaped() -> None:
+    assert "\x1b" not in table([("\x1b[31mred", "x")])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (7200, "2h"), (86400, "1d")],
+)
+def test_durations_have_one_unit(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_years_come_after_365_days() -> None:
+    assert duration(400 * 86400) == "1y"
+
+
+def test_an_unknown_age_is_not_available() -> None:
+    assert age(None) == "N/A"
+    assert age(NOW - timedelta(minutes=3), NOW) == "3m"

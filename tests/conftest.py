@@ -1,0 +1,19 @@
+"""Fixtures for the whole suite, and an environment that no developer's own settings leak into."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest_plugins = ["tests.controlplane.fixture"]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Tests never see the user's cluster, and never write into the user's home."""
+    for name in [name for name in os.environ if name.startswith(("KUBE", "ARENA", "MUSTER_HOME"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path_factory.mktemp("muster-home")))

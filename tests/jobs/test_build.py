@@ -1,0 +1,218 @@
+"""Every flag of `arena submit tf` has an effect on the manifest, and a wrong one is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Raw
+from muster.errors import UsageError
+from muster.jobs.build import TensorFlow, tfjob
+
+
+def built(**flags: Any) -> Raw:
+    return tfjob(TensorFlow(**{"name": "j", "command": ("python", "t.py"), "image": "i"} | flags))
+
+
+def role(job: Raw, name: str) -> Raw:
+    found: Raw = job["spec"]["tfReplicaSpecs"][name]
+    return found
+
+
+def pod(job: Raw, name: str = "Worker") -> Raw:
+    found: Raw = role(job, name)["template"]["spec"]
+    return found
+
+
+def main(job: Raw, name: str = "Worker") -> Raw:
+    found: Raw = pod(job, name)["containers"][0]
+    return found
+
+
+def test_the_words_of_the_command_are_joined_and_run_by_the_shell() -> None:
+    job = built(workers=2, shell="bash", command=("python", "t.py", "--x 'a b'"))
+
+    assert main(job)["command"] == ["bash", "-c", "python t.py --x 'a b'"]
+
+
+def test_workers_and_parameter_servers_get_their_own_images_counts_and_ports() -> None:
+    job = built(workers=2, ps=1, worker_image="w", ps_image="p")
+
+    assert (role(job, "Worker")["replicas"], role(job, "PS")["replicas"]) == (2, 1)
+    assert (main(job)["image"], main(job, "PS")["image"]) == ("w", "p")
+    assert main(job)["ports"] == [{"name": "tfjob-port", "containerPort": 22222}]
+    assert main(job, "PS")["ports"] == [{"name": "tfjob-port", "containerPort": 22223}]
+
+
+def test_gpus_are_for_workers_and_not_for_parameter_servers() -> None:
+    job = built(workers=2, ps=1, gpus=2)
+
+    assert main(job)["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert "resources" not in main(job, "PS")
+
+
+def test_a_job_of_one_process_is_its_own_chief() -> None:
+    assert list(built()["spec"]["tfReplicaSpecs"]) == ["Chief"]
+
+
+def test_an_explicit_chief_does_not_lose_the_one_worker() -> None:
+    assert list(built(chief=True, workers=1)["spec"]["tfReplicaSpecs"]) == ["Worker", "Chief"]
+
+
+def test_gang_marks_the_job_and_labels_every_pod_with_the_number_of_members() -> None:
+    job = built(gang=True, workers=2, ps=1, chief=True, evaluator=True)
+
+    assert job["metadata"]["annotations"]["muster.dev/gang"] == "true"
+    for name in ("PS", "Worker", "Chief", "Evaluator"):
+        labels = role(job, name)["template"]["metadata"]["labels"]
+        assert labels["pod-group.scheduling.sigs.k8s.io/name"] == "tfjob-j"
+        assert labels["pod-group.scheduling.sigs.k8s.io/min-available"] == "5"
+
+
+def test_without_gang_the_job_says_so() -> None:
+    job = built(workers=2)
+
+    assert job["metadata"]["annotations"]["muster.dev/gang"] == "false"
+    labels = role(job, "Worker")["template"]["metadata"]["labels"]
+    assert "pod-group.scheduling.sigs.k8s.io/name" not in labels
+
+
+@pytest.mark.parametrize("value", ['{"a": "b, c"}', "x=y=z", "a # b", "two\nlines", "", "'\""])
+def test_the_value_of_a_variable_is_kept_to_the_letter(value: str) -> None:
+    env = main(built(workers=2, env=(f"K={value}",)))["env"]
+
+    assert {"name": "K", "value": value} in env
+
+
+def test_workers_and_gpus_are_told_to_the_program_and_names_are_sorted() -> None:
+    names = [e["name"] for e in main(built(workers=3, gpus=1, env=("Z=1", "A=2")))["env"]]
+
+    assert names == ["A", "Z", "gpus", "workers"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "expected"),
+    [
+        ({"working_dir": "/w"}, "workingDir", "/w"),
+        ({"image_pull_policy": "Never"}, "imagePullPolicy", "Never"),
+        ({"worker_cpu": "2"}, "resources.requests.cpu", "2"),
+        ({"worker_cpu": "2", "worker_cpu_limit": "4"}, "resources.limits.cpu", "4"),
+        ({"worker_memory": "1Gi"}, "resources.limits.memory", "1Gi"),
+        ({"device": ("amd.com/gpu=1",)}, "resources.limits", {"amd.com/gpu": "1"}),
+        ({"rdma": True}, "resources.limits", {"rdma/hca": "1"}),
+        ({"rdma": True}, "securityContext.capabilities.add", ["IPC_LOCK"]),
+    ],
+)
+def test_flags_that_change_the_container(flags: Raw, path: str, expected: object) -> None:
+    found: Any = main(built(workers=2, **flags))
+    for part in path.split("."):
+        found = found[part]
+
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "key", "expected"),
+    [
+        ({"selector": ("a=b",)}, "nodeSelector", {"a": "b"}),
+        ({"selector": ("a=b",), "worker_selector": ("c=d",)}, "nodeSelector", {"c": "d"}),
+        ({"toleration": ("all",)}, "tolerations", [{"operator": "Exists"}]),
+        (
+            {"toleration": ("k=v:NoSchedule,Equal",)},
+            "tolerations",
+            [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}],
+        ),
+        ({"priority": "high"}, "priorityClassName", "high"),
+        ({"scheduler": "volcano"}, "schedulerName", "volcano"),
+        ({"host_network": True}, "dnsPolicy", "ClusterFirstWithHostNet"),
+        ({"host_ipc": True}, "hostIPC", True),
+        ({"host_pid": True}, "hostPID", True),
+        ({"image_pull_secret": ("s",)}, "imagePullSecrets", [{"name": "s"}]),
+    ],
+)
+def test_flags_that_change_the_pod(flags: Raw, key: str, expected: object) -> None:
+    assert pod(built(workers=2, **flags))[key] == expected
+
+
+def test_claims_host_directories_and_shared_memory_are_mounted() -> None:
+    job = built(
+        workers=2, data=("claim:/data",), data_dir=("/host:/in", "/same"), share_memory="1Gi"
+    )
+
+    mounts = {m["name"]: m["mountPath"] for m in main(job)["volumeMounts"]}
+    assert mounts == {
+        "claim": "/data",
+        "training-data-0": "/in",
+        "training-data-1": "/same",
+        "dshm": "/dev/shm",
+    }
+    assert pod(job)["volumes"][-1]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "policy"),
+    [
+        ({}, {"cleanPodPolicy": "Running"}),
+        ({"clean_task_policy": "All"}, {"cleanPodPolicy": "All"}),
+        (
+            {"running_timeout": "1h30m"},
+            {"cleanPodPolicy": "Running", "activeDeadlineSeconds": 5400},
+        ),
+        (
+            {"ttl_after_finished": "90s"},
+            {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": 90},
+        ),
+        ({"retry": 3}, {"cleanPodPolicy": "Running", "backoffLimit": 3}),
+    ],
+)
+def test_flags_that_change_the_run_policy(flags: Raw, policy: Raw) -> None:
+    assert built(workers=2, **flags)["spec"]["runPolicy"] == policy
+
+
+def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
+    job = built(workers=2, label=("a=1",), annotation=("b=2",))
+
+    for metadata in (job["metadata"], role(job, "Worker")["template"]["metadata"]):
+        assert metadata["labels"]["a"] == "1"
+        assert metadata["annotations"]["b"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"name": "Bad_Name"}, "--name 'Bad_Name' is not a job name"),
+        ({"name": "x" * 50}, "is not a job name"),
+        ({"image": ""}, "--image or --workerImage must be set"),
+        ({"image": "", "worker_image": "w", "ps": 1}, "--image or --psImage must be set"),
+        ({"gpus": -1}, "--gpus is invalid"),
+        ({"workers": 0}, "--workers must be greater than 0"),
+        ({"env": ("NOEQUALS",)}, "--env 'NOEQUALS' is invalid"),
+        ({"label": ("=v",)}, "--label '=v' is invalid"),
+        ({"selector": ("x",)}, "--selector 'x' is invalid"),
+        ({"toleration": ("gpu_node",)}, "--toleration 'gpu_node' is invalid"),
+        ({"data": ("claim",)}, "--data 'claim' is invalid"),
+        ({"data": ("claim:/",)}, "--data 'claim:/' is invalid"),
+        ({"data": ("c:/a", "c:/b")}, "--data names the claim c twice"),
+        ({"data_dir": ("relative",)}, "--data-dir 'relative' is invalid"),
+        ({"device": ("nvidia.com/gpu=1",)}, "please use '--gpus N' instead"),
+        ({"worker_cpu": "lots"}, "--worker-cpu 'lots' is invalid"),
+        ({"share_memory": "1Zi"}, "--share-memory '1Zi' is invalid"),
+        ({"running_timeout": "soon"}, "--running-timeout 'soon' is invalid"),
+        ({"clean_task_policy": "Some"}, "unsupported cleanTaskPolicy Some"),
+        ({"success_policy": "Any"}, "unsupported successPolicy Any"),
+        ({"command": ()}, "not found command args"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_a_sentence(flags: Raw, sentence: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        built(**({"workers": 2} | flags))
+
+    assert sentence in str(refused.value)
+
+
+def test_a_wrong_name_comes_with_the_nearest_right_one() -> None:
+    with pytest.raises(UsageError) as refused:
+        built(name="Training-Distributed_User1")
+
+    assert "--name=training-distributed-user1" in refused.value.hint
