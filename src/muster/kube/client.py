@@ -1,0 +1,240 @@
+"""The Kubernetes API as typed calls: what every daemon talks through.
+
+    async with Client.connect(endpoint) as client:
+        pod = await client.get(PODS, Key("default", "x"))
+
+The first argument of each call is a `Kind`, which fixes the type of the answer. Promises: at most
+`max_in_flight` requests at once (streams not counted); a server that asks for a pause gets it;
+nothing that may have been acted on is sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from muster.errors import Gone
+from muster.kube import answer, request
+from muster.kube.pace import Gate, pause_before_retry
+from muster.kube.refusal import decode_error
+from muster.kube.request import LogOptions, Patch, Request, Response
+from muster.kube.watch import Lines, reader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+    from typing import Self
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Key, Raw
+    from muster.kube.answer import Listing
+    from muster.kube.config import Endpoint
+    from muster.kube.transport import Transport
+    from muster.kube.watch import WatchEvent
+
+T = TypeVar("T")
+
+MAX_IN_FLIGHT = 64
+WATCH_SECONDS = (300, 600)
+_NO_ANNOTATIONS: Mapping[str, str] = {}
+
+
+class Client:
+    """Typed calls over a transport. Closing it closes the transport."""
+
+    def __init__(self, transport: Transport, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
+        self.transport = transport
+        self._slots = asyncio.Semaphore(max_in_flight)
+        self._gate = Gate()
+
+    @classmethod
+    def connect(
+        cls,
+        endpoint: Endpoint,
+        *,
+        user_agent: str = "muster",
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> Client:
+        """A client over HTTP. Nothing is sent yet."""
+        from muster.kube.transport import HttpTransport
+
+        return cls(HttpTransport(endpoint, user_agent=user_agent), max_in_flight=max_in_flight)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.transport.close()
+
+    # Reading
+
+    async def get(self, kind: Kind[T], key: Key) -> T:
+        return answer.read(kind, await self._body(request.get(kind, key)))
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        page: int = 500,
+    ) -> Listing[T]:
+        """All objects, fetched in pages that show one version; `page` of 0 asks for all at once."""
+        pages = answer.Pages(kind)
+        while True:
+            ask = request.list_page(
+                kind, namespace, labels=labels, fields=fields, limit=page, after=pages.after
+            )
+            try:
+                pages.feed(await self._body(ask))
+            except Gone:
+                if not pages.after:
+                    raise
+                # The version our pages show was compacted before we had them all.
+                pages, page = answer.Pages(kind), 0
+                continue
+            if not pages.after:
+                return pages.listing()
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        since: str,
+        labels: str = "",
+        fields: str = "",
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Changes after version `since` until the server ends it; `Gone` if that is too old."""
+        ask = request.watch(
+            kind,
+            namespace,
+            since=since,
+            labels=labels,
+            fields=fields,
+            seconds=random.randint(*WATCH_SECONDS),
+        )
+        read, lines = reader(kind, ask), Lines()
+        async with self.transport.stream(ask) as chunks:
+            async for chunk in chunks:
+                for line in lines.feed(chunk):
+                    yield read(line)
+
+    async def logs(  # noqa: PLR0913 - the API's own parameters
+        self,
+        pod: Key,
+        *,
+        container: str = "",
+        follow: bool = False,
+        tail: int | None = None,
+        since: float | None = None,
+        previous: bool = False,
+        timestamps: bool = False,
+    ) -> AsyncGenerator[bytes, None]:
+        """A container's log in chunks, as they come."""
+        options = LogOptions(container, follow, tail, since, previous, timestamps)
+        async with self.transport.stream(request.logs(pod, options)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    # Writing
+
+    async def create(
+        self,
+        kind: Kind[T],
+        body: Raw,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        name: str = "",
+    ) -> T:
+        """Create an object; its namespace is `namespace`, else the one in its metadata."""
+        ask = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
+        return answer.read(kind, await self._body(ask))
+
+    async def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
+        """Write a whole object. Never one that was read as a struct: that has lost fields."""
+        return answer.read(
+            kind, await self._body(request.replace(kind, body, subresource=subresource))
+        )
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        key: Key,
+        body: object,
+        *,
+        how: Patch = Patch.MERGE,
+        subresource: str = "",
+    ) -> T:
+        ask = request.patch(kind, key, body, how=how, subresource=subresource)
+        return answer.read(kind, await self._body(ask))
+
+    async def apply(
+        self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
+    ) -> T:
+        """Server-side apply; `Conflict` if another manager owns a field, unless forced."""
+        ask = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
+        return answer.read(kind, await self._body(ask))
+
+    async def delete(
+        self,
+        kind: Kind[Any],
+        key: Key,
+        *,
+        uid: str = "",
+        grace: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete; with `uid`, `Conflict` if the name now belongs to another object."""
+        await self._body(request.delete(kind, key, uid=uid, grace=grace, propagation=propagation))
+
+    async def delete_collection(
+        self, kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = ""
+    ) -> None:
+        await self._body(request.delete_collection(kind, namespace, labels=labels, fields=fields))
+
+    async def bind(
+        self,
+        pod: Key,
+        *,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] = _NO_ANNOTATIONS,
+    ) -> None:
+        """Give a pod its node; the annotations are merged into the pod in the same write."""
+        await self._body(request.bind(pod, uid=uid, node=node, annotations=annotations))
+
+    async def evict(self, pod: Key, *, uid: str = "", grace: int | None = None) -> None:
+        """Delete a pod if its disruption budgets allow it now; `TooMany` if not."""
+        await self._body(request.evict(pod, uid=uid, grace=grace))
+
+    # Sending
+
+    async def send(self, ask: Request) -> Response:
+        """Any request, under the same limits; a refusal is raised."""
+        attempt = 1
+        while True:
+            if self._gate.closed:
+                await self._held()
+            async with self._slots:
+                response = await self.transport.send(ask)
+            if response.status < 400:
+                return response
+            pause = pause_before_retry(ask, response, attempt)
+            if pause is None:
+                raise decode_error(response, ask)
+            self._gate.close(asyncio.get_running_loop().time(), pause)
+            attempt += 1
+
+    async def _body(self, ask: Request) -> bytes:
+        return (await self.send(ask)).body
+
+    async def _held(self) -> None:
+        wait = self._gate.wait(asyncio.get_running_loop().time())
+        if wait:
+            await asyncio.sleep(wait)

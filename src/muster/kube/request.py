@@ -1,0 +1,266 @@
+"""Requests to a Kubernetes API as plain values, and what a refusal means. No I/O.
+
+`client.py` and `blocking.py` build every call here and hand it to a transport. Promises: a request
+never reaches another object than the one named (names are escaped, an empty one is refused), and a
+refusal says in one sentence which verb on which resource was refused.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from muster.errors import UsageError
+from muster.kube.refusal import decode_error as decode_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Key, Raw
+
+JSON = "application/json"
+Query = tuple[tuple[str, str], ...]
+
+
+class Patch(Enum):
+    """The ways to change part of an object, by media type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Request(NamedTuple):
+    """One call. `timeout` of None leaves it to the transport, 0 means none at all."""
+
+    method: str
+    path: str
+    query: Query = ()
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+    timeout: float | None = None
+
+    @property
+    def target(self) -> str:
+        """Path and query as they stand in the request line."""
+        if not self.query:
+            return self.path
+        pairs = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in self.query)
+        return f"{self.path}?{pairs}"
+
+
+class Response(NamedTuple):
+    """One answer; header names are looked up in lower case or as the server wrote them."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+_plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*").fullmatch
+
+
+def _segment(text: str) -> str:
+    if _plain(text):
+        return text
+    if text in (".", ".."):
+        raise UsageError(f"{text!r} is not a name")
+    return quote(text, safe="")
+
+
+def collection_path(kind: Kind[Any], namespace: str) -> str:
+    return kind.path(_segment(namespace) if namespace else "")
+
+
+def object_path(kind: Kind[Any], key: Key, subresource: str = "") -> str:
+    if not key.name:
+        raise UsageError(f"{kind.resource}: a name is needed")
+    if kind.namespaced and not key.namespace:
+        raise UsageError(f"{kind.resource} {key.name}: a namespace is needed")
+    namespace = _segment(key.namespace) if key.namespace else ""
+    return kind.path(namespace, _segment(key.name), subresource)
+
+
+def _query(**pairs: str | int | bool | None) -> Query:
+    """The pairs that say something: no None, no empty string, no False."""
+    return tuple(
+        (key, "true" if value is True else str(value))
+        for key, value in pairs.items()
+        if value is not None and value != "" and value is not False
+    )
+
+
+def get(kind: Kind[Any], key: Key) -> Request:
+    return Request("GET", object_path(kind, key))
+
+
+def list_page(
+    kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = "", limit: int, after: str
+) -> Request:
+    """One page of a list; `after` is the continue token of the page before."""
+    query = _query(labelSelector=labels, fieldSelector=fields, limit=limit or None)
+    if after:
+        query += (("continue", after),)
+    return Request("GET", collection_path(kind, namespace), query)
+
+
+def watch(
+    kind: Kind[Any],
+    namespace: str,
+    *,
+    since: str,
+    labels: str = "",
+    fields: str = "",
+    seconds: int = 0,
+) -> Request:
+    """Every change after `since`, until the server ends it after about `seconds`."""
+    query = _query(
+        watch=True,
+        allowWatchBookmarks=True,
+        resourceVersion=since,
+        labelSelector=labels,
+        fieldSelector=fields,
+        timeoutSeconds=seconds or None,
+    )
+    return Request("GET", collection_path(kind, namespace), query, timeout=0)
+
+
+def create(
+    kind: Kind[Any], body: Raw, *, namespace: str = "", subresource: str = "", name: str = ""
+) -> Request:
+    """POST to the collection, or to a subresource of `name`."""
+    metadata = body.get("metadata") or {}
+    namespace = namespace or metadata.get("namespace", "")
+    if kind.namespaced and not namespace:
+        raise UsageError(f"{kind.resource} {metadata.get('name', '')}: a namespace is needed")
+    space = _segment(namespace) if namespace else ""
+    path = kind.path(space, _segment(name) if name else "", subresource)
+    return Request("POST", path, (), _encode(_typed(kind, body) if not subresource else body))
+
+
+def replace(kind: Kind[Any], body: Raw, *, subresource: str = "") -> Request:
+    """PUT the whole object; its resourceVersion, if there, must still be the current one."""
+    path = object_path(kind, _key_of(body), subresource)
+    return Request("PUT", path, (), _encode(_typed(kind, body)))
+
+
+def patch(
+    kind: Kind[Any], key: Key, body: object, *, how: Patch = Patch.MERGE, subresource: str = ""
+) -> Request:
+    path = object_path(kind, key, subresource)
+    return Request("PATCH", path, (), _encode(body), how.value)
+
+
+def apply(
+    kind: Kind[Any], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
+) -> Request:
+    """Server-side apply by field manager `owner`."""
+    path = object_path(kind, _key_of(body), subresource)
+    query = _query(fieldManager=owner, force=force)
+    return Request("PATCH", path, query, _encode(_typed(kind, body)), Patch.APPLY.value)
+
+
+def delete(
+    kind: Kind[Any], key: Key, *, uid: str = "", grace: int | None = None, propagation: str = ""
+) -> Request:
+    """Delete one object; with `uid` only if it is still that one."""
+    return Request("DELETE", object_path(kind, key), (), _delete_options(uid, grace, propagation))
+
+
+def delete_collection(
+    kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = ""
+) -> Request:
+    query = _query(labelSelector=labels, fieldSelector=fields)
+    return Request("DELETE", collection_path(kind, namespace), query)
+
+
+def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Request:
+    """Give a pod its node. The server refuses if the pod by that name has another UID."""
+    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/binding"
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.name, "uid": uid, "annotations": annotations},
+        "target": {"kind": "Node", "name": node},
+    }
+    return Request("POST", path, (), _encode(binding))
+
+
+def evict(pod: Key, *, uid: str = "", grace: int | None = None) -> Request:
+    """Ask for a pod's eviction; refused with 429 while a disruption budget forbids it."""
+    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/eviction"
+    options = msgspec.Raw(_delete_options(uid, grace, "") or b"{}")
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": options,
+    }
+    return Request("POST", path, (), _encode(body))
+
+
+class LogOptions(NamedTuple):
+    """Which part of a container's log; `since` is in seconds before now."""
+
+    container: str = ""
+    follow: bool = False
+    tail: int | None = None
+    since: float | None = None
+    previous: bool = False
+    timestamps: bool = False
+
+
+def logs(pod: Key, options: LogOptions) -> Request:
+    query = _query(
+        container=options.container,
+        follow=options.follow,
+        tailLines=options.tail,
+        sinceSeconds=None if options.since is None else max(1, round(options.since)),
+        previous=options.previous,
+        timestamps=options.timestamps,
+    )
+    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/log"
+    # */* because a server that writes text refuses a client that takes only JSON.
+    return Request("GET", path, query, accept="*/*", timeout=0 if options.follow else None)
+
+
+def session(pod: Key, subresource: str, query: Sequence[tuple[str, str]]) -> Request:
+    """The upgrade to a websocket on `exec`, `attach` or `portforward`."""
+    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/{subresource}"
+    return Request("GET", path, tuple(query), accept="*/*")
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _typed(kind: Kind[Any], body: Raw) -> Raw:
+    if "kind" in body and "apiVersion" in body:
+        return body
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+
+
+def _key_of(body: Raw) -> Key:
+    from muster.api.meta import Key
+
+    metadata = body.get("metadata") or {}
+    return Key(metadata.get("namespace", ""), metadata.get("name", ""))
+
+
+def _delete_options(uid: str, grace: int | None, propagation: str) -> bytes | None:
+    options: Raw = {}
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    if propagation:
+        options["propagationPolicy"] = propagation
+    if not options:
+        return None
+    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options})
