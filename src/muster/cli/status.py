@@ -1,0 +1,45 @@
+"""`arena status`: which cluster commands use, and how the local one is."""
+
+from __future__ import annotations
+
+import click
+
+from muster.api.kinds import NODES
+from muster.api.meta import is_true
+from muster.cli.cluster import Where, choose, cluster_options, home
+from muster.cli.output import structured, table
+from muster.errors import MusterError, NoCluster
+from muster.local.home import Home
+
+
+@click.command(name="status")
+@click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide")
+@cluster_options
+def command(where: Where, output: str) -> None:
+    """Say which cluster is used and how the local one is."""
+    facts = Home(home()).facts()
+    chosen = choose(where)
+    data = {
+        "cluster": chosen.name if chosen else "",
+        "from": chosen.source if chosen else "",
+        "url": chosen.endpoint.url if chosen else "",
+        "local": "up" if facts else "down",
+        **({"daemon": facts} if facts else {}),
+    }
+    trouble = ""
+    if chosen is not None:
+        try:
+            with chosen.connect() as client:
+                nodes = client.list(NODES).items
+            ready = sum(is_true(node.status.conditions, "Ready") for node in nodes)
+            data["nodes"] = f"{ready} of {len(nodes)} ready"
+        except MusterError as error:
+            trouble = data["trouble"] = str(error)
+    if output != "wide":
+        print(structured(data, output))
+    else:
+        print(table([(f"{key}:", str(value)) for key, value in data.items() if key != "daemon"]))
+        for key, value in (facts or {}).items():
+            print(f"  {key}: {value}")
+    if chosen is None or trouble:
+        raise NoCluster("no cluster: arena up" if chosen is None else "the cluster does not answer")
