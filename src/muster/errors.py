@@ -19,6 +19,7 @@ MusterError                     exit 1
 ├── InvalidJob                  a job that cannot be understood; .field says where
 ├── InvalidQuantity             an amount of a resource that Kubernetes would not accept
 ├── InvalidSelector             a label or field selector that Kubernetes would not accept
+├── LeaseLost                   another process leads now, or we could not renew in time
 ├── JobFailed (exit 10)         `--wait`: the job itself failed
 ├── Terminal                    a reconcile that no retry will mend
 └── Bug                         an invariant of ours broke: please report
@@ -167,6 +168,10 @@ class InvalidQuantity(MusterError):
 
 class InvalidSelector(MusterError):
     """A label or field selector that Kubernetes would not accept."""
+
+
+class LeaseLost(MusterError):
+    """We lead no longer: stop acting."""
 
 
 class JobFailed(MusterError):

@@ -54,7 +54,7 @@ def _page_decoder(model: Any) -> msgspec.json.Decoder[Page[Any]]:
 def read(kind: Kind[T], body: bytes) -> T:
     """The object in a response."""
     try:
-        return cast("T", _decoder(kind.model).decode(body))
+        return cast("T", _decoder(cast(Any, kind.model)).decode(body))
     except msgspec.DecodeError as error:
         raise ApiError(
             f"the answer about {kind.resource} cannot be understood: {error}",
@@ -75,7 +75,7 @@ class Pages(Generic[T]):
 
     def feed(self, body: bytes) -> None:
         try:
-            page = _page_decoder(self._kind.model).decode(body)
+            page = _page_decoder(cast(Any, self._kind.model)).decode(body)
         except msgspec.ValidationError:
             page = self._one_by_one(body)
         except msgspec.DecodeError as error:
@@ -108,7 +108,7 @@ class Pages(Generic[T]):
                 reason="Unreadable",
             ) from error
         page: Page[T] = Page(raw.metadata, [])
-        read_one = _decoder(self._kind.model)
+        read_one = _decoder(cast(Any, self._kind.model))
         for item in raw.items or ():
             try:
                 cast("list[T]", page.items).append(read_one.decode(item))

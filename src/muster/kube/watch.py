@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -78,7 +78,7 @@ def _event_decoder(model: Any) -> Callable[[bytes], WatchEvent[Any]]:
 
 def reader(kind: Kind[T], request: Request) -> Callable[[bytes], WatchEvent[T]]:
     """A function from a line to its event; it raises what an ERROR event stands for."""
-    decode = _event_decoder(kind.model)
+    decode = _event_decoder(cast(Any, kind.model))
 
     def read(line: bytes) -> WatchEvent[T]:
         try:
