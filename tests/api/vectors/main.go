@@ -1,12 +1,11 @@
-// Command vectors asks Kubernetes' own parser what quantities mean.
+// Command vectors asks Kubernetes' own parsers what quantities and selectors mean.
 //
-// It reads JSON lines with a field "in" and prints them again with the parser's answers, so that
-// adding a line {"in": "…"} and running
+// It reads JSON lines with a field "in" (and for selectors "on": labels or fields to match) and
+// prints them again with the parsers' answers. So adding such a line and running
 //
-//	go run . <quantities.jsonl >new && mv new quantities.jsonl
+//	go run . quantities <quantities.jsonl >new && mv new quantities.jsonl
 //
-// in this folder is all it takes to add a vector. "exact" is the number as parsed, in plain
-// decimals: MilliValue and Value overflow silently, and only it tells when they did.
+// in this folder is all it takes to add a vector; likewise `labels` and `fields`.
 package main
 
 import (
@@ -16,9 +15,13 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
-type vector struct {
+// quantity: MilliValue and Value overflow silently; only "exact", the number as parsed in plain
+// decimals, tells when they did.
+type quantity struct {
 	In    string `json:"in"`
 	OK    bool   `json:"ok"`
 	Milli int64  `json:"milli"`
@@ -26,27 +29,71 @@ type vector struct {
 	Exact string `json:"exact"`
 }
 
+type selector struct {
+	In      string              `json:"in"`
+	OK      bool                `json:"ok"`
+	On      []map[string]string `json:"on"`
+	Matches []bool              `json:"matches"`
+}
+
+func askQuantity(line []byte) any {
+	var asked quantity
+	check(json.Unmarshal(line, &asked))
+	answer := quantity{In: asked.In}
+	if parsed, err := resource.ParseQuantity(asked.In); err == nil {
+		answer.OK = true
+		answer.Milli = parsed.MilliValue()
+		answer.Value = parsed.Value()
+		answer.Exact = parsed.AsDec().String()
+	}
+	return answer
+}
+
+func askLabels(line []byte) any {
+	var asked selector
+	check(json.Unmarshal(line, &asked))
+	answer := selector{In: asked.In, On: asked.On, Matches: []bool{}}
+	if parsed, err := labels.Parse(asked.In); err == nil {
+		answer.OK = true
+		for _, set := range asked.On {
+			answer.Matches = append(answer.Matches, parsed.Matches(labels.Set(set)))
+		}
+	}
+	return answer
+}
+
+func askFields(line []byte) any {
+	var asked selector
+	check(json.Unmarshal(line, &asked))
+	answer := selector{In: asked.In, On: asked.On, Matches: []bool{}}
+	if parsed, err := fields.ParseSelector(asked.In); err == nil {
+		answer.OK = true
+		for _, set := range asked.On {
+			answer.Matches = append(answer.Matches, parsed.Matches(fields.Set(set)))
+		}
+	}
+	return answer
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 func main() {
+	asks := map[string]func([]byte) any{
+		"quantities": askQuantity, "labels": askLabels, "fields": askFields,
+	}
+	if len(os.Args) != 2 || asks[os.Args[1]] == nil {
+		log.Fatal("usage: go run . quantities|labels|fields <OLD >NEW")
+	}
 	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
 	out := json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)
 	for lines.Scan() {
-		var asked vector
-		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
-			log.Fatal(err)
-		}
-		answer := vector{In: asked.In}
-		if quantity, err := resource.ParseQuantity(asked.In); err == nil {
-			answer.OK = true
-			answer.Milli = quantity.MilliValue()
-			answer.Value = quantity.Value()
-			answer.Exact = quantity.AsDec().String()
-		}
-		if err := out.Encode(answer); err != nil {
-			log.Fatal(err)
-		}
+		check(out.Encode(asks[os.Args[1]](lines.Bytes())))
 	}
-	if err := lines.Err(); err != nil {
-		log.Fatal(err)
-	}
+	check(lines.Err())
 }

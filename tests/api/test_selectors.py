@@ -1,0 +1,243 @@
+"""Selectors: what Kubernetes accepts and matches, in text and in structure; and node affinity."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.api import selectors
+from muster.api.affinity import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorTerm
+from muster.errors import InvalidSelector
+
+
+def vectors(name: str) -> list[dict[str, Any]]:
+    path = Path(__file__).parent / "vectors" / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def short(vector: dict[str, Any]) -> str:
+    text = vector["in"]
+    return ascii(text) if len(text) < 40 else f"{text[:20]!a}…{len(text)}"
+
+
+@pytest.mark.parametrize("vector", vectors("labels"), ids=short)
+def test_label_selectors_mean_what_they_mean_to_kubernetes(vector: dict[str, Any]) -> None:
+    if not vector["ok"]:
+        with pytest.raises(InvalidSelector):
+            selectors.parse_labels(vector["in"])
+        return
+    selector = selectors.parse_labels(vector["in"])
+    assert [selector.matches(labels) for labels in vector["on"]] == vector["matches"]
+    again = selectors.parse_labels(str(selector))
+    assert [again.matches(labels) for labels in vector["on"]] == vector["matches"]
+
+
+@pytest.mark.parametrize("vector", vectors("fields"), ids=short)
+def test_field_selectors_mean_what_they_mean_to_kubernetes(vector: dict[str, Any]) -> None:
+    if not vector["ok"]:
+        with pytest.raises(InvalidSelector):
+            selectors.parse_fields(vector["in"])
+        return
+    selector = selectors.parse_fields(vector["in"])
+    answers = [selector.matches(defaultdict(str, on).__getitem__) for on in vector["on"]]
+    assert answers == vector["matches"]
+
+
+@pytest.mark.parametrize("name", ["labels", "fields"])
+def test_the_vectors_cover_enough_to_mean_something(name: str) -> None:
+    told = vectors(name)
+    assert sum(not vector["ok"] for vector in told) >= 15
+    assert sum(any(vector["matches"]) and not all(vector["matches"]) for vector in told) >= 15
+
+
+WORD = st.from_regex(r"[a-z]([a-z0-9._-]{0,5}[a-z0-9])?", fullmatch=True)
+REQUIREMENT = st.one_of(
+    st.builds(
+        selectors.Requirement,
+        WORD,
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(WORD | st.just(""), min_size=1, max_size=4).map(tuple),
+    ),
+    st.builds(
+        selectors.Requirement, WORD, st.sampled_from(["Exists", "DoesNotExist"]), st.just(())
+    ),
+    st.builds(
+        selectors.Requirement,
+        WORD,
+        st.sampled_from(["Gt", "Lt"]),
+        st.integers(0, 10**6).map(lambda number: (str(number),)),
+    ),
+)
+
+
+@given(st.lists(REQUIREMENT, max_size=5), st.dictionaries(WORD, WORD, max_size=4))
+def test_what_is_written_reads_back_as_the_same_selector(
+    wanted: list[selectors.Requirement], labels: dict[str, str]
+) -> None:
+    selector = selectors.Selector(wanted)
+
+    again = selectors.parse_labels(str(selector))
+
+    assert str(again) == str(selector)
+    assert again.matches(labels) == selector.matches(labels)
+
+
+@given(st.text("ab=!<>(), in\\\t", max_size=15))
+def test_any_text_is_either_a_selector_or_refused_with_our_error(text: str) -> None:
+    for parse in (selectors.parse_labels, selectors.parse_fields):
+        try:
+            parse(text)
+        except InvalidSelector:
+            continue
+
+
+def test_a_refusal_says_what_was_found_and_what_was_expected() -> None:
+    with pytest.raises(InvalidSelector, match=r"'a in b': expected '\(', found 'b'"):
+        selectors.parse_labels("a in b")
+    with pytest.raises(InvalidSelector, match="expected a name, found the end"):
+        selectors.parse_labels("a=b,")
+
+
+def test_the_structured_form_asks_for_all_its_labels_and_expressions() -> None:
+    selector = selectors.from_labels(
+        LabelSelector(
+            match_labels={"job": "x"},
+            match_expressions=(
+                SelectorTerm("role", "In", ("ps", "worker")),
+                SelectorTerm("done", "DoesNotExist"),
+                SelectorTerm("zone", "NotIn", ("z",)),
+            ),
+        )
+    )
+
+    assert str(selector) == "!done,job=x,role in (ps,worker),zone!=z"
+    assert selector.matches({"job": "x", "role": "ps"})
+    assert not selector.matches({"job": "x", "role": "chief"})
+    assert not selector.matches({"job": "x", "role": "ps", "done": ""})
+    assert not selector.matches({"job": "x", "role": "ps", "zone": "z"})
+
+
+def test_an_empty_selector_matches_everything_and_none_matches_nothing() -> None:
+    assert selectors.from_labels(LabelSelector()).matches({})
+    assert not selectors.from_labels(None).matches({})
+    assert not selectors.from_labels(None).matches({"a": "b"})
+
+
+def test_the_selector_of_nothing_can_never_be_read_as_everything() -> None:
+    with pytest.raises(InvalidSelector):
+        selectors.parse_labels(str(selectors.NOTHING))
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        SelectorTerm("a", "In"),
+        SelectorTerm("a", "NotIn"),
+        SelectorTerm("a", "Exists", ("x",)),
+        SelectorTerm("a", "Gt", ("5",)),
+        SelectorTerm("a", "Equals", ("x",)),
+        SelectorTerm("a", "", ("x",)),
+        SelectorTerm("", "Exists"),
+        SelectorTerm("a", "In", ("not a value",)),
+    ],
+)
+def test_structured_selectors_are_checked(term: SelectorTerm) -> None:
+    with pytest.raises(InvalidSelector):
+        selectors.from_labels(LabelSelector(match_expressions=(term,)))
+
+
+def test_labels_make_a_selector() -> None:
+    assert str(selectors.equal_to({"b": "2", "a": "1"})) == "a=1,b=2"
+    assert selectors.equal_to({}).matches({"x": "y"})
+
+
+def test_fields_are_found_by_their_path_in_decoded_json() -> None:
+    get = selectors.fields_of(
+        {
+            "metadata": {"name": "x"},
+            "spec": {"unschedulable": True, "replicas": 3, "nodeName": None},
+        }
+    )
+    paths = (
+        "metadata.name",
+        "spec.unschedulable",
+        "spec.replicas",
+        "spec.nodeName",
+        "a.b",
+        "metadata",
+    )
+    assert [get(path) for path in paths[:5]] == ["x", "true", "3", "", ""]
+    assert selectors.parse_fields("metadata.name=x,spec.nodeName=").matches(get)
+
+
+def test_a_field_selector_tells_which_fields_it_asks_about() -> None:
+    assert selectors.parse_fields("a=1,b!=2,a!=3").paths == {"a", "b"}
+
+
+def term(*expressions: SelectorTerm, fields: tuple[SelectorTerm, ...] = ()) -> NodeSelectorTerm:
+    return NodeSelectorTerm(match_expressions=expressions, match_fields=fields)
+
+
+NODE = {"zone": "a", "gpus": "8", "gpu-model": "h100"}
+NAME = {"metadata.name": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer"),
+    [
+        (term(SelectorTerm("zone", "In", ("a", "b"))), True),
+        (term(SelectorTerm("zone", "In", ("b",))), False),
+        (term(SelectorTerm("rack", "NotIn", ("r1",))), True),
+        (term(SelectorTerm("zone", "NotIn", ("a",))), False),
+        (term(SelectorTerm("zone", "Exists")), True),
+        (term(SelectorTerm("rack", "Exists")), False),
+        (term(SelectorTerm("rack", "DoesNotExist")), True),
+        (term(SelectorTerm("gpus", "Gt", ("4",))), True),
+        (term(SelectorTerm("gpus", "Gt", ("8",))), False),
+        (term(SelectorTerm("gpus", "Lt", ("16",))), True),
+        (term(SelectorTerm("gpus", "Lt", ("-16",))), False),
+        (term(SelectorTerm("zone", "Gt", ("4",))), False),
+        (term(SelectorTerm("rack", "Lt", ("4",))), False),
+        (term(SelectorTerm("zone", "Exists"), SelectorTerm("rack", "Exists")), False),
+        (term(fields=(SelectorTerm("metadata.name", "In", ("n1",)),)), True),
+        (term(fields=(SelectorTerm("metadata.name", "NotIn", ("n1",)),)), False),
+        (
+            term(
+                SelectorTerm("zone", "Exists"),
+                fields=(SelectorTerm("metadata.name", "In", ("n2",)),),
+            ),
+            False,
+        ),
+    ],
+)
+def test_node_terms_compare_labels_and_fields(wanted: NodeSelectorTerm, answer: bool) -> None:
+    assert selectors.node_term_matches(wanted, NODE, NAME) is answer
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        term(),
+        term(SelectorTerm("gpus", "Gt", ("many",))),
+        term(SelectorTerm("gpus", "Gt")),
+        term(SelectorTerm("gpus", "Near", ("8",))),
+        term(SelectorTerm("zone", "In")),
+        term(fields=(SelectorTerm("metadata.name", "In", ("n1", "n2")),)),
+        term(fields=(SelectorTerm("metadata.name", "Exists"),)),
+    ],
+)
+def test_an_empty_or_senseless_node_term_matches_no_node(nonsense: NodeSelectorTerm) -> None:
+    assert not selectors.node_term_matches(nonsense, NODE, NAME)
+
+
+def test_a_node_selector_needs_one_of_its_terms() -> None:
+    good, bad = term(SelectorTerm("zone", "Exists")), term(SelectorTerm("rack", "Exists"))
+    assert selectors.node_selector_matches(NodeSelector((bad, good)), NODE, NAME)
+    assert not selectors.node_selector_matches(NodeSelector((bad,)), NODE, NAME)
+    assert not selectors.node_selector_matches(NodeSelector(), NODE, NAME)
