@@ -15,10 +15,7 @@ def status(pod: Pod) -> str:
     """One word: Pending, ContainerCreating, Init:0/1, Running, Completed, OOMKilled, …"""
     word = pod.status.reason or pod.status.phase or "Unknown"
     initial = _initialising(pod)
-    if initial is None:
-        word = _from_containers(pod, word)
-    else:
-        word = initial
+    word = _from_containers(pod, word) if initial is None else initial
     if pod.metadata.deletion_timestamp is not None:
         if pod.status.reason == "NodeLost":
             return "Unknown"

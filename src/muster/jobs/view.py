@@ -1,4 +1,4 @@
-"""A job and its pods -> what a person sees of it: in `arena get`, `arena list` and on the dashboard.
+"""A job and its pods -> what a person sees of it, in tables and on the dashboard.
 
 Pure, and forgiving: a manifest that makes no sense still has a name, an age and a reason. The same
 job looks the same everywhere, since nobody else decides what its status is called.
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job
 
 GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
-PENDING, RUNNING, SUCCEEDED, FAILED, SUSPENDED = (
-    "PENDING",
-    "RUNNING",
-    "SUCCEEDED",
-    "FAILED",
-    "SUSPENDED",
-)
+PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
 
 
 @dataclass(frozen=True)
@@ -192,7 +186,7 @@ def _status(status: Raw, pods: Sequence[Pod]) -> tuple[str, str]:
     if "Failed" in true:
         return FAILED, true["Failed"]
     if "Suspended" in true:
-        return SUSPENDED, true["Suspended"]
+        return PENDING, true["Suspended"]
     waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
     if "Running" in true and not waiting:
         return RUNNING, ""

@@ -1,0 +1,7 @@
+"""The job operator: jobs -> pods, services, gangs and status.
+
+Reading order: actions (what can be done), seen (what one decision looks at), decide (pure: what to
+do about a job), status (pure: pods -> conditions), failures (pure: what a failed pod means), pods
+(template -> pod), gang (the group object, per dialect), kinds/ (what differs per kind of job), act
+(actions -> API calls), reconcile (one job: observe, decide, act), run (everything in one daemon).
+"""

@@ -1,0 +1,1 @@
+"""What differs per kind of job, one module each; `table.of(job)` finds the rules of a job."""

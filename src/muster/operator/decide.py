@@ -1,0 +1,171 @@
+"""What must be done about one job: pure, and idempotent.
+
+`decide(job, seen, settings, now)` is called by `reconcile` on every change, by `--dry-run` with
+nothing seen, and by the property tests. Its answer is in order: status before the deletions that it
+accounts for, the gang's object and services before pods, and at the end the gang's object goes
+before pods are cleaned, so that no scheduler holds room for them.
+
+Promise: when its actions have been carried out, it answers nothing but timers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import SERVICES
+from muster.jobs.job import SERVED_BY_US, Job
+from muster.operator import ensure, status
+from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
+from muster.operator.judge import ended_by_limit, judge, left_of_deadline
+from muster.operator.kinds import table
+from muster.operator.pods import role_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.errors import InvalidJob
+    from muster.operator.seen import Seen, Settings
+
+INVALID = "InvalidSpec"
+
+
+def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Action]:
+    """The actions, in order, that bring this job on."""
+    if job.deleting or job.policy.managed_by not in SERVED_BY_US:
+        return []
+    before = _accepted(job)
+    if status.outcome(before) is not None:
+        return _end(job, before, seen, now)
+    current, events = _begun(job, before, now)
+    if job.policy.suspend:
+        return _suspend(job, current, events, seen, now)
+    if status.is_true(current, "Suspended"):
+        current = status.resumed(job, current, now)
+        events.append(Emit(f"{job.kind}Resumed", f"{job.kind} {job.name} is resumed."))
+    wanted = table.of(job).members(job, seen)
+    present = {pod.metadata.name: pod for pod in (*seen.pods, *seen.orphans)}
+    mine = [present[member.name] for member in wanted if member.name in present]
+    found = judge(job, current, mine, len(wanted), now)
+    events.extend(found.events)
+    adopted = ensure.adopted(job, seen)
+    if status.outcome(found.status) is not None:
+        ended = _written(job, found.status, events)
+        return [*adopted, *ended, *_end(job, found.status, seen, now)]
+    return [
+        *adopted,
+        *_written(job, _explained(found.status, mine, seen.refused), events),
+        *ensure.without(found.leaving),
+        *ensure.surplus(job, wanted, seen),
+        *ensure.missing(job, wanted, seen, settings),
+        *_deadline(job, found.status, now),
+    ]
+
+
+def reject(raw: Raw, error: InvalidJob, now: datetime) -> list[Action]:
+    """What to do about a job that cannot be understood: say so, once per generation."""
+    meta, before = raw.get("metadata") or {}, raw.get("status") or {}
+    message = f"{error}; {error.hint}" if error.hint else str(error)
+    found = status.condition(before, "Failed") or {}
+    if status.outcome(before) and found.get("reason") != INVALID:
+        return []  # It ended before it was made senseless.
+    if found.get("message") == message:
+        return []
+    after = status.with_condition(_unrejected(before), "Failed", "True", INVALID, message, now)
+    after = {**after, "observedGeneration": int(meta.get("generation") or 0)}
+    after["completionTime"] = status.stamp(now)
+    return [PatchStatus(status.change(before, after)), Emit(INVALID, message, "Warning")]
+
+
+def _accepted(job: Job) -> Raw:
+    """The job's status; a refusal of an earlier generation counts no longer."""
+    failed = status.condition(job.status, "Failed") or {}
+    older = int(job.status.get("observedGeneration") or 0) < job.generation
+    return _unrejected(job.status) if failed.get("reason") == INVALID and older else job.status
+
+
+def _unrejected(before: Raw) -> Raw:
+    kept = [row for row in before.get("conditions") or () if row.get("reason") != INVALID]
+    rest = {name: value for name, value in before.items() if name != "completionTime"}
+    return {**rest, "conditions": kept}
+
+
+def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[Emit]]:
+    """The status of a job that has been noticed, and what is to be said on that occasion."""
+    events: list[Emit] = []
+    current = {"startTime": status.stamp(now), **before, "observedGeneration": job.generation}
+    if not status.condition(before, "Created"):
+        message = f"{job.kind} {job.name} is created."
+        reason = f"{job.kind}Created"
+        current = status.with_condition(current, "Created", "True", reason, message, now)
+        events = [Emit(reason, message, "Warning") for reason, message in job.warnings]
+    return current, events
+
+
+def _suspend(job: Job, current: Raw, events: list[Emit], seen: Seen, now: datetime) -> list[Action]:
+    if not status.is_true(current, "Suspended"):
+        events.append(Emit(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
+    after = status.suspended(job, current, now)
+    after = {name: value for name, value in after.items() if name not in ("waiting", "replaced")}
+    return [
+        *_written(job, after, events),
+        *ensure.without_group(job, seen),
+        *ensure.without(status.alive(seen.pods)),
+        *(Delete(SERVICES, name) for name in sorted(ensure.services(seen))),
+    ]
+
+
+def _end(job: Job, final: Raw, seen: Seen, now: datetime) -> list[Action]:
+    """A finished job: clean up as its policy says, and go when its time is up."""
+    policy = job.policy.clean
+    if policy == "None" and ended_by_limit(job, final):
+        policy = "Running"  # A limit means that nothing of it may run on.
+    leaving = [pod for pod in status.alive(seen.pods) if _cleaned(job, pod, policy)]
+    going = {pod.metadata.name for pod in leaving}
+    staying = {pod.metadata.name for pod in seen.pods if pod.finished} - going
+    unused = ensure.services(seen) - staying if policy != "None" else set()
+    return [
+        *ensure.without_group(job, seen),
+        *ensure.without(leaving),
+        *(Delete(SERVICES, name) for name in sorted(unused)),
+        *_expiry(job, final, now),
+    ]
+
+
+def _cleaned(job: Job, pod: Pod, policy: str) -> bool:
+    """Whether the end of the job takes this pod away. A launcher's log is the job's: it stays."""
+    if policy == "None" or (pod.finished and role_of(job, pod) == "Launcher"):
+        return False
+    return policy == "All" or not pod.finished
+
+
+def _explained(current: Raw, mine: Iterable[Pod], refused: str) -> Raw:
+    """The status with the reason why pods wait, in the scheduler's or the quota's words."""
+    rest = {name: value for name, value in current.items() if name != "waiting"}
+    if refused:
+        return {**rest, "waiting": {"reason": "QuotaExceeded", "message": refused}}
+    for pod in mine:
+        for row in pod.status.conditions:
+            if row.type == "PodScheduled" and row.status == "False" and not pod.spec.node_name:
+                return {**rest, "waiting": {"reason": row.reason, "message": row.message}}
+    return rest
+
+
+def _written(job: Job, after: Raw, events: list[Emit]) -> list[Action]:
+    change = status.change(job.status, status.phases(after) if job.phases else after)
+    return [PatchStatus(change), *events] if change else []
+
+
+def _deadline(job: Job, current: Raw, now: datetime) -> list[Action]:
+    left = left_of_deadline(job, current, now)
+    return [] if left is None else [Wait(left)]
+
+
+def _expiry(job: Job, final: Raw, now: datetime) -> list[Action]:
+    end = status.time(final, "completionTime")
+    if job.policy.ttl is None or end is None:
+        return []
+    left = job.policy.ttl - (now - end).total_seconds()
+    return [Wait(left)] if left > 0 else [DeleteJob()]

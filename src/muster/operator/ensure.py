@@ -1,0 +1,166 @@
+"""What must exist for a job that runs: its config objects, services, gang object and pods.
+
+Pure. Called by `decide`. Answers only what is missing, differs or is too much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.api.kinds import PODS, SERVICES
+from muster.operator import gang, hosts, pods, status
+from muster.operator.actions import Action, Create, Delete, Patch, Wait
+from muster.operator.kinds import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job, Member
+    from muster.operator.gang import Gang
+    from muster.operator.hosts import Hosts
+    from muster.operator.seen import Seen, Settings
+
+QUOTA_RETRY = 15.0
+_REMOVABLE = ("minTaskMember",)
+"""Fields of a group's spec that only we set, and so may take away again."""
+
+
+def missing(job: Job, wanted: list[Member], seen: Seen, settings: Settings) -> list[Action]:
+    """Everything that is to be created or changed, in order; pods come last."""
+    rules = table.of(job)
+    group = gang.find(job, seen, settings)
+    where = hosts.find(job, seen, settings)
+    before = [*_objects(job, seen, where), *_services(job, seen, where), *_group(job, seen, group)]
+    if seen.refused:
+        return [*before, *_take_back(seen, group)]
+    if not services(seen) >= set(where.own_ports):
+        return before  # Host ports are settled once their services exist: pods come next time.
+    present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans)}
+    created: list[Action] = []
+    for member in wanted:
+        if member.name not in present:
+            manifest = pods.pod(job, member, where, group)
+            rules.equip(manifest, member, where)
+            created.append(Create(PODS, manifest))
+    return [*before, *created]
+
+
+def surplus(job: Job, wanted: list[Member], seen: Seen) -> list[Action]:
+    """Members beyond the number wanted go; earlier launchers stay, for their logs."""
+    names = {member.name for member in wanted}
+    extra = [
+        pod
+        for pod in status.alive(seen.pods)
+        if pod.metadata.name not in names
+        and not (pods.role_of(job, pod) == "Launcher" and pod.finished)
+    ]
+    keep = {member.name for member in job.members()}
+    unused = services(seen) - keep if table.of(job).services else set()
+    return [*without(extra), *(Delete(SERVICES, name) for name in sorted(unused))]
+
+
+def without(gone: Iterable[Pod]) -> list[Action]:
+    """The deletion of these very pods."""
+    return [Delete(PODS, pod.metadata.name, pod.metadata.uid) for pod in gone]
+
+
+def without_group(job: Job, seen: Seen, but: Gang | None = None) -> list[Action]:
+    """The deletion of the job's group objects, except that of the dialect in use."""
+    actions: list[Action] = []
+    for kind, _ in gang.DIALECTS.values():
+        if kind is None or (but is not None and kind == but.kind):
+            continue
+        existing = seen.objects.get((kind.resource, job.name))
+        if existing is not None and not existing["metadata"].get("deletionTimestamp"):
+            actions.append(Delete(kind, job.name, existing["metadata"].get("uid", "")))
+    return actions
+
+
+def adopted(job: Job, seen: Seen) -> list[Action]:
+    """Pods that carry the job's labels and belong to nobody become the job's."""
+    return [
+        Patch(
+            PODS,
+            pod.metadata.name,
+            {"metadata": {"uid": pod.metadata.uid, "ownerReferences": [pods.owner(job)]}},
+        )
+        for pod in seen.orphans
+    ]
+
+
+def services(seen: Seen) -> set[str]:
+    """The names of the services that exist."""
+    return {service.metadata.name for service in seen.services}
+
+
+def _services(job: Job, seen: Seen, where: Hosts) -> list[Action]:
+    if not table.of(job).services:
+        return []
+    existing = services(seen)
+    return [
+        Create(SERVICES, pods.service(job, member, where))
+        for member in job.members()
+        if member.name not in existing
+    ]
+
+
+def _objects(job: Job, seen: Seen, where: Hosts) -> list[Action]:
+    actions: list[Action] = []
+    for kind, manifest in table.of(job).objects(job, seen, where):
+        name = manifest["metadata"]["name"]
+        existing = seen.objects.get((kind.resource, name))
+        if existing is None:
+            actions.append(Create(kind, manifest))
+        elif difference := _difference(existing, manifest):
+            actions.append(Patch(kind, name, difference))
+    return actions
+
+
+def _group(job: Job, seen: Seen, group: Gang) -> list[Action]:
+    actions = without_group(job, seen, but=group)
+    if group.kind is None:
+        return actions
+    manifest = group.manifest()
+    existing = seen.objects.get((group.kind.resource, job.name))
+    if existing is None:
+        return [*actions, Create(group.kind, manifest)]
+    difference = _difference(existing, manifest)
+    if difference and group.dialect == "native":
+        # Its spec cannot be changed: a new one takes its place when the old one is gone.
+        if existing["metadata"].get("deletionTimestamp"):
+            return actions
+        return [*actions, Delete(group.kind, job.name, existing["metadata"]["uid"])]
+    return [*actions, Patch(group.kind, job.name, difference)] if difference else actions
+
+
+def _take_back(seen: Seen, group: Gang) -> list[Action]:
+    """A quota refused some of the gang: those that hold it without running give it back."""
+    unbound = [pod for pod in status.alive(seen.pods) if not pod.spec.node_name]
+    gone = unbound if group.dialect != "none" else []
+    return [*without(gone), Wait(QUOTA_RETRY)]
+
+
+def _difference(existing: Raw, wanted: Raw) -> Raw:
+    """The merge patch that brings every field we set to what we want, leaving others alone."""
+    result: Raw = {}
+    for name, value in wanted.items():
+        if name in ("apiVersion", "kind", "metadata"):
+            continue
+        before: Any = existing.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = {key: item for key, item in value.items() if not _same(before.get(key), item)}
+            inner |= {key: None for key in _REMOVABLE if key in before and key not in value}
+            if inner:
+                result[name] = inner
+        elif before != value:
+            result[name] = value
+    return result
+
+
+def _same(before: Any, wanted: Any) -> bool:
+    """Whether it is what we want; the server may have added defaults inside."""
+    if isinstance(before, dict) and isinstance(wanted, dict):
+        return all(_same(before.get(key), item) for key, item in wanted.items())
+    return bool(before == wanted)

@@ -1,0 +1,216 @@
+"""What a job's pods say about it: its status moves on, and some pods must make way for new ones.
+
+Pure. Called by `decide` for a job that is neither finished nor suspended. Success is looked for
+before failure, so a chief that finished is not undone by a worker that died with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.operator import failures, status
+from muster.operator.actions import Emit
+from muster.operator.failures import Fate
+from muster.operator.kinds import table
+from muster.operator.pods import index_of, role_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job
+
+
+@dataclass(frozen=True)
+class Judgement:
+    status: Raw
+    events: tuple[Emit, ...]
+    leaving: tuple[Pod, ...]
+    """Pods to delete so that others take their place."""
+
+
+def judge(job: Job, before: Raw, mine: Sequence[Pod], wanted: int, now: datetime) -> Judgement:
+    """The status after a look at the job's current pods, of which there should be `wanted`."""
+    return _Judge(job, before, mine, now).look(wanted)
+
+
+def left_of_deadline(job: Job, current: Raw, now: datetime) -> float | None:
+    """Seconds that the job may still be active; None if it may be for ever."""
+    start = status.time(current, "startTime")
+    if job.policy.deadline is None or start is None:
+        return None
+    return job.policy.deadline - (now - start).total_seconds()
+
+
+def ended_by_limit(job: Job, final: Raw) -> bool:
+    """Whether a finished job ended by backoffLimit or deadline: told by its status alone."""
+    if not status.is_true(final, "Failed"):
+        return False
+    if failures.exhausted(job, int(final.get("restarts") or 0)):
+        return True
+    end = status.time(final, "completionTime")
+    left = left_of_deadline(job, final, end) if end else None
+    return left is not None and left <= 0
+
+
+def finish(job: Job, current: Raw, type_: str, message: str, now: datetime) -> Raw:
+    """The status of a job that ends now."""
+    after = status.with_condition(current, type_, "True", f"{job.kind}{type_}", message, now)
+    after = {**after, "completionTime": status.stamp(now)}
+    after.pop("waiting", None)
+    rows = {}
+    for role, row in (current.get("replicaStatuses") or {}).items():
+        kept = {name: count for name, count in row.items() if name != "active"}
+        if type_ == "Succeeded" and row.get("active"):
+            kept["succeeded"] = kept.get("succeeded", 0) + row["active"]
+        rows[role] = kept
+    return {**after, "replicaStatuses": rows}
+
+
+class _Judge:
+    def __init__(self, job: Job, before: Raw, mine: Sequence[Pod], now: datetime) -> None:
+        self.job = job
+        self.status = dict(before)
+        self.mine = mine
+        self.now = now
+        self.rules = table.of(job)
+        self.events: list[Emit] = []
+        self.by_role: dict[str, list[Pod]] = {}
+        for pod in mine:
+            self.by_role.setdefault(role_of(job, pod), []).append(pod)
+
+    def look(self, wanted: int) -> Judgement:
+        self.status["replicaStatuses"] = status.counts(self.job, self.by_role)
+        leaving: list[Pod] = []
+        if self._succeeded():
+            self._end("Succeeded", f"{self.job.kind} {self.job.key} successfully completed.")
+        elif not self._failed():
+            leaving = self._replaced()
+            if self._over_limit():
+                leaving = []
+            elif not leaving:
+                self._run(wanted)
+        return Judgement(self.status, tuple(self.events), tuple(leaving))
+
+    def _succeeded(self) -> bool:
+        job = self.job
+        role, index = job.chief or (job.chief_role, None)
+        if role is None:
+            return self.rules.succeeded(job, self.by_role)
+        chiefs = [p for p in self.by_role.get(role, []) if index is None or index_of(p) == index]
+        wanted = job.count(role) if index is None else 1
+        return len(chiefs) >= wanted > 0 and all(p.status.phase == "Succeeded" for p in chiefs)
+
+    def _failed(self) -> bool:
+        """End the job if a pod failed in a way that no policy forgives."""
+        fatal = [pod for pod, fate in self._failures() if fate is Fate.FATAL]
+        if not fatal:
+            return False
+        role = role_of(self.job, fatal[0])
+        count = sum(role_of(self.job, pod) == role for pod in fatal)
+        self._exited(fatal)
+        because = f"{count} {role} replica(s) failed."
+        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {because}")
+        return True
+
+    def _failures(self) -> list[tuple[Pod, Fate]]:
+        found = []
+        for pod in status.alive(self.mine):
+            replica = self.job.replica(role_of(self.job, pod))
+            if pod.status.phase == "Failed" and replica is not None:
+                found.append((pod, failures.fate(self.job, replica, pod)))
+        return found
+
+    def _replaced(self) -> list[Pod]:
+        """Account for pods that are to be replaced, before any is deleted.
+
+        `replaced` keeps the UIDs that were accounted for until they are gone: an operator killed
+        between counting and deleting neither counts twice nor forgets to delete.
+        """
+        known = set(self.status.get("replaced") or ())
+        anew = [
+            (pod, fate)
+            for pod, fate in self._failures()
+            if fate in (Fate.RETRY, Fate.REPLACE) and pod.metadata.uid not in known
+        ]
+        gone = {pod.metadata.uid for pod, _ in anew}
+        if anew:
+            whole = self.job.annotation("restart") == "gang"
+            self._count([pod for pod, fate in anew if fate is Fate.RETRY], whole=whole)
+            self._say_restarting([pod for pod, _ in anew])
+            if whole:
+                gone = {pod.metadata.uid for pod in self.mine}
+        present = {pod.metadata.uid for pod in self.mine}
+        replaced = sorted((known | gone) & present)
+        self.status.pop("replaced", None)
+        if replaced:
+            self.status["replaced"] = replaced
+        return [pod for pod in status.alive(self.mine) if pod.metadata.uid in replaced]
+
+    def _count(self, failed: list[Pod], *, whole: bool) -> None:
+        if failed:
+            new = 1 if whole else len(failed)
+            new += sum(failures.restarts(pod) for pod in failed)
+            self.status["restarts"] = int(self.status.get("restarts") or 0) + new
+
+    def _say_restarting(self, failed: list[Pod]) -> None:
+        job = self.job
+        if any(role_of(job, pod) == "Launcher" for pod in failed):
+            self.status["launcherAttempt"] = int(self.status.get("launcherAttempt") or 0) + 1
+        self._exited(failed)
+        role = role_of(job, failed[0])
+        message = f"job {job.name} is restarting because {role} replica(s) failed."
+        self._condition("Restarting", message)
+        self._tell("Restarting", message, "Warning")
+
+    def _over_limit(self) -> bool:
+        """End the job if it restarted too often or has been active for too long."""
+        job = self.job
+        total = int(self.status.get("restarts") or 0) + sum(
+            failures.restarts(pod)
+            for pod in status.alive(self.mine)
+            if pod.status.phase == "Running" and self._restarts_in_place(pod)
+        )
+        if failures.exhausted(job, total):
+            self.status["restarts"] = total
+            why = "it has reached the specified backoff limit"
+        elif (left := left_of_deadline(job, self.status, self.now)) is not None and left <= 0:
+            why = "it was active longer than specified deadline"
+        else:
+            return False
+        self._end("Failed", f"Job {job.name} has failed because {why}")
+        return True
+
+    def _restarts_in_place(self, pod: Pod) -> bool:
+        replica = self.job.replica(role_of(self.job, pod))
+        return replica is not None and replica.restart != "Never"
+
+    def _run(self, wanted: int) -> None:
+        """Running: from the first pod that matters, but after a restart only with all of them."""
+        settled = [pod for pod in self.mine if pod.status.phase in ("Running", "Succeeded")]
+        if status.is_true(self.status, "Restarting") and len(status.alive(settled)) < wanted:
+            return
+        if self.rules.running(self.job, self.by_role):
+            self._condition("Running", f"{self.job.kind} {self.job.key} is running.")
+
+    def _end(self, type_: str, message: str) -> None:
+        self.status = finish(self.job, self.status, type_, message, self.now)
+        self._tell(type_, message)
+
+    def _condition(self, type_: str, message: str) -> None:
+        reason = f"{self.job.kind}{type_}"
+        self.status = status.with_condition(self.status, type_, "True", reason, message, self.now)
+
+    def _tell(self, what: str, message: str, type_: str = "Normal") -> None:
+        self.events.append(Emit(f"{self.job.kind}{what}", message, type_))
+
+    def _exited(self, failed: list[Pod]) -> None:
+        for pod in failed:
+            replica = self.job.replica(role_of(self.job, pod))
+            code = failures.exit_code(pod, replica.container) if replica else None
+            if code is not None:
+                where = f"{pod.metadata.namespace}.{pod.metadata.name}"
+                self.events.append(Emit("ExitedWithCode", f"Pod: {where} exited with code {code}"))

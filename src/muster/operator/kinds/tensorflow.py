@@ -1,0 +1,57 @@
+"""TFJob: TF_CONFIG, by which every member of a TensorFlow cluster knows the others and itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from muster.operator.kinds.rules import Rules
+from muster.operator.pods import add_environment
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job, Member
+    from muster.operator.hosts import Hosts
+
+EVALUATOR = "evaluator-in-cluster"
+
+
+class TensorFlow(Rules):
+    def equip(self, manifest: Raw, member: Member, hosts: Hosts) -> None:
+        job = hosts.job
+        if job.total == 1:
+            return  # A lone TF_CONFIG makes Estimator wait for peers.
+        replica = job.replica(member.role)
+        if replica is not None:
+            value = tf_config(job, member, hosts)
+            add_environment(manifest, replica.container, {"TF_CONFIG": value})
+
+
+def tf_config(job: Job, member: Member, hosts: Hosts) -> str:
+    """The value of TF_CONFIG, byte for byte as TensorFlow users know it."""
+    task = {"type": member.role.lower(), "index": member.index}
+    if job.dynamic_workers:
+        return _json({"cluster": _sparse(job, member, hosts), "task": task})
+    cluster = {
+        replica.role.lower(): _all(job, replica.role, hosts)
+        for replica in job.replicas
+        if replica.role != "Evaluator" or job.annotation(EVALUATOR, "true") != "false"
+    }
+    ordered = dict(sorted(cluster.items()))
+    return _json({"cluster": ordered, "task": task, "environment": "cloud"})
+
+
+def _all(job: Job, role: str, hosts: Hosts) -> list[str]:
+    return [hosts.address(role, index) for index in range(job.count(role))]
+
+
+def _sparse(job: Job, member: Member, hosts: Hosts) -> dict[str, Any]:
+    """Workers may come and go: each member is told only of those it talks to."""
+    mine = hosts.address(member.role, member.index)
+    if member.role == "Worker":
+        return {"worker": {str(member.index): mine}, "ps": _all(job, "PS", hosts) or None}
+    return {"worker": {}, "ps": [mine] if member.role == "PS" else []}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

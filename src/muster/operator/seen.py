@@ -1,0 +1,53 @@
+"""What one decision looks at: the settings of the operator and the objects of one job.
+
+Filled by `reconcile` from informers; by tests and `--dry-run` from nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.api.core import Pod, Service
+    from muster.api.meta import Raw
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How this operator was started."""
+
+    gang: bool = True
+    dialect: str = "auto"
+    scheduler: str = "muster"
+    """The name filled in where pods of a gang have none."""
+    domain: str = ""
+    """Appended to service names in TF_CONFIG and the like, e.g. `cluster.local`."""
+    delivery_image: str = ""
+    """An image that carries kubectl, for MPI images without Python."""
+    address: str = ""
+    """Where pods have no network of their own: the one address that all of them share."""
+    host_ports: range = field(default_factory=lambda: range(20000, 30000))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What exists of one job."""
+
+    pods: tuple[Pod, ...] = ()
+    """Controlled by the job."""
+    orphans: tuple[Pod, ...] = ()
+    """Labelled as the job's, controlled by nobody."""
+    services: tuple[Service, ...] = ()
+    objects: Mapping[tuple[str, str], Raw] = field(default_factory=dict)
+    """Other objects the job owns, whole, by resource (`configmaps`) and name."""
+    installed: frozenset[str] = frozenset()
+    """Resources of gang dialects that this cluster serves (`podgroups.scheduling.volcano.sh`)."""
+    ports: frozenset[int] = frozenset()
+    """Host ports that others use or were promised."""
+    refused: str = ""
+    """Why pods may not be created at present: a quota is exhausted."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Values of priority classes."""

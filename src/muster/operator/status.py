@@ -1,0 +1,151 @@
+"""A job's status: conditions and counts, and the rules by which conditions follow one another.
+
+Pure. Called by `decide`. The rules (checked by a table in the tests):
+
+1. once Succeeded or Failed is True no condition changes any more, so never both;
+2. the same type, status and reason again changes nothing, not even the message;
+3. a new status moves lastTransitionTime, a new reason alone does not;
+4. a new condition goes to the end, in place of an older one of its type, so that the last one is
+   what the State column shows; Running and Restarting replace each other; the end of a job and its
+   suspension turn Running to False where it stands.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job
+
+FINAL = ("Succeeded", "Failed")
+_RIVALS = {"Running": "Restarting", "Restarting": "Running"}
+
+
+def stamp(now: datetime) -> str:
+    """A time as Kubernetes writes it."""
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def time(status: Raw, field: str) -> datetime | None:
+    """A time in the status, if it is there."""
+    value = status.get(field)
+    return datetime.fromisoformat(value) if value else None
+
+
+def is_true(status: Raw, type_: str) -> bool:
+    """Whether that condition is there and True."""
+    found = condition(status, type_)
+    return found is not None and found.get("status") == "True"
+
+
+def condition(status: Raw, type_: str) -> Raw | None:
+    """The condition of that type."""
+    found: Iterable[Raw] = status.get("conditions") or ()
+    return next((row for row in found if row.get("type") == type_), None)
+
+
+def outcome(status: Raw) -> str | None:
+    """Succeeded or Failed, once the job has ended."""
+    return next((type_ for type_ in FINAL if is_true(status, type_)), None)
+
+
+def with_condition(
+    status: Raw, type_: str, value: str, reason: str, message: str, now: datetime
+) -> Raw:
+    """The status after this became so."""
+    if outcome(status) is not None:
+        return status
+    old = condition(status, type_)
+    if old is not None and (old.get("status"), old.get("reason")) == (value, reason):
+        return status
+    at = stamp(now)
+    moved = at if old is None or old.get("status") != value else old.get("lastTransitionTime", at)
+    row = {
+        "type": type_,
+        "status": value,
+        "reason": reason,
+        "message": message,
+        "lastUpdateTime": at,
+        "lastTransitionTime": moved,
+    }
+    dropped = {type_, _RIVALS.get(type_)}
+    kept = [c for c in status.get("conditions") or () if c.get("type") not in dropped]
+    if type_ in FINAL:
+        kept = [{**c, "status": "False"} if c.get("type") == "Running" else c for c in kept]
+    return {**status, "conditions": [*kept, row]}
+
+
+def suspended(job: Job, status: Raw, now: datetime) -> Raw:
+    """The status of a job that was told to hold still."""
+    reason, message = f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."
+    at = stamp(now)
+    rows = [
+        {**row, "status": "False", "reason": reason, "message": message, "lastTransitionTime": at}
+        if row.get("type") == "Running" and row.get("status") == "True"
+        else row
+        for row in status.get("conditions") or ()
+    ]
+    idle = {
+        role: {**counts, "active": 0}
+        for role, counts in (status.get("replicaStatuses") or {}).items()
+    }
+    status = {**status, "conditions": rows}
+    if idle:
+        status["replicaStatuses"] = idle
+    return with_condition(status, "Suspended", "True", reason, message, now)
+
+
+def resumed(job: Job, status: Raw, now: datetime) -> Raw:
+    """The status of a job that may go on; its time counts from now."""
+    message = f"{job.kind} {job.name} is resumed."
+    status = {**status, "startTime": stamp(now)}
+    return with_condition(status, "Suspended", "False", f"{job.kind}Resumed", message, now)
+
+
+def counts(job: Job, pods_of: dict[str, list[Pod]]) -> Raw:
+    """replicaStatuses: Running pods are active, and one being deleted is nothing any more."""
+    result: Raw = {}
+    for replica in job.replicas:
+        pods = pods_of.get(replica.role, [])
+        active = [pod for pod in alive(pods) if pod.status.phase == "Running"]
+        row: dict[str, Any] = {
+            "active": len(active),
+            "succeeded": sum(pod.status.phase == "Succeeded" for pod in pods),
+            "failed": sum(pod.status.phase == "Failed" for pod in alive(pods)),
+        }
+        result[replica.role] = {name: count for name, count in row.items() if count}
+    return result
+
+
+def alive(pods: Sequence[Pod]) -> list[Pod]:
+    """Those that nobody has asked to go."""
+    return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+
+
+def phases(status: Raw) -> Raw:
+    """status.phase and status.state, for clients of the first version."""
+    end = outcome(status)
+    if end:
+        return {**status, "phase": "Done", "state": end}
+    if is_true(status, "Running") or is_true(status, "Restarting"):
+        return {**status, "phase": "Running", "state": "Running"}
+    return {**status, "phase": "Creating", "state": "Unknown"}
+
+
+def change(old: Raw, new: Raw) -> Raw:
+    """The merge patch that makes `new` of `old`."""
+    result: Raw = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = change(before, value)
+            if inner:
+                result[name] = inner
+        elif value != before or name not in old:
+            result[name] = value
+    return result
