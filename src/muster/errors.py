@@ -21,6 +21,7 @@ MusterError                     exit 1
 ├── InvalidSelector             a label or field selector that Kubernetes would not accept
 ├── LeaseLost                   another process leads now, or we could not renew in time
 ├── JobFailed (exit 10)         `--wait`: the job itself failed
+├── CannotRun                   this machine could not run a pod's processes
 ├── Terminal                    a reconcile that no retry will mend
 └── Bug                         an invariant of ours broke: please report
 
@@ -178,6 +179,10 @@ class JobFailed(MusterError):
     """The job that was waited for failed."""
 
     exit_code = 10
+
+
+class CannotRun(MusterError):
+    """The local node could not make a pod's namespaces or start a container."""
 
 
 class Terminal(MusterError):

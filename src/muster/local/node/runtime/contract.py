@@ -1,0 +1,81 @@
+"""The seam between the pod loop and whatever runs pods on this machine.
+
+The loop asks, the runtime does; the runtime says through `changed` that a pod should be looked at
+again, and `read` tells what is there. Every method bears being called twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from muster.api.meta import Key
+    from muster.local.node.runtime.records import PodRecord
+    from muster.local.node.runtime.rootfs import Mount
+    from muster.local.node.runtime.shims import Shim
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """What a pod needs before its first container starts."""
+
+    uid: str
+    key: Key
+    hostname: str
+    host_network: bool = False
+    memory_volumes: dict[str, str] = field(default_factory=dict)
+    """Volumes in memory: name to tmpfs options."""
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """One attempt at one container."""
+
+    uid: str
+    name: str
+    number: int
+    image: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    mounts: tuple[Mount, ...] = ()
+    tty: bool = False
+    stdin: bool = False
+
+
+class Runtime(Protocol):
+    """Runs pods. `run` must be running for anything else to work."""
+
+    async def run(self, changed: Callable[[str], None]) -> None:
+        """Watch over what runs; call `changed(uid)` when a pod should be looked at again."""
+
+    def uids(self) -> list[str]:
+        """Every pod of which there is anything."""
+
+    def read(self, uid: str) -> PodRecord:
+        """What there is of a pod."""
+
+    def address(self, key: Key) -> str:
+        """The address that a pod of this name has, or will have."""
+
+    async def open(self, spec: SandboxSpec) -> None:
+        """Make the pod's namespaces."""
+
+    async def start(self, spec: ContainerSpec) -> None:
+        """Start a container in them."""
+
+    async def stop(self, uid: str, container: str, grace: float) -> None:
+        """Ask a container to end, and kill it after `grace` seconds."""
+
+    async def close(self, uid: str) -> None:
+        """End the pod's processes and namespaces; its logs and exit codes stay."""
+
+    async def forget(self, uid: str) -> None:
+        """Remove the rest."""
+
+    def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Shim]:
+        """Talk to the supervisor of a running container."""

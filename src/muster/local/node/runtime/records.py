@@ -1,0 +1,202 @@
+"""What is on disk about a pod: the truth, whatever crashed. Read anew at every look.
+
+    pods/<uid>/pod                          the sandbox: first process, its identity, address
+    pods/<uid>/hosts, resolv.conf           bound into the containers
+    pods/<uid>/volumes/<name>/              contents of volumes
+    pods/<uid>/containers/<name>/<n>/       attempt n: spec, lock, started, log, exited
+
+Written by `sandbox`, `shims` and the shims themselves, always by rename; read by the pod loop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muster.local.node.standalone import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.api.meta import Raw
+
+KEPT_ATTEMPTS = 2
+
+
+class State(Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of one container."""
+
+    number: int
+    state: State
+    pid: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def alive(self) -> bool:
+        return self.state is not State.EXITED
+
+
+@dataclass(frozen=True)
+class PodRecord:
+    """A pod as this machine knows it. Attempts are in order, the last ones only."""
+
+    uid: str
+    known: bool = False
+    open: bool = False
+    address: str = ""
+    pause: int = 0
+    key: str = ""
+    containers: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+
+    def last(self, container: str) -> Attempt | None:
+        attempts = self.containers.get(container, ())
+        return attempts[-1] if attempts else None
+
+    @property
+    def alive(self) -> list[str]:
+        return [name for name, attempts in self.containers.items() if attempts[-1].alive]
+
+
+class Records:
+    """All pods under one data directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def uids(self) -> list[str]:
+        return sorted(os.listdir(self.root)) if self.root.is_dir() else []
+
+    def pod(self, uid: str) -> Path:
+        return self.root / uid
+
+    def attempt(self, uid: str, container: str, number: int) -> Path:
+        return self.root / uid / "containers" / container / str(number)
+
+    def attempts(self, uid: str, container: str) -> list[int]:
+        folder = self.root / uid / "containers" / container
+        return sorted(int(name) for name in os.listdir(folder)) if folder.is_dir() else []
+
+    def read(self, uid: str) -> PodRecord:
+        facts = _json(self.pod(uid) / "pod")
+        pause = int(facts.get("pause", 0))
+        same = facts.get("boot") == self.boot and kernel.started(pause) == facts.get("started")
+        folder = self.pod(uid) / "containers"
+        names = sorted(os.listdir(folder)) if folder.is_dir() else []
+        containers = {
+            name: tuple(
+                read_attempt(folder / name, number)
+                for number in self.attempts(uid, name)[-KEPT_ATTEMPTS:]
+            )
+            for name in names
+        }
+        return PodRecord(
+            uid,
+            bool(facts),
+            bool(facts) and bool(pause) and same,
+            facts.get("address", ""),
+            pause if same else 0,
+            facts.get("key", ""),
+            {name: attempts for name, attempts in containers.items() if attempts},
+        )
+
+    def write_pod(self, uid: str, facts: Raw) -> None:
+        write(self.pod(uid) / "pod", json.dumps({"boot": self.boot} | facts))
+
+    def forget(self, uid: str) -> None:
+        shutil.rmtree(self.pod(uid), ignore_errors=True)
+
+    def forget_old_attempts(self, uid: str, container: str) -> None:
+        for number in self.attempts(uid, container)[:-KEPT_ATTEMPTS]:
+            shutil.rmtree(self.attempt(uid, container, number), ignore_errors=True)
+
+
+def read_attempt(folder: Path, number: int) -> Attempt:
+    """One attempt's state. No exit code and no lock means that its shim was killed."""
+    here = folder / str(number)
+    ended = _json(here / "exited")
+    alive = not ended and locked(here / "lock")
+    if not ended and not alive:
+        ended = _json(here / "exited") or _LOST  # it may have ended between the two looks
+    start = _json(here / "started")
+    state = State.EXITED if ended else State.RUNNING if start else State.STARTING
+    return Attempt(
+        number,
+        state,
+        int(start.get("pid", 0)),
+        _time(start.get("startedAt")),
+        _time(ended.get("finishedAt")) or (_modified(here) if ended else None),
+        int(ended.get("exitCode", 0)),
+        int(ended.get("signal", 0)),
+        ended.get("reason", ""),
+        ended.get("message", ""),
+    )
+
+
+_LOST: Raw = {
+    "exitCode": 137,
+    "signal": 9,
+    "reason": "ContainerStatusUnknown",
+    "message": "its supervisor was killed, or the machine restarted, while it ran",
+}
+
+
+def locked(path: Path) -> bool:
+    """Whether somebody holds the file's lock."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _json(path: Path) -> Raw:
+    try:
+        found: Raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text[:26] + "+00:00") if text else None
+
+
+def _modified(path: Path) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+    except OSError:
+        return None

@@ -1,0 +1,273 @@
+"""What a container sees of the file system, planned: pure, and carried out by `standalone.mounts`.
+
+The rule, from the root down: `/` is a fresh tmpfs in which every directory of the host is bound
+read-only at its own path, except
+- `/tmp`, `/run`, `/var/tmp` and `~/.cache` are fresh and writable;
+- the home directory is fresh and writable, with the host's entries bound into it read-only: the
+  user's code and interpreters are there, new names are private;
+- what is `hidden` (the cluster's own state, `~/.kube`) is not there;
+- what must be `visible` (the interpreter, code directories) is, even inside a fresh directory;
+- `/proc`, `/sys` and `/dev` are the container's own;
+- layers (a directory per image) lie over the host's files, and volumes over both.
+A host directory that needs an entry it does not have is rebuilt: the entries it has are bound one
+by one, the new one is added. So `/training_logs` exists in the pod, and the host stays as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.local.node.standalone.mounts import Step
+
+_FRESH = {"/tmp": 0o1777, "/run": 0o755, "/var/tmp": 0o1777}
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_PREFIXES = ("nvidia", "dri", "infiniband", "kfd")
+
+
+class Tree(Protocol):
+    """The host's file system, as much of it as planning looks at."""
+
+    def kind(self, path: str) -> str:
+        """`dir`, `file`, `link`, or nothing if there is no such path."""
+
+    def entries(self, path: str) -> list[str]: ...
+
+    def target(self, path: str) -> str:
+        """Where a symbolic link points."""
+
+
+class HostTree:
+    """The real one."""
+
+    def kind(self, path: str) -> str:
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            return ""
+        return "link" if stat.S_ISLNK(mode) else "dir" if stat.S_ISDIR(mode) else "file"
+
+    def entries(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError:
+            return []
+
+    def target(self, path: str) -> str:
+        return os.readlink(path)
+
+
+class Mount(NamedTuple):
+    """A host file or directory that the container sees at `path`."""
+
+    source: str
+    path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is the same for every container of a cluster."""
+
+    home: str
+    hidden: tuple[str, ...] = ()
+    visible: tuple[str, ...] = ()
+
+
+class _Kind(Enum):
+    BIND = "bind"  # another file or directory
+    FRESH = "fresh"  # an empty writable directory
+    OPEN = "open"  # writable, with the host's entries in it
+    HIDE = "hide"  # nothing
+    OWN = "own"  # the kernel's own file systems
+
+
+@dataclass
+class _Node:
+    """One path that is not simply the host's; children are such paths below it."""
+
+    path: str
+    kind: _Kind | None = None
+    source: str = ""
+    read_only: bool = True
+    mode: int = 0o755
+    children: dict[str, _Node] = field(default_factory=dict)
+
+
+def plan(
+    rules: Rules, mounts: Iterable[Mount] = (), layers: Iterable[str] = (), tree: Tree | None = None
+) -> list[Step]:
+    """The steps that build a container's root directory."""
+    sketch = _Sketch(tree or HostTree())
+    for path, mode in _FRESH.items():
+        sketch.put(path, _Kind.FRESH, mode=mode)
+    for path in ("/proc", "/sys", "/dev"):
+        sketch.put(path, _Kind.OWN)
+    if rules.home.strip("/"):
+        sketch.put(rules.home, _Kind.OPEN, mode=0o755)
+        sketch.put(posixpath.join(rules.home, ".cache"), _Kind.FRESH)
+    for path in rules.hidden:
+        sketch.put(path, _Kind.HIDE)
+    for path in rules.visible:
+        if sketch.covered(path):
+            sketch.put(path, _Kind.BIND, source=path)
+    for layer in layers:
+        sketch.lay(layer, "")
+    for mount in sorted(mounts, key=lambda m: m.path):
+        sketch.put(mount.path, _Kind.BIND, source=mount.source, read_only=mount.read_only)
+    return sketch.steps()
+
+
+def devices(tree: Tree) -> list[Step]:
+    """`/dev`: the harmless devices, the accelerators there are, own terminals."""
+    names = [name for name in tree.entries("/dev") if name.startswith(_DEVICE_PREFIXES)]
+    steps: list[Step] = [["dir", "/dev", 0o755]]
+    steps += [
+        ["bind", f"/dev/{name}", f"/dev/{name}", False]
+        for name in (*_DEVICES, *names)
+        if tree.kind(f"/dev/{name}")
+    ]
+    steps += [["pts", "/dev/pts"], ["link", "/dev/ptmx", "pts/ptmx"]]
+    links = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+    return [*steps, *(["link", f"/dev/{n}", f"/proc/self/{t}"] for n, t in links.items())]
+
+
+class _Sketch:
+    """The tree of paths that differ from the host, and the walk that turns it into steps."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._root = _Node("/")
+        self._steps: list[Step] = []
+
+    def put(
+        self, path: str, kind: _Kind, *, source: str = "", read_only: bool = True, mode: int = 0o755
+    ) -> None:
+        node = self._node(self._resolved(path))
+        node.kind, node.source, node.read_only, node.mode = kind, source, read_only, mode
+
+    def covered(self, path: str) -> bool:
+        """Whether the path lies in something that shows nothing of the host."""
+        node, found = self._root, False
+        for name in _parts(self._resolved(path)):
+            if name not in node.children:
+                return found
+            node = node.children[name]
+            if node.kind is not None:
+                found = node.kind in (_Kind.FRESH, _Kind.HIDE)
+        return found
+
+    def lay(self, layer: str, below: str) -> None:
+        """Put a layer's files over the host's; a directory that only it has goes in whole."""
+        for name in self._tree.entries(layer + below):
+            path = f"{below}/{name}"
+            both = self._tree.kind(layer + path) == self._tree.kind(path) == "dir"
+            if both:
+                self.lay(layer, path)
+            else:
+                self.put(path, _Kind.BIND, source=layer + path)
+
+    def steps(self) -> list[Step]:
+        self._rebuild(self._root)
+        return self._steps
+
+    def _node(self, path: str) -> _Node:
+        node = self._root
+        for name in _parts(path):
+            child = posixpath.join(node.path, name)
+            node = node.children.setdefault(name, _Node(child))
+        return node
+
+    def _resolved(self, path: str, depth: int = 0) -> str:
+        """The path without the host's symbolic links, which mean another place inside the root."""
+        done, node = "/", self._root
+        for name in _parts(posixpath.normpath(path)):
+            done = posixpath.join(done, name)
+            node = node.children.get(name, _Node(done))
+            mine = node.kind in (_Kind.BIND, _Kind.FRESH)
+            if not mine and self._tree.kind(done) == "link" and depth < 40:
+                target = posixpath.join(posixpath.dirname(done), self._tree.target(done))
+                rest = path[len(done) :] if path.startswith(done) else ""
+                return self._resolved(posixpath.normpath(target + rest), depth + 1)
+        return done
+
+    def _rebuild(self, node: _Node, *, entries: bool = True) -> None:
+        """The directory exists and is ours to write: the host's entries, then what differs."""
+        for name in self._tree.entries(node.path) if entries else ():
+            path = posixpath.join(node.path, name)
+            if name in node.children:
+                continue
+            if self._tree.kind(path) == "link":
+                self._steps.append(["link", path, self._tree.target(path)])
+            else:
+                self._steps.append(["host", path])
+        for child in node.children.values():
+            self._place(child, in_ours=True, shown=entries)
+
+    def _place(self, node: _Node, *, in_ours: bool, shown: bool) -> None:
+        """Put one node into a parent that is ours, or the host's and bound already.
+
+        `shown` says whether the parent is where the host's entries are seen.
+        """
+        match node.kind:
+            case None:
+                self._pass_through(node, in_ours=in_ours, shown=shown)
+            case _Kind.OWN:
+                self._own(node)
+            case _Kind.HIDE if not node.children:
+                if not in_ours and self._tree.kind(node.path) == "dir":
+                    self._steps.append(["hide", node.path])
+            case _Kind.BIND:
+                self._steps.append(["bind", node.source, node.path, node.read_only])
+                for child in node.children.values():
+                    self._place(child, in_ours=True, shown=False)
+            case _Kind.FRESH | _Kind.OPEN | _Kind.HIDE:
+                self._fresh_directory(node, in_ours=in_ours)
+                self._rebuild(node, entries=node.kind is _Kind.OPEN)
+
+    def _pass_through(self, node: _Node, *, in_ours: bool, shown: bool) -> None:
+        """A directory that is the host's but for something below it."""
+        here = shown and self._tree.kind(node.path) == "dir"
+        if here and all(self._fits(child) for child in node.children.values()):
+            if in_ours:
+                self._steps.append(["host", node.path])
+            for child in node.children.values():
+                self._place(child, in_ours=False, shown=True)
+            return
+        self._fresh_directory(node, in_ours=in_ours)
+        self._rebuild(node, entries=shown)
+
+    def _fits(self, node: _Node) -> bool:
+        """Whether the host has what this node must be mounted on."""
+        there = self._tree.kind(node.path)
+        if node.kind is _Kind.HIDE and not node.children:
+            return True
+        if node.kind is _Kind.BIND:
+            source = "dir" if self._tree.kind(node.source) == "dir" else "file"
+            return there == source
+        return there == "dir"
+
+    def _fresh_directory(self, node: _Node, *, in_ours: bool) -> None:
+        if in_ours:
+            self._steps.append(["dir", node.path, node.mode])
+        else:
+            self._steps.append(["tmpfs", node.path, f"mode={node.mode:o}"])
+
+    def _own(self, node: _Node) -> None:
+        if node.path == "/dev":
+            self._steps += devices(self._tree)
+            for child in node.children.values():
+                self._place(child, in_ours=True, shown=False)
+        else:
+            self._steps.append([node.path.strip("/"), node.path])
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]

@@ -1,0 +1,97 @@
+"""A pod's namespaces: made by a `pause` process, found again by its identity, ended with it.
+
+Used by the namespaces runtime. The order is what makes it safe to be killed at any point: the first
+process exists but waits, its PID is written down, it gets its link, and only then it goes on; if
+the daemon dies before that, it ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from muster.errors import CannotRun
+from muster.local.node.runtime.shims import run_alone
+from muster.local.node.standalone import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from muster.local.node.standalone.mounts import Step
+
+_START = 10.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the namespaces of one pod should be like. `shared` is mounted for all its containers."""
+
+    hostname: str
+    own_network: bool
+    shared: tuple[Step, ...] = ()
+
+
+async def open_sandbox(
+    folder: Path, wanted: Wanted, made: Callable[[int], dict[str, str]]
+) -> tuple[int, int]:
+    """The PID of the pod's first process, and of its starter, to be reaped.
+
+    `made` is called when the namespaces exist: it records the PID and answers the address to
+    configure inside.
+    """
+    ours, theirs = socket.socketpair()
+    errors = folder / "pause.err"
+    with theirs:
+        starter = await asyncio.to_thread(run_alone, "pause", [], {0: theirs.fileno()}, errors)
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    try:
+        async with asyncio.timeout(_START):
+            shared = list(wanted.shared)
+            _say(writer, hostname=wanted.hostname, network=wanted.own_network, shared=shared)
+            pid = int((await _hear(reader, errors))["pid"])
+            given = await asyncio.to_thread(made, pid)
+            _say(writer, **given)
+            await _hear(reader, errors)
+            return pid, starter
+    except TimeoutError as error:
+        raise CannotRun(f"the pod's first process did not start in {_START:g} s") from error
+    finally:
+        writer.close()
+
+
+def end(pid: int, started: int) -> None:
+    """Kill the pod's first process, and with it everything in the pod; if it is still that one."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if kernel.started(pid) == started:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+    finally:
+        os.close(handle)
+
+
+def _say(writer: asyncio.StreamWriter, **body: Any) -> None:
+    writer.write(json.dumps(body).encode() + b"\n")
+
+
+async def _hear(reader: asyncio.StreamReader, errors: Path) -> dict[str, Any]:
+    line = await reader.readline()
+    if not line:
+        raise CannotRun(f"the pod's namespaces could not be made: {_last_line(errors)}")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+def _last_line(file: Path) -> str:
+    said = file.read_text(errors="replace").split("\n") if file.exists() else []
+    return next((line for line in reversed(said) if line.strip()), "it ended without a word")

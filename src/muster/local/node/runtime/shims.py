@@ -1,0 +1,119 @@
+"""Starting shims and talking to them.
+
+Used by the namespaces runtime. A shim is given its lock already locked and its socket already
+listening, so from the moment it exists it can be told apart from a dead one and be asked; there is
+no window in which a crash of the daemon could lose it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import muster
+from muster.local.node.standalone import wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_SOURCE = str(Path(muster.__file__).parents[1])
+_RUN = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from muster.local.node.standalone import {0}; sys.exit({0}.main())"
+)
+_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+_DESCRIPTORS_FROM = 64
+
+
+def run_alone(program: str, arguments: list[str], fds: dict[int, int], errors: Path) -> int:
+    """Start one of the standalone programs in its own session with those descriptors; its PID."""
+    given = {
+        number: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTORS_FROM)
+        for number, fd in fds.items()
+    }
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_OPEN, 2, str(errors), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+    ]
+    actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in given.items()]
+    argv = [sys.executable, "-I", "-S", "-c", _RUN.format(program), _SOURCE, *arguments]
+    try:
+        return os.posix_spawn(sys.executable, argv, _ENV, file_actions=actions, setsid=True)
+    finally:
+        for fd in given.values():
+            os.close(fd)
+
+
+def start(folder: Path, spec: dict[str, Any]) -> int:
+    """Start the shim of one attempt; the PID of the shim."""
+    folder.mkdir(parents=True)
+    (folder / "root").mkdir()
+    (folder / "termination-log").touch()
+    (folder / "spec").write_text(json.dumps(spec), encoding="utf-8")
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with socket.socket(socket.AF_UNIX) as listener, _short(folder) as path:
+            listener.bind(f"{path}/sock")
+            listener.listen(16)
+            return run_alone(
+                "shim", [str(folder)], {3: lock, 4: listener.fileno()}, folder / "shim.err"
+            )
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def _short(folder: Path) -> Any:
+    """A path to the folder short enough for a unix socket, however deep the folder is."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+class Shim:
+    """A connection to one shim."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, channel: int, data: bytes) -> None:
+        self._writer.write(wire.frame(channel, data))
+        await self._writer.drain()
+
+    async def frames(self) -> AsyncIterator[tuple[int, bytes]]:
+        """What the shim says, until it has no more to say."""
+        frames = wire.Frames()
+        with contextlib.suppress(ConnectionError):
+            while data := await self._reader.read(64 * 1024):
+                for frame in frames.feed(data):
+                    yield frame
+
+
+@contextlib.asynccontextmanager
+async def ask(folder: Path, **request: Any) -> AsyncIterator[Shim]:
+    """A connection that opens with this request; ConnectionError if no shim lives there."""
+    with _short(folder) as path:
+        try:
+            reader, writer = await asyncio.open_unix_connection(f"{path}/sock")
+        except FileNotFoundError as error:
+            raise ConnectionRefusedError(str(folder)) from error
+    try:
+        shim = Shim(reader, writer)
+        await shim.send(wire.ASK, json.dumps(request).encode())
+        yield shim
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()

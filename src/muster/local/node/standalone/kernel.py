@@ -1,0 +1,149 @@
+"""The Linux calls that Python 3.11 lacks: namespaces, mounts, and dying with one's parent.
+
+Called by `pause`, `shim` and `session`. Each function raises OSError as the `os` module would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+# The user namespace comes first: it gives the rights to enter the others. Mounts come last:
+# after them /proc is another one.
+NAMESPACES = {
+    "user": CLONE_NEWUSER,
+    "net": CLONE_NEWNET,
+    "uts": CLONE_NEWUTS,
+    "ipc": CLONE_NEWIPC,
+    "pid": CLONE_NEWPID,
+    "mnt": CLONE_NEWNS,
+}
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MS_SLAVE = 0x80000
+MNT_DETACH = 0x2
+
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 0x1
+_SYS_MOUNT_SETATTR = 442  # the same on every architecture
+_PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def _checked(result: int, what: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces of `flags` for new ones."""
+    _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def setns(fd: int, flag: int) -> None:
+    """Enter the namespace behind `fd`; a pid namespace only receives later children."""
+    _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(flag)), "setns")
+
+
+def die_with_parent(signal: int) -> None:
+    """Receive `signal` when the parent ends, however it ends."""
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal), 0, 0, 0), "prctl")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    result = _libc.mount(
+        source.encode(),
+        target.encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
+    _checked(result, target)
+
+
+def unmount(target: str, flags: int = 0) -> None:
+    _checked(_libc.umount2(target.encode(), ctypes.c_int(flags)), target)
+
+
+def make_read_only(target: str) -> None:
+    """Make a mount and everything mounted below it read-only."""
+    wanted = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        ctypes.c_char_p(target.encode()),
+        ctypes.c_uint(_AT_RECURSIVE),
+        ctypes.byref(wanted),
+        ctypes.c_size_t(ctypes.sizeof(wanted)),
+    )
+    if result < 0:  # before Linux 5.12: this mount alone
+        mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+
+
+def pivot_root(root: str) -> None:
+    """Make the mount at `root` the root directory and let go of the old one."""
+    os.chdir(root)
+    _checked(_libc.pivot_root(b".", b"."), root)
+    unmount(".", MNT_DETACH)
+    os.chdir("/")
+
+
+def started(pid: int) -> int:
+    """When a process started, in ticks since boot: with the PID, its identity. 0 if it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    fields = stat.rpartition(")")[2].split()
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def namespace(pid: int | str, name: str) -> str:
+    """The name of a process's namespace (`mnt:[4026531841]`), empty if the process is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{name}")
+    except OSError:
+        return ""
+
+
+def open_namespaces(pid: int, names: tuple[str, ...] = tuple(NAMESPACES)) -> dict[str, int]:
+    """File descriptors of those namespaces of a process that are not ours already."""
+    return {
+        name: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        for name in names
+        if namespace(pid, name) != namespace("self", name)
+    }
+
+
+def enter(fds: dict[str, int]) -> None:
+    """Enter the namespaces of `open_namespaces`, in the order in which that works."""
+    for name, flag in NAMESPACES.items():
+        if name in fds:
+            setns(fds[name], flag)

@@ -1,0 +1,96 @@
+"""One client of a shim's socket, never waited for: what it does not read in time is its loss.
+
+Used by `shim` alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+from typing import TYPE_CHECKING, Any
+
+from muster.local.node.standalone import wire
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+_MOST = 4 << 20
+
+
+class Peer:
+    def __init__(
+        self,
+        client: socket.socket,
+        select: selectors.BaseSelector,
+        hear: Callable[[Peer, int, bytes], None],
+        gone: Callable[[Peer], None],
+    ) -> None:
+        self.watching = False
+        self.attached = False
+        self._client = client
+        self._select = select
+        self._hear = hear
+        self._gone = gone
+        self._frames = wire.Frames()
+        self._unsent = bytearray()
+        client.setblocking(False)
+        select.register(client, selectors.EVENT_READ, self._ready)
+
+    def send(self, data: bytes) -> None:
+        self._unsent += data
+        if len(self._unsent) > _MOST:
+            self.close()
+        else:
+            self._push()
+
+    def flush(self, seconds: float) -> None:
+        """Send the rest, waiting at most so long."""
+        with contextlib.suppress(OSError):
+            self._client.settimeout(seconds)
+            self._client.sendall(self._unsent)
+        self.close()
+
+    def release(self) -> socket.socket:
+        """Give the connection away."""
+        self._select.unregister(self._client)
+        self._gone(self)
+        return self._client
+
+    def close(self) -> None:
+        if self._client.fileno() >= 0:
+            self.release().close()
+
+    def _ready(self, _: Any, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._push()
+        if events & selectors.EVENT_READ and self._client.fileno() >= 0:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data = self._client.recv(64 * 1024)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            frames = self._frames.feed(data)
+        except ValueError:
+            data, frames = b"", []
+        for channel, payload in frames:
+            self._hear(self, channel, payload)
+        if not data:
+            self.close()
+
+    def _push(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._client.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+        self._select.modify(self._client, wanted, self._ready)

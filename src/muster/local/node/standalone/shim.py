@@ -1,0 +1,283 @@
+"""The supervisor of one container: parent of its process, keeper of its log and exit code.
+
+Started by the daemon's `shims` in a session of its own, with the container's directory as its
+argument, the locked lock file as descriptor 3 and a listening socket as 4. It reads `spec`,
+writes `started`, appends to `log`, and at the end writes `exited`; both by rename, so a reader
+sees all of it or nothing. Nothing here needs the daemon: it may die and come back at any time.
+The lock is held exactly as long as this process lives.
+
+On the socket: `watch` (STATUS frames: running, then exited), `stop` (SIGTERM, after `grace`
+seconds SIGKILL), `attach`, and `exec` (a process of its own, see `session`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from muster.local.node.standalone import crilog, kernel, mounts, session, spawn, wire
+from muster.local.node.standalone.peer import Peer
+
+LOCK, LISTENER = 3, 4
+_CHUNK = 64 * 1024
+_LOG_LIMIT = 64 << 20
+_DRAIN = 1.0
+
+
+class Shim:
+    def __init__(self, spec: dict[str, Any], listener: socket.socket) -> None:
+        self._spec = spec
+        self._listener = listener
+        self._select = selectors.DefaultSelector()
+        self._outputs: dict[int, str] = {}
+        self._stdin = -1
+        self._terminal = -1
+        self._peers: set[Peer] = set()
+        self._sessions: list[int] = []
+        self._kill_at: float | None = None
+        self._pid = 0
+        self._mounts = ""
+        self._state: dict[str, Any] = {"state": "starting"}
+        self._log = open("log", "ab", buffering=0)  # noqa: SIM115 - held for life
+
+    def run(self) -> None:
+        listener = self._listener
+        listener.setblocking(False)
+        self._select.register(listener, selectors.EVENT_READ, self._accept)
+        try:
+            self._start()
+        except (spawn.StartFailed, OSError) as error:
+            self._end({"exitCode": 128, "signal": 0, "reason": "StartError", "message": str(error)})
+            return
+        pidfd = os.pidfd_open(self._pid)
+        self._select.register(pidfd, selectors.EVENT_READ, None)
+        while not self._turn(pidfd):
+            pass
+        self._after_exit()
+
+    def _turn(self, pidfd: int) -> bool:
+        """Handle what is ready; whether the container's process has ended."""
+        left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        ended = False
+        for key, events in self._select.select(left):
+            if key.fd == pidfd:
+                ended = True
+            else:
+                key.data(key.fileobj, events)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at = None
+            os.kill(self._pid, signal.SIGKILL)
+        self._sessions = [pid for pid in self._sessions if not os.waitpid(pid, os.WNOHANG)[0]]
+        return ended
+
+    def _start(self) -> None:
+        spec = self._spec
+        outside = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        fds = kernel.open_namespaces(spec["pause"]) if spec.get("pause") else {}
+        if "user" in fds:
+            kernel.enter({"user": fds.pop("user")})
+        if "pid" in fds:
+            kernel.enter({"pid": fds.pop("pid")})
+
+        def at_home() -> None:
+            kernel.die_with_parent(signal.SIGKILL)
+            kernel.enter(fds)
+            if spec.get("steps"):
+                mounts.build(spec["root"], spec["steps"])
+
+        program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], spec["tty"], at_home)
+        stdio = self._terminal_ends() if spec["tty"] else self._pipe_ends()
+        self._pid = spawn.start(program, stdio)
+        for fd in {*stdio, *fds.values()}:
+            os.close(fd)
+        with contextlib.suppress(PermissionError):  # rootless: the way back is closed
+            kernel.enter({"pid": outside})
+        self._mounts = kernel.namespace(self._pid, "mnt")
+        now = crilog.stamp(time.time_ns())
+        self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
+        _write("started", self._state)
+        self._state = {"state": "running"} | self._state
+        self._tell()
+
+    def _terminal_ends(self) -> tuple[int, int, int]:
+        ours, theirs = os.openpty()
+        self._terminal = self._stdin = ours
+        self._read_from(ours, "stdout")
+        return theirs, theirs, theirs
+
+    def _pipe_ends(self) -> tuple[int, int, int]:
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        self._read_from(out_read, "stdout")
+        self._read_from(err_read, "stderr")
+        if not self._spec["stdin"]:
+            return os.open(os.devnull, os.O_RDONLY), out_write, err_write
+        in_read, self._stdin = os.pipe()
+        os.set_blocking(self._stdin, False)
+        return in_read, out_write, err_write
+
+    def _read_from(self, fd: int, stream: str) -> None:
+        self._outputs[fd] = stream
+        self._select.register(fd, selectors.EVENT_READ, self._output)
+
+    def _output(self, fd: Any, _: int) -> None:
+        try:
+            data = os.read(fd, _CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self._select.unregister(fd)
+            del self._outputs[fd]
+            return
+        stream = self._outputs[fd]
+        self._append(crilog.records(stream, data, time.time_ns()))
+        frame = wire.frame(wire.STDOUT if stream == "stdout" else wire.STDERR, data)
+        for peer in list(self._peers):
+            if peer.attached:
+                peer.send(frame)
+
+    def _append(self, records: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not stop the program
+            if self._log.tell() + len(records) > _LOG_LIMIT:
+                os.replace("log", "log.1")
+                self._log.close()
+                self._log = open("log", "ab", buffering=0)  # noqa: SIM115
+            self._log.write(records)
+
+    def _accept(self, _: Any, __: int) -> None:
+        client, _address = self._listener.accept()
+        self._peers.add(Peer(client, self._select, self._asked, self._peers.discard))
+
+    def _asked(self, peer: Peer, channel: int, payload: bytes) -> None:
+        if channel == wire.STDIN and self._stdin >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._stdin, payload)
+        elif channel == wire.CLOSE_STDIN and self._stdin >= 0 and self._terminal < 0:
+            os.close(self._stdin)
+            self._stdin = -1
+        elif channel == wire.RESIZE and self._terminal >= 0:
+            size = json.loads(payload)
+            spawn.resize(self._terminal, size["Height"], size["Width"])
+        elif channel == wire.ASK:
+            self._answer(peer, json.loads(payload))
+
+    def _answer(self, peer: Peer, ask: dict[str, Any]) -> None:
+        match ask["op"]:
+            case "watch":
+                peer.watching = True
+                peer.send(wire.message(wire.STATUS, self._state))
+            case "attach":
+                peer.watching = peer.attached = True
+            case "stop":
+                self._stop(float(ask["grace"]))
+            case "exec":
+                self._exec(peer, ask)
+            case _:
+                peer.close()
+
+    def _stop(self, grace: float) -> None:
+        deadline = time.monotonic() + grace
+        if self._kill_at is None and grace > 0:
+            os.kill(self._pid, signal.SIGTERM)
+        self._kill_at = min(deadline, self._kill_at or deadline)
+
+    def _exec(self, peer: Peer, ask: dict[str, Any]) -> None:
+        client = peer.release()
+        pid = os.fork()
+        if pid == 0:
+            for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs):
+                os.close(fd)
+            try:
+                session.serve(client, ask, self._pid, self._spec["env"])
+            finally:
+                os._exit(0)
+        self._sessions.append(pid)
+        client.close()
+
+    def _after_exit(self) -> None:
+        _, status = os.waitpid(self._pid, 0)
+        finished = crilog.stamp(time.time_ns())
+        self._kill_rest()
+        deadline = time.monotonic() + _DRAIN
+        while self._outputs and time.monotonic() < deadline:
+            for key, events in self._select.select(deadline - time.monotonic()):
+                if key.data is not None:
+                    key.data(key.fileobj, events)
+        code, number = spawn.exit_code(status)
+        reason = "Completed" if code == 0 else "Error"
+        self._end(
+            {"exitCode": code, "signal": number, "reason": reason, "message": _last_words()}
+            | {"finishedAt": finished}
+        )
+
+    def _kill_rest(self) -> None:
+        """Kill what the process left behind; mounts, or the session, tell whose it is."""
+        own = kernel.namespace("self", "mnt")
+        for _ in range(20):
+            left = [
+                pid
+                for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                if (
+                    kernel.namespace(pid, "mnt") == self._mounts
+                    if self._mounts != own
+                    else _session(pid) == self._pid
+                )
+            ]
+            if not left:
+                return
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.002)
+
+    def _end(self, outcome: dict[str, Any]) -> None:
+        outcome.setdefault("finishedAt", crilog.stamp(time.time_ns()))
+        _write("exited", outcome)
+        self._state = {"state": "exited"} | outcome
+        self._tell()
+        for peer in list(self._peers):
+            peer.flush(_DRAIN)
+
+    def _tell(self) -> None:
+        for peer in list(self._peers):
+            if peer.watching:
+                peer.send(wire.message(wire.STATUS, self._state))
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def _last_words() -> str:
+    """What the program wrote to /dev/termination-log."""
+    with contextlib.suppress(OSError):
+        return Path("termination-log").read_bytes()[-4096:].decode(errors="replace")
+    return ""
+
+
+def _write(name: str, body: dict[str, Any]) -> None:
+    Path(f".{name}").write_text(json.dumps(body), encoding="utf-8")
+    os.replace(f".{name}", name)
+
+
+def main() -> int:
+    os.chdir(sys.argv[1])
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for fd in (LOCK, LISTENER):
+        os.set_inheritable(fd, False)
+    spec = json.loads(Path("spec").read_text(encoding="utf-8"))
+    Shim(spec, socket.socket(fileno=LISTENER)).run()
+    return 0

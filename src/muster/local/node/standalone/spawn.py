@@ -1,0 +1,86 @@
+"""Starting one program as a direct child, after making itself at home somewhere else.
+
+Called by `shim` for a container's process and by `session` for exec. `StartFailed` carries the
+sentence that the pod's status will show; a program that was started never raises it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import termios
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class StartFailed(Exception):
+    """The program never ran; the text says why."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run. `at_home` runs in the child, before anything of `env` or `cwd` is looked up."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    tty: bool
+    at_home: Callable[[], None]
+
+
+def start(program: Program, stdio: tuple[int, int, int]) -> int:
+    """The PID of the program, running with those three descriptors, in a session of its own."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _become(program, stdio)
+        except OSError as error:
+            path = f": {error.filename}" if error.filename else ""
+            os.write(writer, f"{error.strerror}{path}".encode())
+        except ValueError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(127)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        trouble = file.read()
+    if trouble:
+        os.waitpid(pid, 0)
+        raise StartFailed(f"cannot run {program.argv[0]!r}: {trouble.decode()}")
+    return pid
+
+
+def _become(program: Program, stdio: tuple[int, int, int]) -> NoReturn:
+    os.setsid()
+    for wanted, fd in enumerate(stdio):
+        os.dup2(fd, wanted)
+    if program.tty:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    program.at_home()
+    os.makedirs(program.cwd, exist_ok=True)
+    os.chdir(program.cwd)
+    for number in range(1, signal.NSIG):
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    os.umask(0o022)
+    os.execvpe(program.argv[0], program.argv, program.env)
+
+
+def resize(terminal: int, rows: int, columns: int) -> None:
+    """Tell the programs on a terminal that its window changed."""
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def exit_code(status: int) -> tuple[int, int]:
+    """Exit code and signal of a wait status; a signal counts as 128 plus its number."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0
