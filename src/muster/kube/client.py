@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.errors import Gone
 from muster.kube import answer, request
+from muster.kube.forward import PROTOCOL as PORT_FORWARD
+from muster.kube.forward import Forward
 from muster.kube.pace import Gate, pause_before_retry
 from muster.kube.refusal import decode_error
 from muster.kube.request import LogOptions, Patch, Request, Response
+from muster.kube.streams import PROTOCOLS, Session, exec_query
 from muster.kube.watch import Lines, reader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from typing import Self
 
     from muster.api.kinds import Kind
@@ -212,6 +217,45 @@ class Client:
     async def evict(self, pod: Key, *, uid: str = "", grace: int | None = None) -> None:
         """Delete a pod if its disruption budgets allow it now; `TooMany` if not."""
         await self._body(request.evict(pod, uid=uid, grace=grace))
+
+    # Sessions
+
+    @asynccontextmanager
+    async def exec(
+        self,
+        pod: Key,
+        command: Sequence[str],
+        *,
+        container: str = "",
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> AsyncGenerator[Session, None]:
+        """Run a command in a container: `async for channel, data in session`."""
+        query = exec_query(command, container=container, stdin=stdin, tty=tty)
+        ask = request.session(pod, "exec" if command else "attach", query)
+        async with self.transport.websocket(ask, PROTOCOLS) as socket:
+            yield Session(socket)
+
+    def attach(
+        self, pod: Key, *, container: str = "", stdin: bool = False, tty: bool = False
+    ) -> AbstractAsyncContextManager[Session]:
+        """The input and output of a container's own process."""
+        return self.exec(pod, (), container=container, stdin=stdin, tty=tty)
+
+    @asynccontextmanager
+    async def port_forward(self, pod: Key, port: int) -> AsyncGenerator[Forward, None]:
+        """TCP connections to a pod's port: `connection = await forward.connect()`."""
+        ask = request.session(pod, "portforward", (("ports", str(port)),))
+        async with self.transport.websocket(ask, (PORT_FORWARD,)) as socket:
+            forward = Forward(socket, port)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    pump = group.create_task(forward.run())
+                    yield forward
+                    pump.cancel()
+            except BaseExceptionGroup as failed:
+                # The pump raises nothing: what is in the group is the caller's own.
+                raise failed.exceptions[0] from None
 
     # Sending
 
