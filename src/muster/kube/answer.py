@@ -117,8 +117,8 @@ class Pages(Generic[T]):
         return page
 
 
-class _Named(msgspec.Struct, gc=False):
-    class Metadata(msgspec.Struct, gc=False):
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    class Metadata(msgspec.Struct, frozen=True, gc=False):
         name: str = ""
         namespace: str = ""
 
