@@ -27,11 +27,9 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
     unreadable: tuple[str, ...] = ()
 
 
-class ListMeta(
-    msgspec.Struct, gc=False, rename={"version": "resourceVersion", "after": "continue"}
-):
-    version: str = ""
-    after: str = ""
+class ListMeta(msgspec.Struct, frozen=True, gc=False):
+    version: str = msgspec.field(default="", name="resourceVersion")
+    after: str = msgspec.field(default="", name="continue")
 
 
 class Page(msgspec.Struct, Generic[T], gc=False):
