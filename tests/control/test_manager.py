@@ -9,7 +9,7 @@ import pytest
 
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
-from muster.errors import Unreachable
+from muster.errors import LeaseLost, Unreachable
 from muster.observe.health import Health
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class FakeElection:
             async with asyncio.timeout(end - now()):
                 await work()
         except TimeoutError:
-            return
+            raise LeaseLost("somebody else leads") from None
 
 
 async def test_loops_act_only_while_leading_and_resume_what_was_cut_short() -> None:

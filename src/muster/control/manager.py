@@ -8,7 +8,8 @@ Built by the operator, the scheduler and the local cluster's controllers. Theory
 
 It promises: no reconcile before every informer has synced; when `stop` is set or `run` is cancelled
 no new key is taken, running attempts get `grace` seconds, and only then the rest is cancelled; when
-any part crashes, everything stops and `run` raises that error.
+any part crashes, everything stops and `run` raises that error. A lost lease is no crash: what is
+led stops, and goes on from the informers' current state when the lease is won again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from muster.control import measure
 from muster.control.loop import Hook, Reconcile, work
+from muster.errors import LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -30,7 +33,7 @@ log = logging.getLogger(__name__)
 
 Run: TypeAlias = Callable[[], Awaitable[None]]
 Lead: TypeAlias = Callable[[Run], Awaitable[None]]
-"""Waits to lead, runs the work, cancels it when leadership is lost: `Election.lead`."""
+"""Waits to lead, runs the work, cancels it and raises LeaseLost when the lease is lost."""
 
 _CONTEND_AGAIN = 1.0
 
@@ -88,11 +91,11 @@ class Manager:
         reconcile: Reconcile[K],
         *,
         workers: int = 1,
-        hook: Hook | None = None,
+        hook: Hook = measure.attempt,
     ) -> None:
         """Reconcile this queue's keys."""
-        options: dict[str, Any] = {"workers": workers} | ({"hook": hook} if hook else {})
-        self._loops.append((queue, lambda: work(queue, reconcile, **options)))
+        measure.depth(queue)
+        self._loops.append((queue, lambda: work(queue, reconcile, workers=workers, hook=hook)))
 
     def also(self, name: str, run: Run, *, led: bool = False) -> None:
         """Run this too: from start to end or, with `led`, as long as the loops run.
@@ -139,9 +142,10 @@ class Manager:
             await informer.synced()
         log.info("%s: informers synced", self.name)
         while not self._stopping.is_set():
-            await self._lead(self._work)
-            if not self._stopping.is_set():
-                log.warning("%s: no longer leading, contending again", self.name)
+            try:
+                await self._lead(self._work)
+            except LeaseLost as lost:
+                log.warning("%s: %s; contending again", self.name, lost)
                 await asyncio.sleep(_CONTEND_AGAIN)
 
     async def _work(self) -> None:
