@@ -310,3 +310,22 @@ def _check(job: Job) -> None:
     if job.replica("Launcher"):
         derived.append(names.launcher(job.name, job.uid, 0))
     names.check(job.name, derived)
+
+
+def stub(raw: Raw) -> Job:
+    """A job that is only a name, for saying what is wrong with a manifest that makes no sense."""
+    meta = raw.get("metadata") or {}
+    return Job(
+        kind=str(raw.get("kind")),
+        key=Key(str(meta.get("namespace") or ""), str(meta.get("name") or "")),
+        uid=str(meta.get("uid") or ""),
+        generation=int(meta.get("generation") or 0),
+        created=None,
+        deleting=bool(meta.get("deletionTimestamp")),
+        labels={},
+        annotations={},
+        replicas=(),
+        policy=RunPolicy(),
+        spec={},
+        status=raw.get("status") or {},
+    )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.operator.kinds.tensorflow import TensorFlow
 
 if TYPE_CHECKING:
+    from muster.api.kinds import Kind
     from muster.jobs.job import Job
     from muster.operator.kinds.rules import Rules
 
 RULES: dict[str, Rules] = {
     "TFJob": TensorFlow(),
 }
+
+OWNED: tuple[Kind[Any], ...] = ()
+"""Further kinds of object that some rules create."""
 
 
 def of(job: Job) -> Rules:

@@ -1,0 +1,248 @@
+"""Actions -> API calls: the only part of the operator that writes.
+
+Called by `reconcile`. Neighbouring actions of one sort go out together; the next sort waits for
+them. A name that is taken is not an error: ours is what we wanted, and for another's or a dying
+one we wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from muster.api.kinds import EVENTS, PODS
+from muster.api.meta import Key, Raw
+from muster.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    InvalidJob,
+    MusterError,
+    NotFound,
+)
+from muster.jobs.names import ROLE
+from muster.operator.actions import (
+    Action,
+    Create,
+    Delete,
+    DeleteJob,
+    Emit,
+    Patch,
+    PatchStatus,
+    Wait,
+)
+from muster.operator.pods import owner
+from muster.operator.status import stamp
+from muster.operator.watched import raw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from muster.jobs.job import Job
+    from muster.kube.client import Client
+    from muster.operator.memory import Memory
+    from muster.operator.watched import Watched
+
+log = logging.getLogger(__name__)
+
+BLOCKED = 2.0
+_TOLD = {"pods": "Pod", "services": "Service"}
+
+
+class Stop(Exception):
+    """Carry out no more of this list; look again after so many seconds (None: when called)."""
+
+    def __init__(self, again: float | None) -> None:
+        super().__init__(again)
+        self.again = again
+
+
+class Actor:
+    """Carries out what was decided, and remembers what informers do not show yet."""
+
+    def __init__(
+        self,
+        client: Client,
+        watched: Watched,
+        memory: Memory,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._watched = watched
+        self._memory = memory
+        self._clock = clock
+
+    async def apply(self, job: Job, actions: Sequence[Action]) -> float | None:
+        """Do all of it; the answer is when to look again, if at all."""
+        again = min((a.seconds for a in actions if isinstance(a, Wait)), default=None)
+        try:
+            for _, stage in groupby(actions, key=_stage):
+                await self._all_of(job, list(stage))
+        except Stop as stop:
+            return stop.again
+        return again
+
+    async def _all_of(self, job: Job, stage: list[Action]) -> None:
+        """Carry out one stage whole, then raise its first trouble: a call once sent is awaited."""
+        troubles: list[Exception] = []
+
+        async def one(action: Action) -> None:
+            try:
+                await self._do(job, action)
+            except (MusterError, Stop) as trouble:
+                troubles.append(trouble)
+
+        if len(stage) == 1:
+            await one(stage[0])
+        else:
+            async with asyncio.TaskGroup() as group:
+                for action in stage:
+                    group.create_task(one(action))
+        await self._tell_of(job, stage, troubles)
+        if troubles:
+            raise troubles[0]
+
+    async def _do(self, job: Job, action: Action) -> None:
+        match action:
+            case Create():
+                await self._create(job, action)
+            case Delete():
+                await self._delete(job, action)
+            case Patch():
+                key = Key(job.namespace, action.name)
+                await self._client.patch(raw(action.kind), key, action.change)
+            case PatchStatus():
+                await self._write_status(job, action.change)
+            case Emit():
+                await self.emit(job, action)
+            case DeleteJob():
+                await self._delete_job(job)
+            case Wait():
+                pass
+
+    async def _create(self, job: Job, action: Create) -> None:
+        kind = action.kind
+        try:
+            made = await self._client.create(kind, action.manifest)
+        except AlreadyExists:
+            await self._already(job, action)
+            return
+        except Forbidden as error:
+            if kind == PODS and "exceeded quota" in str(error):
+                self._memory.refuse(job.uid, str(error))
+                raise Stop(0.0) from error
+            raise
+        except Invalid as error:
+            if kind != PODS:
+                raise
+            raise _refused(job, action, error) from error
+        self._remember(job, kind, made)
+
+    async def _already(self, job: Job, action: Create) -> None:
+        """The name is taken: by ourselves a moment ago, or by somebody whose end we wait for."""
+        key = Key(job.namespace, action.name)
+        try:
+            found = await self._client.get(raw(action.kind), key)
+        except NotFound:
+            raise Stop(0.0) from None
+        meta = found["metadata"]
+        ours = any(row.get("uid") == job.uid for row in meta.get("ownerReferences") or ())
+        if ours and not meta.get("deletionTimestamp"):
+            self._remember(job, action.kind, await self._client.get(action.kind, key))
+            return
+        if not ours and not meta.get("deletionTimestamp"):
+            what = f"{action.kind.kind} {action.name} exists and is not this job's; waiting"
+            await self.emit(job, Emit("ErrResourceExists", what, "Warning"))
+        raise Stop(BLOCKED)
+
+    def _remember(self, job: Job, kind: Any, made: Any) -> None:
+        meta = made["metadata"] if isinstance(made, dict) else None
+        uid = meta["uid"] if meta is not None else made.metadata.uid
+        name = meta["name"] if meta is not None else made.metadata.name
+        if not self._watched.holds(kind, Key(job.namespace, name), uid):
+            self._memory.made(job.uid, kind, made)
+
+    async def _delete(self, job: Job, action: Delete) -> None:
+        key = Key(job.namespace, action.name)
+        try:
+            await self._client.delete(action.kind, key, uid=action.uid)
+        except (NotFound, Conflict):
+            return  # Gone, or another now: either way not there any more.
+        if action.uid:
+            self._memory.deleted(job.uid, action.uid)
+
+    async def _write_status(self, job: Job, change: Raw) -> None:
+        body = {"metadata": {"uid": job.uid}, "status": change}
+        kind = job.shape.resource
+        try:
+            written = await self._client.patch(kind, job.key, body, subresource="status")
+        except (NotFound, Conflict):
+            raise Stop(None) from None  # The job is gone, or another of its name is there.
+        self._memory.wrote(job.uid, written)
+
+    async def _delete_job(self, job: Job) -> None:
+        try:
+            await self._client.delete(
+                job.shape.resource, job.key, uid=job.uid, propagation="Background"
+            )
+        except (NotFound, Conflict):
+            return
+
+    async def _tell_of(self, job: Job, stage: list[Action], troubles: list[Exception]) -> None:
+        """One event for all pods or services made or deleted together."""
+        first = stage[0]
+        if not isinstance(first, Create | Delete) or first.kind.resource not in _TOLD:
+            return
+        what = _TOLD[first.kind.resource]
+        verb, past = ("Create", "Created") if isinstance(first, Create) else ("Delete", "Deleted")
+        failed = [t for t in troubles if isinstance(t, MusterError)]
+        if failed:
+            message = f"Error {past.lower().removesuffix('d')}ing: {failed[0]}"
+            await self.emit(job, Emit(f"Failed{verb}{what}", message, "Warning"))
+        elif not troubles:
+            names = [a.name for a in stage if isinstance(a, Create | Delete)]
+            some = "s" if len(names) > 1 else ""
+            listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
+            message = f"{past} {what.lower()}{some}: {listed}"
+            await self.emit(job, Emit(f"Successful{verb}{what}", message))
+
+    async def emit(self, job: Job, event: Emit) -> None:
+        """An event on the job. Nobody's work depends on it, so its loss is only logged."""
+        at = stamp(self._clock())
+        reference = {k: v for k, v in owner(job).items() if k in ("apiVersion", "kind", "name")}
+        component = job.shape.operator
+        body = {
+            "metadata": {"name": f"{job.name}.{secrets.token_hex(8)}", "namespace": job.namespace},
+            "involvedObject": {**reference, "namespace": job.namespace, "uid": job.uid},
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message[:1024],
+            "source": {"component": component},
+            "reportingComponent": component,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        try:
+            await self._client.create(EVENTS, body)
+        except MusterError as error:
+            log.warning("%s %s: event %s not written: %s", job.kind, job.key, event.reason, error)
+
+
+def _stage(action: Action) -> tuple[str, str]:
+    """Actions next to each other with the same stage go out together."""
+    kind = action.kind.resource if isinstance(action, Create | Delete | Patch) else ""
+    return type(action).__name__, kind
+
+
+def _refused(job: Job, action: Create, error: Invalid) -> InvalidJob:
+    """The API server says that the pod of this template cannot be."""
+    role = action.manifest["metadata"]["labels"].get(ROLE, "")
+    replica = job.replica(job.shape.role(role) or "")
+    path = f"{replica.path}.template" if replica else "spec"
+    return InvalidJob(path, str(error), hint="correct the template")

@@ -1,0 +1,139 @@
+"""What this operator did that its informers do not show yet, per job UID.
+
+Kept by `act`, laid over what informers hold by `watched`. Without it a second look at a job, right
+after the first, would count a restart twice or bring back pods of a job that has just ended. An
+entry goes when the informer has caught up with it, and in any case after a minute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from muster.api.core import Pod
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+
+T = TypeVar("T")
+
+KEEP = 60.0
+REFUSED_FOR = 15.0
+
+
+@dataclass
+class _Job:
+    """One job's entries; times are those at which they end."""
+
+    made: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
+    gone: dict[str, float] = field(default_factory=dict)
+    status: tuple[float, Raw] | None = None
+    refused: tuple[float, str] = (0.0, "")
+
+
+class Memory:
+    """`clock` counts seconds, from anywhere."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._jobs: dict[str, _Job] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def made(self, job: str, kind: Kind[Any], made: Any) -> None:
+        """We created this and the informer does not have it."""
+        entry = (self._clock() + KEEP, made)
+        self._of(job).made[(kind.resource, identity(made)[0])] = entry
+
+    def deleted(self, job: str, uid: str) -> None:
+        """We asked for this to go."""
+        self._of(job).gone[uid] = self._clock() + KEEP
+
+    def wrote(self, job: str, raw: Raw) -> None:
+        """The job as it is after our last write."""
+        self._of(job).status = (self._clock() + KEEP, raw)
+
+    def refuse(self, job: str, why: str) -> None:
+        """A quota stands in the way; no pods for a while."""
+        self._of(job).refused = (self._clock() + REFUSED_FOR, why)
+
+    def refused(self, job: str) -> str:
+        until, why = self._jobs[job].refused if job in self._jobs else (0.0, "")
+        return why if until > self._clock() else ""
+
+    def saw(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> None:
+        """An informer shows this object; `leaving` if it is gone or on its way."""
+        entries = self._jobs.get(job)
+        if entries is None:
+            return
+        name, uid = identity(current)
+        known = entries.made.get((kind.resource, name))
+        if known is not None and identity(known[1])[1] == uid:
+            del entries.made[(kind.resource, name)]
+        if leaving:
+            entries.gone.pop(uid, None)
+
+    def forget(self, job: str) -> None:
+        """The job is no more."""
+        self._jobs.pop(job, None)
+
+    def newest(self, raw: Raw) -> Raw:
+        """The job: as the informer has it, or as we wrote it if that is newer."""
+        entries = self._jobs.get(raw["metadata"]["uid"])
+        if entries is None or entries.status is None:
+            return raw
+        until, written = entries.status
+        if until < self._clock() or _version(raw) >= _version(written):
+            entries.status = None
+            return raw
+        return written
+
+    def with_made(self, job: str, kind: Kind[Any], cached: list[T]) -> list[T]:
+        """What the informer holds of that kind, and what we made since."""
+        entries = self._jobs.get(job)
+        if entries is None or not entries.made:
+            return cached
+        names = {identity(one)[0] for one in cached}
+        now = self._clock()
+        return cached + [
+            made
+            for (resource, name), (until, made) in entries.made.items()
+            if resource == kind.resource and name not in names and until > now
+        ]
+
+    def with_deletions(self, job: str, pods: list[Pod], now: datetime) -> list[Pod]:
+        """These pods, those that we asked to go marked as going."""
+        entries = self._jobs.get(job)
+        if entries is None or not entries.gone:
+            return pods
+        return [_going(pod, now) if self._asked_to_go(entries, pod) else pod for pod in pods]
+
+    def _asked_to_go(self, entries: _Job, pod: Pod) -> bool:
+        leaving = pod.metadata.deletion_timestamp is not None
+        return not leaving and entries.gone.get(pod.metadata.uid, 0.0) > self._clock()
+
+    def _of(self, job: str) -> _Job:
+        return self._jobs.setdefault(job, _Job())
+
+
+def identity(one: Any) -> tuple[str, str]:
+    """Name and UID of a struct or a raw object."""
+    if isinstance(one, dict):
+        return one["metadata"].get("name", ""), one["metadata"].get("uid", "")
+    return one.metadata.name, one.metadata.uid
+
+
+def _going(pod: Pod, now: datetime) -> Pod:
+    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=now)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def _version(raw: Raw) -> int:
+    text = str(raw["metadata"].get("resourceVersion") or "0")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,97 @@
+"""One job: observe, decide, act.
+
+Called by the control loop with a job's kind and key, whenever the job or anything of it changed and
+when a timer is up. Reads everything anew each time; never looks at what kind of change it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import PODS
+from muster.control.loop import After
+from muster.errors import InvalidJob, NotFound
+from muster.jobs import forms
+from muster.operator import status
+from muster.operator.actions import Create
+from muster.operator.decide import decide, reject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job
+    from muster.kube.client import Client
+    from muster.operator.act import Actor
+    from muster.operator.actions import Action
+    from muster.operator.memory import Memory
+    from muster.operator.seen import Settings
+    from muster.operator.watched import Ref, Watched
+
+
+class Reconciler:
+    """Brings one job on, once per call."""
+
+    def __init__(
+        self,
+        client: Client,
+        watched: Watched,
+        memory: Memory,
+        actor: Actor,
+        settings: Settings,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._watched = watched
+        self._memory = memory
+        self._actor = actor
+        self._settings = settings
+        self._clock = clock
+
+    async def __call__(self, ref: Ref) -> After | None:
+        cached = self._watched.job(ref)
+        if cached is None:
+            return None  # Its objects go with it, by their owner.
+        raw = self._memory.newest(cached)
+        try:
+            job = forms.read({**raw, "kind": ref.kind})
+        except InvalidJob as error:
+            await self._reject(ref, raw, error)
+            return None
+        actions = self._decide(job)
+        if not actions or (_replaces(job, actions) and not await self._still_there(job)):
+            return None
+        try:
+            again = await self._actor.apply(job, actions)
+        except InvalidJob as error:
+            await self._reject(ref, self._memory.newest(raw), error)
+            return None
+        return None if again is None else After(again)
+
+    def _decide(self, job: Job) -> list[Action]:
+        now = self._clock()
+        return decide(job, self._watched.seen(job, self._memory, now), self._settings, now)
+
+    async def _reject(self, ref: Ref, raw: Raw, error: InvalidJob) -> None:
+        actions = reject(raw, error, self._clock())
+        if actions:
+            await self._actor.apply(forms.stub({**raw, "kind": ref.kind}), actions)
+
+    async def _still_there(self, job: Job) -> bool:
+        """Whether the job itself, and not only our memory of it, still wants pods.
+
+        A job's pods are collected with it. Seen before the job's own end they look like losses, and
+        replacing them would make pods that belong to nobody.
+        """
+        try:
+            live = await self._client.get(job.shape.resource, job.key)
+        except NotFound:
+            return False
+        meta = live["metadata"]
+        return meta["uid"] == job.uid and not meta.get("deletionTimestamp")
+
+
+def _replaces(job: Job, actions: Sequence[Action]) -> bool:
+    begun = status.is_true(job.status, "Running") or status.is_true(job.status, "Restarting")
+    return begun and any(isinstance(a, Create) and a.kind == PODS for a in actions)

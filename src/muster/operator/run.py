@@ -1,0 +1,71 @@
+"""The operator as a daemon: informers, one queue of jobs, one reconcile loop.
+
+Started by `muster operator` and by the local cluster. With `lead`, only the leader acts; the others
+keep their informers warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.control.manager import Manager
+from muster.control.queue import WorkQueue
+from muster.operator.act import Actor
+from muster.operator.memory import Memory
+from muster.operator.reconcile import Reconciler
+from muster.operator.seen import Settings
+from muster.operator.watched import Ref, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.control.manager import Lead
+    from muster.kube.client import Client
+    from muster.observe.health import Health
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run it. `settings` is what decisions depend on."""
+
+    namespace: str = ""
+    """Watch only this one; empty: all."""
+    settings: Settings = field(default_factory=Settings)
+    workers: int = 16
+    lead: Lead | None = None
+    health: Health | None = None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def build(client: Client, options: Options, clock: Callable[[], datetime] = _now) -> Manager:
+    """The daemon, ready to run."""
+    manager = Manager("operator", health=options.health, lead=options.lead)
+    queue: WorkQueue[Ref] = WorkQueue("operator")
+    memory = Memory(asyncio.get_running_loop().time)
+    watched = Watched(client, options.namespace)
+    watched.connect(memory, queue.add)
+    actor = Actor(client, watched, memory, clock)
+    reconciler = Reconciler(client, watched, memory, actor, options.settings, clock)
+    for informer in watched.informers():
+        manager.informer(informer)
+    manager.also("priorities", watched.priorities.run)
+    manager.loop(queue, reconciler, workers=options.workers)
+    return manager
+
+
+async def run(client: Client, options: Options, stop: asyncio.Event) -> None:
+    """Run until `stop` is set."""
+    manager = build(client, options)
+
+    async def ender() -> None:
+        await stop.wait()
+        manager.stop()
+
+    manager.also("stop", ender)
+    await manager.run()

@@ -1,0 +1,209 @@
+"""The objects the operator watches, and what they show of one job.
+
+Made by `run`, read by `reconcile`. Everything a job owns carries its labels, so only labelled
+objects are watched, and an index by owner finds a job's own without a scan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from muster.api.kinds import JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES, Kind
+from muster.api.meta import Key, Raw
+from muster.jobs import names
+from muster.jobs.shapes import SHAPES
+from muster.kube.informer import Informer
+from muster.operator.gang import DIALECTS
+from muster.operator.kinds.table import OWNED
+from muster.operator.memory import identity
+from muster.operator.seen import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from muster.api.core import Pod, PriorityClass, Service
+    from muster.jobs.job import Job
+    from muster.kube.client import Client
+    from muster.kube.store import Change
+    from muster.operator.memory import Memory
+
+_OWNER, _LABEL = "owner", "label"
+_KINDS = {shape.operator: kind for kind, shape in SHAPES.items()}
+
+
+class Ref(NamedTuple):
+    """One job: what the operator's queue carries."""
+
+    kind: str
+    key: Key
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+class Watched:
+    """All informers of the operator."""
+
+    def __init__(self, client: Client, namespace: str = "") -> None:
+        def labelled(kind: Kind[Any]) -> Informer[Any]:
+            indexes = {_OWNER: _owner, _LABEL: _labelled}
+            return Informer(client, kind, namespace, labels=names.JOB, indexes=indexes)
+
+        self.jobs: dict[str, Informer[Raw]] = {
+            kind.kind: Informer(client, kind, namespace) for kind in JOB_KINDS
+        }
+        self.pods: Informer[Pod] = labelled(PODS)
+        self.services: Informer[Service] = labelled(SERVICES)
+        groups = {kind.resource: kind for kind, _ in DIALECTS.values() if kind is not None}
+        self.groups: dict[str, Informer[Raw]] = {
+            resource: labelled(raw(kind)) for resource, kind in groups.items()
+        }
+        self.others: dict[str, Informer[Raw]] = {
+            kind.resource: labelled(raw(kind)) for kind in OWNED
+        }
+        self.priorities: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES)
+
+    def informers(self) -> list[Informer[Any]]:
+        """Those that must have synced before anything is decided."""
+        return [*self.jobs.values(), *self._owned().values()]
+
+    def connect(self, memory: Memory, wake: Callable[[Ref], None]) -> None:
+        """Wake a job when it or anything of it changes; tell the memory what was seen."""
+        for kind, informer in self.jobs.items():
+            informer.subscribe(_job_listener(kind, memory, wake))
+        for owned in self._owned().values():
+            owned.subscribe(_owned_listener(owned.kind, memory, wake))
+
+    def _owned(self) -> dict[str, Informer[Any]]:
+        """The informers of what jobs own, by resource."""
+        own: dict[str, Informer[Any]] = {
+            PODS.resource: self.pods,
+            SERVICES.resource: self.services,
+        }
+        return own | self.groups | self.others
+
+    def job(self, ref: Ref) -> Raw | None:
+        return self.jobs[ref.kind].get(ref.key)
+
+    def holds(self, kind: Kind[Any], key: Key, uid: str) -> bool:
+        """Whether the informer of that kind shows this very object."""
+        informer = self._owned().get(kind.resource)
+        found = informer.get(key) if informer is not None else None
+        return found is not None and identity(found)[1] == uid
+
+    def seen(self, job: Job, memory: Memory, now: datetime) -> Seen:
+        """What exists of this job, our own latest doings included."""
+        label = _label(job.shape.operator, job.key)
+        pods = memory.with_made(job.uid, PODS, self.pods.by(_OWNER, job.uid))
+        services = memory.with_made(job.uid, SERVICES, self.services.by(_OWNER, job.uid))
+        return Seen(
+            pods=tuple(memory.with_deletions(job.uid, pods, now)),
+            orphans=tuple(pod for pod in self.pods.by(_LABEL, label) if _adoptable(pod)),
+            services=tuple(s for s in services if s.metadata.deletion_timestamp is None),
+            objects=self._objects(job, memory),
+            installed=frozenset(r for r, informer in self.groups.items() if informer.installed),
+            ports=self._ports(job) if _needs_ports(job) else frozenset(),
+            refused=memory.refused(job.uid),
+            priorities={one.metadata.name: one.value for one in self.priorities.all()},
+        )
+
+    def _objects(self, job: Job, memory: Memory) -> dict[tuple[str, str], Raw]:
+        found: dict[tuple[str, str], Raw] = {}
+        for resource, informer in (*self.groups.items(), *self.others.items()):
+            cached = informer.by(_OWNER, job.uid)
+            for one in memory.with_made(job.uid, informer.kind, cached):
+                found[(resource, identity(one)[0])] = one
+        return found
+
+    def _ports(self, job: Job) -> frozenset[int]:
+        """Ports that services of other jobs promise to pods that have not ended."""
+        return frozenset(
+            port.port
+            for service in self.services.all()
+            if _owner(service) != [job.uid] and not self._ended(service)
+            for port in service.spec.ports
+        )
+
+    def _ended(self, service: Service) -> bool:
+        pod = self.pods.get(service.metadata.key)
+        return pod is not None and pod.finished
+
+
+def raw(kind: Kind[Any]) -> Kind[Raw]:
+    """The same resource, undecoded."""
+    return kind.read_as(cast("type[Raw]", dict))
+
+
+def _needs_ports(job: Job) -> bool:
+    return any(replica.host_network for replica in job.replicas)
+
+
+def _job_listener(
+    kind: str, memory: Memory, wake: Callable[[Ref], None]
+) -> Callable[[Change[Raw]], None]:
+    def listen(change: Change[Raw]) -> None:
+        meta = change.current["metadata"]
+        if change.new is None:
+            memory.forget(meta["uid"])
+        wake(Ref(kind, Key(meta.get("namespace", ""), meta["name"])))
+
+    return listen
+
+
+def _owned_listener(
+    kind: Kind[Any], memory: Memory, wake: Callable[[Ref], None]
+) -> Callable[[Change[Any]], None]:
+    def listen(change: Change[Any]) -> None:
+        current = change.current
+        leaving = change.new is None or _leaving(current)
+        for owner in _owner(current):
+            memory.saw(kind, owner, current, leaving=leaving)
+        ref = _ref(current)
+        if ref is not None:
+            wake(ref)
+
+    return listen
+
+
+def _leaving(one: Any) -> bool:
+    if isinstance(one, dict):
+        return bool(one["metadata"].get("deletionTimestamp"))
+    return one.metadata.deletion_timestamp is not None
+
+
+def _owner(one: Any) -> list[str]:
+    """The UID of whoever controls it."""
+    if isinstance(one, dict):
+        rows = one["metadata"].get("ownerReferences") or ()
+        return [row["uid"] for row in rows if row.get("controller")]
+    controller = one.metadata.controller
+    return [controller.uid] if controller is not None else []
+
+
+def _labels(one: Any) -> tuple[str, dict[str, str]]:
+    if isinstance(one, dict):
+        return one["metadata"].get("namespace", ""), one["metadata"].get("labels") or {}
+    return one.metadata.namespace, one.metadata.labels
+
+
+def _labelled(one: Any) -> Iterable[str]:
+    namespace, labels = _labels(one)
+    operator, job = labels.get(names.OPERATOR, ""), labels.get(names.JOB, "")
+    return [_label(operator, Key(namespace, job))]
+
+
+def _label(operator: str, key: Key) -> str:
+    return f"{operator}/{key}"
+
+
+def _ref(one: Any) -> Ref | None:
+    """The job whose labels it carries."""
+    namespace, labels = _labels(one)
+    kind = _KINDS.get(labels.get(names.OPERATOR, ""))
+    return Ref(kind, Key(namespace, labels[names.JOB])) if kind else None
+
+
+def _adoptable(pod: Pod) -> bool:
+    leaving = pod.metadata.deletion_timestamp is not None
+    return pod.metadata.controller is None and not leaving

@@ -1,0 +1,291 @@
+"""Every shape of manifest is read as the same job, and a bad one is refused with its path."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.api.meta import Raw
+from muster.errors import InvalidJob
+from muster.jobs import forms
+from muster.jobs.job import Job
+
+BENCHMARKS = """
+apiVersion: "kubeflow.org/{version}"
+kind: "TFJob"
+metadata:
+  name: "tfjob-gang-scheduling"
+spec:
+  tfReplicaSpecs:
+    Worker:
+      replicas: 1
+      template:
+        spec:
+          {scheduler}
+          containers:
+          - args: [python, tf_cnn_benchmarks.py, --num_gpus=1]
+            image: gcr.io/kubeflow/tf-benchmarks-gpu:v20171202-bdab599-dirty-284af3
+            name: tensorflow
+            resources:
+              limits:
+                nvidia.com/gpu: 1
+            workingDir: /opt/tf-benchmarks/scripts/tf_cnn_benchmarks
+          restartPolicy: OnFailure
+    PS:
+      replicas: 1
+      template:
+        spec:
+          {scheduler}
+          containers:
+          - args: [python, tf_cnn_benchmarks.py, --num_gpus=1]
+            image: gcr.io/kubeflow/tf-benchmarks-cpu:v20171202-bdab599-dirty-284af3
+            name: tensorflow
+            resources:
+              limits:
+                cpu: '1'
+            workingDir: /opt/tf-benchmarks/scripts/tf_cnn_benchmarks
+          restartPolicy: OnFailure
+"""
+
+WORKSHOP = """
+apiVersion: kubeflow.org/v1beta1
+kind: TFJob
+metadata: {name: training-distributed-user1}
+spec:
+  tfReplicaSpecs:
+    Chief: {template: {spec: {containers: [{name: tensorflow, image: training}]}}}
+    Ps: {replicas: 1, template: {spec: {containers: [{name: tensorflow, image: training}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: tensorflow, image: training}]}}}
+"""
+
+ARRAY = """
+apiVersion: kubeflow.org/v1alpha1
+kind: TFJob
+metadata: {name: distributed-mnist}
+spec:
+  ReplicaSpecs:
+  - Template: {spec: {containers: [{name: tensorflow, image: i}], restartPolicy: OnFailure}}
+  - TfReplicaType: Ps
+    tfPort: 3333
+    Template: {spec: {containers: [{name: tensorflow, image: i}]}}
+  - tfReplicaType: WORKER
+    replicas: 2
+    template: {spec: {containers: [{name: tensorflow, image: i}]}}
+"""
+
+
+def pod(name: str = "tensorflow", **spec: Any) -> Raw:
+    return {"spec": {"containers": [{"name": name, "image": "i"}], **spec}}
+
+
+def tfjob(spec: Raw, name: str = "j") -> Raw:
+    return {"kind": "TFJob", "metadata": {"name": name, "namespace": "ns"}, "spec": spec}
+
+
+def roles(job: Job) -> dict[str, int]:
+    return {replica.role: replica.count for replica in job.replicas}
+
+
+@pytest.mark.parametrize(
+    ("version", "scheduler", "expected"),
+    [("v1beta1", "", ""), ("v1alpha2", "schedulerName: kube-batchd", "kube-batchd")],
+)
+def test_the_benchmark_jobs_are_read(version: str, scheduler: str, expected: str) -> None:
+    job = forms.read(yaml.safe_load(BENCHMARKS.format(version=version, scheduler=scheduler)))
+
+    assert roles(job) == {"PS": 1, "Worker": 1}
+    assert [replica.scheduler for replica in job.replicas] == [expected, expected]
+    assert [replica.restart for replica in job.replicas] == ["Never", "Never"]
+    assert {reason for reason, _ in job.warnings} == {"SetPodTemplateRestartPolicy"}
+
+
+def test_the_workshop_job_is_read_with_its_own_letter_case() -> None:
+    job = forms.read(yaml.safe_load(WORKSHOP))
+
+    assert roles(job) == {"Chief": 1, "PS": 1, "Worker": 2}
+    assert [member.name for member in job.members()] == [
+        "training-distributed-user1-chief-0",
+        "training-distributed-user1-ps-0",
+        "training-distributed-user1-worker-0",
+        "training-distributed-user1-worker-1",
+    ]
+
+
+def test_the_array_form_is_read_and_its_first_role_is_a_chief() -> None:
+    job = forms.read(yaml.safe_load(ARRAY))
+
+    assert roles(job) == {"Chief": 1, "PS": 1, "Worker": 2}
+    restarts = {replica.role: replica.restart for replica in job.replicas}
+    assert restarts == {"Chief": "OnFailure", "PS": "Always", "Worker": "Always"}
+    assert {replica.role: replica.port for replica in job.replicas}["PS"] == 3333
+    assert job.policy.clean == "All"
+    assert job.phases
+
+
+def test_a_termination_policy_names_the_chief() -> None:
+    raw = yaml.safe_load(ARRAY)
+    raw["spec"]["terminationPolicy"] = {"chief": {"replicaName": "WORKER", "replicaIndex": 1}}
+    assert forms.read(raw).chief == ("Worker", 1)
+
+    raw["spec"]["terminationPolicy"] = {"chief": {"replicaName": "MASTER", "replicaIndex": 0}}
+    assert forms.read(raw).chief == ("Chief", 0)
+
+    raw["spec"]["terminationPolicy"] = {"chief": {"replicaName": "WORKER", "replicaIndex": 2}}
+    with pytest.raises(InvalidJob, match=r"spec\.terminationPolicy\.chief: there is no replica"):
+        forms.read(raw)
+
+
+@pytest.mark.parametrize("written", ["worker", "WORKER", "Worker", "wOrKeR"])
+def test_a_role_may_be_written_in_any_letter_case(written: str) -> None:
+    job = forms.read(tfjob({"tfReplicaSpecs": {written: {"template": pod()}}}))
+
+    assert roles(job) == {"Worker": 1}
+
+
+FLAT = {
+    "cleanPodPolicy": "Running",
+    "ttlSecondsAfterFinished": 5,
+    "activeDeadlineSeconds": 6,
+    "backoffLimit": 7,
+}
+
+
+@pytest.mark.parametrize(
+    "spec", [FLAT, {"runPolicy": FLAT}, {**dict.fromkeys(FLAT, None), "runPolicy": FLAT}]
+)
+def test_policies_may_be_flat_or_nested(spec: Raw) -> None:
+    policy = forms.read(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}, **spec})).policy
+
+    assert (policy.clean, policy.ttl, policy.deadline, policy.backoff_limit) == ("Running", 5, 6, 7)
+
+
+def test_the_nested_policy_wins() -> None:
+    spec = {"backoffLimit": 1, "runPolicy": {"backoffLimit": 2, "suspend": True}}
+    policy = forms.read(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}, **spec})).policy
+
+    assert policy.backoff_limit == 2
+    assert policy.suspend
+
+
+def test_the_scheduler_of_the_whole_job_is_given_to_each_template() -> None:
+    raw = yaml.safe_load(ARRAY)
+    raw["spec"]["schedulerName"] = "kube-batch"
+
+    assert {replica.scheduler for replica in forms.read(raw).replicas} == {"kube-batch"}
+
+
+def test_a_single_container_of_another_name_is_taken_with_a_warning() -> None:
+    job = forms.read(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod("main")}}}))
+
+    assert job.replicas[0].container == "main"
+    assert [reason for reason, _ in job.warnings] == ["UnusualContainerName"]
+
+
+TWO = {"spec": {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]}}
+BAD: list[tuple[Raw, str]] = [
+    ({}, "spec.tfReplicaSpecs: is missing"),
+    ({"tfReplicaSpecs": {}}, "spec.tfReplicaSpecs: has no roles"),
+    ({"tfReplicaSpecs": []}, "spec.tfReplicaSpecs: is a list, not an object"),
+    ({"tfReplicaSpecs": {"Boss": {"template": pod()}}}, "spec.tfReplicaSpecs.Boss: unknown role"),
+    (
+        {"tfReplicaSpecs": {"PS": {"template": pod()}, "Ps": {"template": pod()}}},
+        "spec.tfReplicaSpecs.Ps: the role PS appears twice",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {"replicas": -1, "template": pod()}}},
+        "spec.tfReplicaSpecs.Worker.replicas: is -1",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {"replicas": "2", "template": pod()}}},
+        "spec.tfReplicaSpecs.Worker.replicas: is text, not a whole number",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {"replicas": True, "template": pod()}}},
+        "spec.tfReplicaSpecs.Worker.replicas: is true or false",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {}}},
+        "spec.tfReplicaSpecs.Worker.template.spec.containers: is empty",
+    ),
+    ({"tfReplicaSpecs": {"Worker": {"template": TWO}}}, "none of a, b is named 'tensorflow'"),
+    (
+        {"tfReplicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"name": "x"}]}}}}},
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: is missing",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {"template": pod(), "restartPolicy": "Sometimes"}}},
+        "spec.tfReplicaSpecs.Worker.restartPolicy: 'Sometimes' is unknown",
+    ),
+    (
+        {"tfReplicaSpecs": {"Chief": {"template": pod()}, "Master": {"template": pod()}}},
+        "spec.tfReplicaSpecs.Master: there is a Chief already",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {"template": pod()}}, "runPolicy": {"cleanPodPolicy": "X"}},
+        "spec.runPolicy.cleanPodPolicy: 'X' is unknown",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {"template": pod()}}, "runPolicy": {"backoffLimit": "six"}},
+        "spec.runPolicy.backoffLimit: is text",
+    ),
+    (
+        {"tfReplicaSpecs": {"Worker": {"template": pod()}}, "successPolicy": "Most"},
+        "spec.successPolicy: 'Most' is unknown",
+    ),
+    (
+        {"replicaSpecs": [{"template": pod()}, {"tfReplicaType": "chief", "template": pod()}]},
+        "spec.replicaSpecs[1]: the role Chief appears twice",
+    ),
+    ({"replicaSpecs": {"Worker": {}}}, "spec.replicaSpecs: is an object, not a list"),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_bad_manifest_is_refused_with_the_path_and_a_hint(spec: Raw, message: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        forms.read(tfjob(spec))
+
+    assert message in str(refused.value)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x" * 55, f"'{'x' * 55}-worker-0', made from it, has 64 characters; 63 are allowed"),
+        ("with.dots", "'with.dots-worker-0', made from it, is not a DNS label"),
+        ("0day", "'0day-worker-0', made from it, is not a DNS label"),
+        ("Upper", "'Upper-worker-0', made from it, is not a DNS label"),
+    ],
+)
+def test_a_name_is_judged_by_the_longest_name_made_from_it(name: str, message: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        forms.read(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}}, name))
+
+    assert str(refused.value) == f"metadata.name: {message}"
+
+
+def test_a_name_that_just_fits_is_accepted() -> None:
+    spec = {"tfReplicaSpecs": {"Worker": {"replicas": 10, "template": pod()}}}
+    assert forms.read(tfjob(spec, "x" * 54)).total == 10
+
+    spec["tfReplicaSpecs"]["Worker"]["replicas"] = 11
+    with pytest.raises(InvalidJob, match="worker-10"):
+        forms.read(tfjob(spec, "x" * 54))
+
+
+def test_reading_changes_nothing_of_the_manifest() -> None:
+    for text in (WORKSHOP, ARRAY):
+        raw = yaml.safe_load(text)
+        raw["spec"]["schedulerName"] = "volcano"
+        before = copy.deepcopy(raw)
+        forms.read(raw)
+        assert raw == before
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(InvalidJob, match="'Deployment' is not a job"):
+        forms.read({"kind": "Deployment"})

@@ -1,0 +1,218 @@
+"""Jobs, pods and a model of the cluster, for tests of decisions."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from muster.api.core import Pod, Service
+from muster.api.kinds import PODS, SERVICES
+from muster.api.meta import Raw
+from muster.jobs import forms, names
+from muster.jobs.job import Job
+from muster.jobs.shapes import SHAPES
+from muster.operator.actions import (
+    Action,
+    Create,
+    Delete,
+    DeleteJob,
+    Emit,
+    Patch,
+    PatchStatus,
+    Wait,
+)
+from muster.operator.decide import decide
+from muster.operator.gang import DIALECTS
+from muster.operator.seen import Seen, Settings
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ALL_DIALECTS = frozenset(kind.resource for kind, _ in DIALECTS.values() if kind is not None)
+
+
+def template(name: str = "tensorflow", **spec: Any) -> Raw:
+    return {"spec": {"containers": [{"name": name, "image": "img"}], **spec}}
+
+
+def replica(count: int = 1, restart: str = "", name: str = "tensorflow", **spec: Any) -> Raw:
+    body: Raw = {"replicas": count, "template": template(name, **spec)}
+    if restart:
+        body["restartPolicy"] = restart
+    return body
+
+
+def manifest(kind: str = "TFJob", roles: Raw | None = None, name: str = "j", **spec: Any) -> Raw:
+    """A job as the API server would hand it out."""
+    shape = SHAPES[kind]
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "ns", "uid": "job-uid", "generation": 1},
+        "spec": {shape.replicas: roles or {"Worker": replica(2), "PS": replica(1)}, **spec},
+    }
+
+
+class Model:
+    """The cluster as far as one job sees it; deletions of pods take effect only on `collect`."""
+
+    def __init__(self, raw: Raw, settings: Settings | None = None, **seen: Any) -> None:
+        self.raw = copy.deepcopy(raw)
+        self.settings = settings or Settings()
+        self.now = NOW
+        self.pods: dict[str, Pod] = {}
+        self.manifests: dict[str, Raw] = {}
+        self.services: dict[str, Raw] = {}
+        self.objects: dict[tuple[str, str], Raw] = {}
+        self.extra = {"installed": ALL_DIALECTS, **seen}
+        self.events: list[Emit] = []
+        self.deleted = False
+        self.uids = 0
+        self.log: list[Action] = []
+
+    @property
+    def job(self) -> Job:
+        return forms.read(self.raw)
+
+    @property
+    def status(self) -> Raw:
+        found: Raw = self.raw.get("status") or {}
+        return found
+
+    def seen(self) -> Seen:
+        return Seen(
+            pods=tuple(self.pods.values()),
+            services=tuple(msgspec.convert(s, Service) for s in self.services.values()),
+            objects=self.objects,
+            **self.extra,
+        )
+
+    def decide(self) -> list[Action]:
+        return decide(self.job, self.seen(), self.settings, self.now)
+
+    def step(self) -> list[Action]:
+        """Decide once and do it; the answer is what was done, without timers."""
+        actions = self.decide()
+        for action in actions:
+            self._do(action)
+        done: list[Action] = [action for action in actions if not isinstance(action, Wait)]
+        self.log.extend(done)
+        return done
+
+    def settle(self) -> None:
+        """Decide and do, removing what was deleted, until nothing is left to do."""
+        for _ in range(20):
+            if not self.step():
+                if not any(p.metadata.deletion_timestamp for p in self.pods.values()):
+                    return
+                self.collect()
+        raise AssertionError(f"never settles: {self.decide()}")
+
+    def collect(self) -> None:
+        """Remove the pods that were deleted."""
+        self.pods = {n: p for n, p in self.pods.items() if p.metadata.deletion_timestamp is None}
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def wait(self) -> float | None:
+        """The timer asked for."""
+        return min((a.seconds for a in self.decide() if isinstance(a, Wait)), default=None)
+
+    def pod(self, name: str, **status: Any) -> None:
+        """Give a pod a status."""
+        found = self.pods[name]
+        converted = msgspec.convert(status, type(found.status))
+        self.pods[name] = msgspec.structs.replace(found, status=converted)
+
+    def run(self, *pods: str, phase: str = "Running", **status: Any) -> None:
+        for name in pods or tuple(self.pods):
+            self.pod(name, phase=phase, **status)
+
+    def exit(self, name: str, code: int, container: str = "tensorflow", restarts: int = 0) -> None:
+        """The pod's process ends with this code."""
+        phase = "Succeeded" if code == 0 else "Failed"
+        row = {
+            "name": container,
+            "state": {"terminated": {"exitCode": code}},
+            "restartCount": restarts,
+        }
+        self.pod(name, phase=phase, containerStatuses=[row])
+
+    def conditions(self) -> list[str]:
+        """`Created, Running(False), Failed`, as one list."""
+        rows = self.status.get("conditions") or []
+        return [r["type"] + ("" if r["status"] == "True" else "(False)") for r in rows]
+
+    def edit(self, **spec: Any) -> None:
+        """The user changes the job."""
+        self.raw["spec"] = {**self.raw["spec"], **spec}
+        self.raw["metadata"]["generation"] += 1
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Create():
+                self._create(action)
+            case Delete():
+                self._delete(action)
+            case Patch():
+                key = (action.kind.resource, action.name)
+                if key in self.objects:
+                    self.objects[key] = merged(self.objects[key], action.change)
+            case PatchStatus():
+                self.raw["status"] = merged(self.status, action.change)
+            case Emit():
+                self.events.append(action)
+            case DeleteJob():
+                self.deleted = True
+            case Wait():
+                pass
+
+    def _create(self, action: Create) -> None:
+        self.uids += 1
+        body = merged(action.manifest, {"metadata": {"uid": f"uid-{self.uids}"}})
+        if action.kind == PODS:
+            assert action.name not in self.pods, f"{action.name} was created twice"
+            self.manifests[action.name] = body
+            self.pods[action.name] = msgspec.convert({**body, "status": {"phase": "Pending"}}, Pod)
+        elif action.kind == SERVICES:
+            assert action.name not in self.services
+            self.services[action.name] = body
+        else:
+            assert (action.kind.resource, action.name) not in self.objects
+            self.objects[(action.kind.resource, action.name)] = body
+
+    def _delete(self, action: Delete) -> None:
+        if action.kind == PODS:
+            found = self.pods[action.name]
+            assert found.metadata.uid == action.uid
+            meta = msgspec.structs.replace(found.metadata, deletion_timestamp=self.now)
+            self.pods[action.name] = msgspec.structs.replace(found, metadata=meta)
+        elif action.kind == SERVICES:
+            del self.services[action.name]
+        else:
+            del self.objects[(action.kind.resource, action.name)]
+
+
+def merged(before: Raw, change: Raw) -> Raw:
+    """A merge patch, applied."""
+    result = dict(before)
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            inner = result.get(name)
+            result[name] = merged(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[name] = value
+    return result
+
+
+def env(pod: Raw, container: str = "tensorflow") -> dict[str, str]:
+    """The variables of a container that have a plain value."""
+    rows = next(c for c in pod["spec"]["containers"] if c["name"] == container).get("env") or []
+    return {row["name"]: row.get("value", "") for row in rows}
+
+
+__all__ = ["NOW", "Model", "env", "manifest", "merged", "names", "replica", "template"]
