@@ -9,7 +9,8 @@ import orjson
 
 from benchmarks.measure import Ratio, medians, seconds
 from muster.api.kinds import PODS
-from muster.kube.watch import event_decoder
+from muster.kube.request import Request
+from muster.kube.watch import reader
 
 LINES = 4000
 
@@ -62,7 +63,7 @@ def pod(number: int) -> dict[str, Any]:
 def run() -> list[Ratio]:
     lines = [json.dumps({"type": "MODIFIED", "object": pod(i)}).encode() for i in range(LINES)]
     size = len(lines[0])
-    decode = event_decoder(PODS)
+    decode = reader(PODS, Request("GET", PODS.path()))
 
     def ours() -> None:
         for line in lines:
