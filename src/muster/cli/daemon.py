@@ -1,0 +1,102 @@
+"""What `muster operator` and `muster scheduler` share: connect, log, serve metrics, stop on a signal.
+
+A daemon is built by its own package; here it gets its client, its election and its end. SIGTERM and
+SIGINT stop it gracefully, with exit code 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.cli.output import note
+from muster.kube.client import Client
+from muster.kube.lease import Election
+from muster.observe import logs, metrics
+from muster.observe.health import Health
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from muster.cli.cluster import Where
+
+F = TypeVar("F", bound="Callable[..., Any]")
+LEASE_NAMESPACE = "kube-system"
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """How a daemon was asked to run."""
+
+    name: str
+    leader_elect: bool
+    metrics_port: int | None
+    metrics_host: str
+    log_format: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a daemon is given: its client, its health and, if asked for, its election."""
+
+    client: Client
+    health: Health
+    election: Election | None
+    stop: asyncio.Event
+
+
+def options(command: F) -> F:
+    """The options of every daemon; the command receives them as keywords."""
+    for option in (
+        click.option("--log-format", type=click.Choice(["human", "json"]), default="human"),
+        click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port."),
+        click.option("--metrics-port", type=int, help="Serve /metrics, /healthz and /readyz here."),
+        click.option("--leader-elect", is_flag=True, help="Work only while holding the lease."),
+    ):
+        command = option(command)
+    return command
+
+
+def run(where: Where, daemon: Daemon, work: Callable[[Context], Awaitable[None]]) -> None:
+    """Connect to the chosen cluster and work until a signal comes."""
+    import uvloop
+
+    logs.setup(format=daemon.log_format)
+    cluster = where.cluster()
+    note(f"{daemon.name}: cluster: {cluster.name} (from {cluster.source})")
+
+    async def main() -> None:
+        async with Client.connect(cluster.endpoint, user_agent=f"muster-{daemon.name}") as client:
+            await _serve(client, daemon, work)
+
+    uvloop.run(main())
+
+
+async def _serve(
+    client: Client, daemon: Daemon, work: Callable[[Context], Awaitable[None]]
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    election = _election(client, daemon) if daemon.leader_elect else None
+    context = Context(client, Health(), election, stop)
+    if daemon.metrics_port is None:
+        await work(context)
+        return
+    async with metrics.serving(daemon.metrics_port, context.health, host=daemon.metrics_host):
+        await work(context)
+
+
+def _election(client: Client, daemon: Daemon) -> Election:
+    identity = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return Election(
+        client, name=f"muster-{daemon.name}", namespace=LEASE_NAMESPACE, identity=identity
+    )

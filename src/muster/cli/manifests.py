@@ -1,0 +1,193 @@
+"""Reading manifests: files, folders or standard input -> objects that could be sent.
+
+Used by `process`, `apply` and `create`. YAML (several documents), JSON and lists of objects are
+understood. Promises: nothing is dropped in silence (a key written twice is an error), what JSON has
+no word for (dates, say) stays the text it was, and an object that no cluster could take is refused
+here with what to write instead.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from muster.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_ANY = (re.compile(rf"{_LABEL}(\.{_LABEL})*"), 253, "lower-case letters, digits, '-' and '.'")
+_DNS = (re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?"), 63, "lower-case letters, digits and '-'")
+_PLAIN = (re.compile(_LABEL), 63, "lower-case letters, digits and '-'")
+_BY_KIND = {
+    "Namespace": _PLAIN,
+    "Service": _DNS,
+    "TFJob": _DNS,
+    "MPIJob": _DNS,
+    "PyTorchJob": _DNS,
+    "JAXJob": _DNS,
+}
+
+
+def texts(place: str, *, recursive: bool = False) -> Iterator[tuple[str, str]]:
+    """Every file's name and text; `-` is standard input, a folder stands for its manifests."""
+    if place == "-":
+        yield "standard input", sys.stdin.read()
+        return
+    if "://" in place:
+        raise UsageError(
+            f"{place}: addresses are not fetched", hint=f"curl -sSL {place} | arena apply -f -"
+        )
+    path = Path(place)
+    if path.is_dir():
+        found = sorted(path.rglob("*") if recursive else path.iterdir())
+        files = [file for file in found if file.suffix in SUFFIXES and file.is_file()]
+        if not files:
+            raise UsageError(f"{place}: no {', '.join(SUFFIXES)} file is there")
+    else:
+        files = [path]
+    for file in files:
+        yield str(file), _text(file)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file}: not UTF-8 text") from None
+
+
+def documents(text: str, source: str) -> list[Any]:
+    """The documents of a text that are not empty."""
+    try:
+        if text.lstrip()[:1] == "{":
+            found = _json_stream(text)
+            if found is not None:
+                return found
+        return [document for document in yaml.load_all(text, Loader) if document is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise UsageError(f"{source}{line}: {getattr(error, 'problem', None) or error}") from None
+    except (RecursionError, ValueError) as error:
+        raise UsageError(f"{source}: cannot be read: {error}") from None
+
+
+def _json_stream(text: str) -> list[Any] | None:
+    """One JSON document after another, or None: a text that begins with `{` may still be YAML."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique)
+    found, position = [], 0
+    while text[position:].strip():
+        position = len(text) - len(text[position:].lstrip())
+        try:
+            document, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError:
+            return None
+        found.append(document)
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise UsageError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} is written twice")
+    return made
+
+
+_Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Loader(_Safe):  # type: ignore[misc]
+    """YAML as Kubernetes reads it: keys are text and appear once; a date is text."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
+        self.flatten_mapping(node)
+        made: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = _key(self.construct_object(key_node, deep=True))
+            if key in made and key_node.value != "<<":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is written twice", key_node.start_mark
+                )
+            made[key] = self.construct_object(value_node, deep=deep)
+        return made
+
+
+def _key(key: object) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
+    for first, rules in _Safe.yaml_implicit_resolvers.items()
+}
+
+
+def objects(document: object, source: str) -> Iterator[Raw]:
+    """The objects of a document: itself, or the items of a list."""
+    if not isinstance(document, dict):
+        raise UsageError(f"{source}: not a Kubernetes object", hint="It needs apiVersion and kind.")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(document.get("items"), list):
+        item_kind = {} if kind == "List" else {"apiVersion": version, "kind": kind[:-4]}
+        for item in document["items"]:
+            yield from objects({**item_kind, **item} if isinstance(item, dict) else item, source)
+        return
+    yield document
+
+
+def check(item: Raw, source: str, *, generate: bool) -> None:
+    """Refuse what cannot be sent: no kind, no name, a name that no cluster takes."""
+    for field in ("apiVersion", "kind"):
+        if not isinstance(item.get(field), str) or not item[field]:
+            raise UsageError(f"{source}: {field} is missing", hint=f"Begin with `{field}: …`.")
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict):
+        raise UsageError(f"{source}: {item['kind']}: metadata.name is missing")
+    name = metadata.get("name")
+    if name is None and metadata.get("generateName"):
+        if generate:
+            return
+        raise UsageError(
+            f"{source}: {item['kind']}: apply needs metadata.name, not generateName",
+            hint="`arena create -f` takes generateName.",
+        )
+    if not isinstance(name, str) or not name:
+        wrong = "is missing" if name in (None, "") else f"{name!r} is not text; quote it"
+        raise UsageError(f"{source}: {item['kind']}: metadata.name {wrong}")
+    namespace = metadata.get("namespace")
+    if namespace is not None and (not isinstance(namespace, str) or not namespace):
+        raise UsageError(f"{source}: {item['kind']} {name}: metadata.namespace is not a name")
+    check_name(item, name, source)
+
+
+def check_name(item: Raw, name: str, source: str) -> None:
+    """Refuse a name that this kind cannot have, with the nearest one that it can."""
+    if item["apiVersion"].startswith("rbac.authorization.k8s.io/"):
+        return  # these may be called anything
+    pattern, longest, allowed = _BY_KIND.get(item["kind"], _ANY)
+    if pattern.fullmatch(name) and len(name) <= longest:
+        return
+    if len(name) > longest:
+        wrong, hint = f"has {len(name)} characters", f"At most {longest} are allowed."
+    else:
+        wrong, hint = "is not possible", f"Use {allowed}."
+        better = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
+        if pattern.fullmatch(better):
+            hint = f"Use {better} ({allowed})."
+    raise UsageError(f"{source}: {item['kind']}: the name {name!r} {wrong}", hint=hint)

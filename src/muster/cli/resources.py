@@ -1,0 +1,100 @@
+"""From apiVersion and kind to the resource's path, by asking the cluster what it serves.
+
+Used by `apply` and `create`, which take objects of any kind. What the cluster said is remembered
+for the length of one command.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from muster.api.kinds import Kind
+from muster.errors import NotFound
+from muster.kube.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.meta import Raw
+    from muster.kube.blocking import BlockingClient
+
+CRD = "CustomResourceDefinition"
+PATIENCE = 10.0
+
+
+class _Resource(msgspec.Struct, gc=False):
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class _Resources(msgspec.Struct, gc=False):
+    resources: list[_Resource] = []
+
+
+class Resources:
+    """What one cluster serves.
+
+    A CRD that was sent a moment ago is not served at once: after `expect`, a missing kind is asked
+    for again until it is there or patience ends.
+    """
+
+    def __init__(self, client: BlockingClient, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client = client
+        self._sleep = sleep
+        self._known: dict[str, dict[str, Kind[Raw]]] = {}
+        self._expected: set[str] = set()
+
+    def find(self, api_version: str, kind: str) -> Kind[Raw]:
+        """The resource of that kind; NotFound says which group or kind is missing."""
+        waits = PATIENCE if api_version.partition("/")[0] in self._expected else 0.0
+        while True:
+            try:
+                return self._find(api_version, kind)
+            except NotFound:
+                self._known.pop(api_version, None)
+                if waits <= 0:
+                    raise
+                waits -= 0.1
+                self._sleep(0.1)
+
+    def expect(self, crd: Raw) -> None:
+        """Remember that this CRD was sent."""
+        self._expected.add(str((crd.get("spec") or {}).get("group")))
+
+    def _find(self, api_version: str, kind: str) -> Kind[Raw]:
+        if api_version not in self._known:
+            self._known[api_version] = self._ask(api_version, kind)
+        served = self._known[api_version]
+        if kind not in served:
+            raise _missing(api_version, kind)
+        return served[kind]
+
+    def _ask(self, api_version: str, kind: str) -> dict[str, Kind[Raw]]:
+        group, _, version = api_version.rpartition("/")
+        root = "/apis" if group else "/api"
+        try:
+            answer = self._client.send(Request("GET", f"{root}/{quote(api_version)}"))
+        except NotFound:
+            raise _missing(api_version, kind) from None
+        rows = msgspec.json.decode(answer.body, type=_Resources).resources
+        return {
+            row.kind: Kind(group, version, row.name, row.kind, dict, row.namespaced)
+            for row in rows
+            if "/" not in row.name  # a subresource, such as pods/log
+        }
+
+
+def _missing(api_version: str, kind: str) -> NotFound:
+    error = NotFound(f"the cluster has no {kind} in {api_version}", status=404)
+    if kind == "Template":
+        error.hint = "Templates are for `arena process -f FILE | arena apply -f -`."
+    elif api_version.startswith("kubeflow.org/"):
+        error.hint = "`muster crds | arena apply -f -` teaches it the job kinds."
+    else:
+        error.hint = "Is its CustomResourceDefinition installed?"
+    return error

@@ -1,0 +1,93 @@
+"""A local cluster of its own for end-to-end tests, driven only through the `arena` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.waiting import until
+
+ARENA = Path(sys.executable).with_name("arena")
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+class Local:
+    """One MUSTER_HOME and the commands run in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        inherited = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+        self.env = {**inherited, "MUSTER_HOME": str(home)}
+
+    def arena(
+        self, *words: str, check: bool = True, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `arena …`; a failure shows what it printed and the end of the daemon's log."""
+        result = subprocess.run(
+            [ARENA, *words],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        if check and result.returncode:
+            raise AssertionError(
+                f"arena {' '.join(words)} ended with {result.returncode}\n{result.stdout}"
+                f"{result.stderr}\n{self.log_tail()}"
+            )
+        return result
+
+    def up(self, *flags: str) -> None:
+        self.arena("up", "--detach", *flags)
+
+    def down(self) -> None:
+        self.arena("down")
+
+    def submit(self, name: str, *flags: str, command: str) -> None:
+        self.arena("submit", "tf", f"--name={name}", "--image=python:3.12", *flags, command)
+
+    def job(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json").stdout)
+        return found
+
+    def wait_job(self, name: str, *statuses: str, timeout: float = 60) -> dict[str, Any]:
+        def reached() -> dict[str, Any] | None:
+            job = self.job(name)
+            return job if job["status"] in statuses else None
+
+        try:
+            found = until(reached, timeout=timeout, every=0.1, what=f"{name} {statuses}")
+        except AssertionError as error:
+            shown = self.arena("get", name, check=False).stdout
+            raise AssertionError(f"{error}\n{shown}\n{self.log_tail()}") from error
+        assert found is not None
+        return found
+
+    @property
+    def daemon(self) -> int:
+        return int((self.home / "daemon.lock").read_text())
+
+    def log_tail(self, lines: int = 30) -> str:
+        log = self.home / "daemon.log"
+        return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else ""
+
+
+def processes_with(word: str) -> dict[int, float]:
+    """Host pid -> start time of the python processes whose command line has this word in it.
+
+    The start time makes a pid that was given again to another process visible.
+    """
+    found = {}
+    for process in psutil.process_iter(["pid", "cmdline", "create_time"]):
+        words = process.info["cmdline"] or []
+        if word in words and "python" in Path(words[0]).name:
+            found[process.info["pid"]] = process.info["create_time"]
+    return found

@@ -1,0 +1,115 @@
+"""The whole thread on the local cluster: submit, gang, place, run, read, survive, clean up."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.local import EXAMPLES, Local, processes_with
+from tests.local.node.leftovers import Leftovers
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+TRAIN = f"python {EXAMPLES / 'numpy_ps.py'}"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Two nodes with one declared GPU each; whatever they leave behind fails the module."""
+    cluster = Local(tmp_path_factory.mktemp("home"))
+    before = Leftovers.now(outside=cluster.home)
+    cluster.up("--nodes", "2", "--gpus-per-node", "1")
+    yield cluster
+    cluster.down()
+    after = Leftovers.now(outside=cluster.home)
+    assert after.beyond(before) == []
+
+
+def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: Local) -> None:
+    local.submit("big", "--gang", "--gpus=1", "--workers=3", "--ps=1", command=TRAIN)
+
+    job = until(
+        lambda: (
+            (found := local.job("big"))
+            and len(found["instances"]) == 4
+            and all(i["reason"] for i in found["instances"])
+            and found
+        ),
+        what="every instance has a reason",
+    )
+
+    assert job
+    assert job["status"] == "PENDING"
+    assert {i["status"] for i in job["instances"]} == {"Pending"}
+    assert {i["node"] for i in job["instances"]} == {""}
+    assert "nvidia.com/gpu" in job["reason"]
+    assert "nvidia.com/gpu" in local.arena("get", "big").stdout
+    local.arena("delete", "big")
+
+
+def test_a_gang_that_fits_trains_to_the_end(local: Local) -> None:
+    local.submit(
+        "fits", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=f"{TRAIN} --steps 40"
+    )
+
+    followed = local.arena("logs", "-f", "fits").stdout
+    job = local.wait_job("fits", "SUCCEEDED", "FAILED")
+
+    assert job["status"] == "SUCCEEDED"
+    losses = [
+        float(value) for value in re.findall(r"^step \d+ loss ([\d.]+)", followed, re.MULTILINE)
+    ]
+    assert len(losses) >= 4
+    assert losses[-1] < losses[0] / 2
+    other = local.arena("logs", "fits", "-i", "fits-worker-1").stdout
+    assert "trained: loss" in other
+    assert "fits" in local.arena("list").stdout
+    local.arena("delete", "fits")
+    until(lambda: local.arena("get", "fits", check=False).returncode == 3, what="the job is gone")
+
+
+def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: Local) -> None:
+    steps = "--steps=111"
+    command = f"{TRAIN} {steps} --pause=0.05 --report=1"
+    local.submit("survivor", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=command)
+    until(lambda: "step 5 " in local.arena("logs", "survivor", check=False).stdout, what="training")
+    before = processes_with(steps)
+
+    os.kill(local.daemon, signal.SIGKILL)
+    local.up("--nodes", "2", "--gpus-per-node", "1")
+
+    assert len(before) == 3
+    assert processes_with(steps) == before
+    job = local.wait_job("survivor", "SUCCEEDED", "FAILED")
+    assert job["status"] == "SUCCEEDED"
+    log = local.arena("logs", "survivor").stdout
+    assert [int(n) for n in re.findall(r"^step (\d+) ", log, re.MULTILINE)] == list(range(1, 112))
+    local.arena("delete", "survivor")
+
+
+def test_an_end_while_the_daemon_is_away_is_reported_with_its_exit_code(
+    local: Local, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    command = f"read line < {gate}; exit 7"
+    flags = ("--workers=1", f"--data-dir={tmp_path}")
+    local.submit("late", *flags, command=command)
+    local.wait_job("late", "RUNNING")
+
+    os.kill(local.daemon, signal.SIGKILL)
+    gate.write_text("go\n")
+    until(lambda: not processes_with(command), what="the process has ended")
+    local.up("--nodes", "2", "--gpus-per-node", "1")
+
+    job = local.wait_job("late", "SUCCEEDED", "FAILED")
+    assert job["status"] == "FAILED"
+    pod = local.kubectl_json("pod", "late-chief-0")
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == 7
+    local.arena("delete", "late")
