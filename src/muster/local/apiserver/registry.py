@@ -1,4 +1,4 @@
-"""Which kinds this server knows: the built-in table, and whatever CRDs say, from the moment they are stored.
+"""Which kinds this server knows: the built-in table, and what CRDs add as soon as they are stored.
 
 `Registry.find` is asked on every request; `discovery.py` lists it. A CRD takes effect in the same
 turn of the event loop in which its write becomes durable.

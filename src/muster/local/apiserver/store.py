@@ -95,14 +95,14 @@ class Watch:
         self._ready = asyncio.Event()
         self._waiting: deque[Change] = deque()
         self.prefix = prefix
-        self.overrun = False
+        self.over = False
 
     def push(self, change: Change) -> None:
         """Called by the store for each change of the collection."""
         if not change.entry.key.startswith(self.prefix):
             return
         if len(self._waiting) >= BACKLOG:
-            self.overrun = True
+            self.end()
         else:
             self._waiting.append(change)
         self._ready.set()
@@ -113,12 +113,17 @@ class Watch:
         if changes:
             self._ready.set()
 
+    def end(self) -> None:
+        """Let the watcher finish what is waiting and stop."""
+        self.over = True
+        self._ready.set()
+
     async def next(self) -> list[Change]:
-        """At least one change; all that are waiting. Empty when the watcher fell too far behind."""
+        """At least one change; all that are waiting. Empty when the watch has ended."""
         await self._ready.wait()
         changes = list(self._waiting)
         self._waiting.clear()
-        if not self.overrun:
+        if not self.over:
             self._ready.clear()
         return changes
 
@@ -258,6 +263,12 @@ class Store:
             raise
         watch.replay([_change(p.row, p.before) for p in past])
         return watch
+
+    def end_watches(self) -> None:
+        """Let every watcher finish: the server is going away."""
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.end()
 
     def forget(self, watch: Watch) -> None:
         """Stop feeding a watch."""

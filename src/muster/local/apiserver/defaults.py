@@ -1,0 +1,233 @@
+"""What the server fills in where a client said nothing, per built-in kind.
+
+Pure; called by `admit.py` on create and update. `fill` never overwrites. The published schemas
+carry only some of Kubernetes' defaults, so those of the kinds we run are written here.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.meta import Raw
+
+
+def fill(obj: Raw, **values: Any) -> Raw:
+    """Set what is missing (or null) and return the same object."""
+    for name, value in values.items():
+        if obj.get(name) is None:
+            obj[name] = value
+    return obj
+
+
+def defaults(collection: str, obj: Raw) -> None:
+    """Complete an object of a built-in kind in place."""
+    rule = _RULES.get(collection)
+    if rule is not None:
+        rule(obj)
+
+
+def _part(obj: Raw, name: str) -> Raw:
+    """The map under `name`, made if missing; a wrong type is left for validation to report."""
+    if obj.get(name) is None:
+        obj[name] = {}
+    found = obj[name]
+    return found if isinstance(found, dict) else {}
+
+
+def _maps(value: Any) -> list[Raw]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def pod_spec(spec: Raw, restart: str = "Always") -> None:
+    """Complete a pod's spec, or a template's."""
+    fill(
+        spec,
+        restartPolicy=restart,
+        terminationGracePeriodSeconds=30,
+        dnsPolicy="ClusterFirst",
+        securityContext={},
+        schedulerName="default-scheduler",
+    )
+    if spec.get("serviceAccountName") is None and spec.get("serviceAccount") is not None:
+        spec["serviceAccountName"] = spec["serviceAccount"]
+    for container in _maps(spec.get("containers")) + _maps(spec.get("initContainers")):
+        _container(container, host_network=bool(spec.get("hostNetwork")))
+    for volume in _maps(spec.get("volumes")):
+        _volume(volume)
+
+
+def _container(container: Raw, *, host_network: bool) -> None:
+    image = container.get("image")
+    untagged = isinstance(image, str) and ":" not in image.rpartition("/")[2]
+    latest = isinstance(image, str) and (untagged or image.endswith(":latest")) and "@" not in image
+    fill(
+        container,
+        resources={},
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+        imagePullPolicy="Always" if latest else "IfNotPresent",
+    )
+    for port in _maps(container.get("ports")):
+        fill(port, protocol="TCP")
+        if host_network:
+            fill(port, hostPort=port.get("containerPort"))
+    for variable in _maps(container.get("env")):
+        source = variable.get("valueFrom")
+        if isinstance(source, dict) and isinstance(source.get("fieldRef"), dict):
+            fill(source["fieldRef"], apiVersion="v1")
+    _requests_from_limits(container)
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if isinstance(container.get(probe), dict):
+            fill(
+                container[probe],
+                timeoutSeconds=1,
+                periodSeconds=10,
+                successThreshold=1,
+                failureThreshold=3,
+            )
+
+
+def _requests_from_limits(container: Raw) -> None:
+    """A limit without a request is also the request."""
+    resources = container.get("resources")
+    if isinstance(resources, dict) and isinstance(resources.get("limits"), dict):
+        for name, amount in resources["limits"].items():
+            _part(resources, "requests").setdefault(name, amount)
+
+
+def _volume(volume: Raw) -> None:
+    for source in ("configMap", "secret", "projected", "downwardAPI"):
+        if isinstance(volume.get(source), dict):
+            fill(volume[source], defaultMode=420)
+    if isinstance(volume.get("hostPath"), dict):
+        fill(volume["hostPath"], type="")
+    if not any(key for key in volume if key != "name"):
+        volume["emptyDir"] = {}
+
+
+def _pod(pod: Raw) -> None:
+    spec = _part(pod, "spec")
+    pod_spec(spec)
+    fill(spec, enableServiceLinks=True)
+    if spec.get("hostNetwork") is False:
+        del spec["hostNetwork"]
+
+
+def _template(owner: Raw, restart: str = "Always") -> None:
+    template = _part(owner, "template")
+    _part(template, "metadata")
+    pod_spec(_part(template, "spec"), restart)
+
+
+def _deployment(deployment: Raw) -> None:
+    spec = fill(
+        _part(deployment, "spec"),
+        replicas=1,
+        revisionHistoryLimit=10,
+        progressDeadlineSeconds=600,
+    )
+    strategy = fill(_part(spec, "strategy"), type="RollingUpdate")
+    if strategy.get("type") == "RollingUpdate":
+        fill(_part(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
+    _template(spec)
+
+
+def _replica_set(replica_set: Raw) -> None:
+    _template(fill(_part(replica_set, "spec"), replicas=1))
+
+
+def _job(job: Raw) -> None:
+    spec = fill(
+        _part(job, "spec"),
+        completionMode="NonIndexed",
+        suspend=False,
+        backoffLimit=6,
+        podReplacementPolicy="TerminatingOrFailed",
+    )
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    fill(spec, parallelism=1)
+    _template(spec)
+
+
+def _service(service: Raw) -> None:
+    spec = fill(_part(service, "spec"), type="ClusterIP", sessionAffinity="None")
+    if spec["type"] != "ExternalName":
+        # There are no virtual addresses here: every service is its pods' addresses.
+        fill(
+            spec,
+            clusterIP="None",
+            clusterIPs=["None"],
+            internalTrafficPolicy="Cluster",
+            ipFamilies=["IPv4"],
+            ipFamilyPolicy="SingleStack",
+        )
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        fill(spec, externalTrafficPolicy="Cluster")
+    for port in _maps(spec.get("ports")):
+        fill(port, protocol="TCP", targetPort=port.get("port"))
+    fill(service, status={"loadBalancer": {}})
+
+
+def _namespace(namespace: Raw) -> None:
+    name = namespace["metadata"].get("name")
+    if name:
+        labels = _part(namespace["metadata"], "labels")
+        labels["kubernetes.io/metadata.name"] = name
+    fill(_part(namespace, "spec"), finalizers=["kubernetes"])
+    fill(_part(namespace, "status"), phase="Active")
+
+
+def _secret(secret: Raw) -> None:
+    """Plain strings become data; they are write-only."""
+    fill(secret, type="Opaque")
+    plain = secret.pop("stringData", None)
+    if isinstance(plain, dict):
+        data = _part(secret, "data")
+        data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
+
+
+def _claim(claim: Raw) -> None:
+    fill(_part(claim, "spec"), volumeMode="Filesystem")
+    fill(_part(claim, "status"), phase="Pending")
+
+
+def _volume_object(volume: Raw) -> None:
+    fill(_part(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
+    fill(_part(volume, "status"), phase="Pending")
+
+
+def _storage_class(storage: Raw) -> None:
+    fill(storage, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+
+
+def _priority_class(priority: Raw) -> None:
+    fill(priority, preemptionPolicy="PreemptLowerPriority")
+
+
+def _binding(binding: Raw) -> None:
+    fill(_part(binding, "roleRef"), apiGroup="rbac.authorization.k8s.io")
+    for subject in _maps(binding.get("subjects")):
+        if subject.get("kind") in ("User", "Group"):
+            fill(subject, apiGroup="rbac.authorization.k8s.io")
+
+
+_RULES: dict[str, Callable[[Raw], None]] = {
+    "pods": _pod,
+    "services": _service,
+    "namespaces": _namespace,
+    "secrets": _secret,
+    "persistentvolumeclaims": _claim,
+    "persistentvolumes": _volume_object,
+    "deployments.apps": _deployment,
+    "replicasets.apps": _replica_set,
+    "jobs.batch": _job,
+    "storageclasses.storage.k8s.io": _storage_class,
+    "priorityclasses.scheduling.k8s.io": _priority_class,
+    "rolebindings.rbac.authorization.k8s.io": _binding,
+    "clusterrolebindings.rbac.authorization.k8s.io": _binding,
+}

@@ -1,0 +1,116 @@
+"""Listing a collection: selectors, pages, and a page's continuation at the revision of the first.
+
+Called by `verbs.py`. Objects are joined as the bytes they are stored as.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from muster.errors import Gone, Refusal
+from muster.local.apiserver import objects
+from muster.local.apiserver.call import Answer
+from muster.local.apiserver.selection import selection
+from muster.local.apiserver.status import bad_request, expired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.call import Call
+    from muster.local.apiserver.store import Entry, Store
+
+
+class _Token(msgspec.Struct):
+    """Where the next page starts, and at which revision the whole list is."""
+
+    rv: int
+    start: str
+
+    def text(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+
+class Page(NamedTuple):
+    """Part of a list."""
+
+    entries: list[Entry]
+    metadata: Raw
+
+
+async def page(store: Store, call: Call) -> Page:
+    """The objects a list call asks for."""
+    wanted = selection(call.resource, call.query, call.route.name)
+    limit = call.number("limit") or 0
+    token = _token(call.query.get("continue", ""))
+    revision = token.rv if token else _exact(call) or store.revision
+    found = await _entries(store, call, revision, token.start if token else "")
+    if wanted.everything:
+        matching: Iterable[Entry] = found
+    else:
+        matching = (entry for entry in found if wanted.matches(entry))
+    entries = list(islice(matching, limit + 1)) if limit > 0 else list(matching)
+    metadata: Raw = {"resourceVersion": str(revision)}
+    if limit > 0 and len(entries) > limit:
+        entries.pop()
+        metadata["continue"] = _Token(revision, entries[-1].key).text()
+        if wanted.everything:
+            metadata["remainingItemCount"] = 1 + sum(1 for _ in matching)
+    return Page(entries, metadata)
+
+
+async def _entries(store: Store, call: Call, revision: int, after: str) -> Iterable[Entry]:
+    prefix = objects.prefix(call.resource, call.route.namespace)
+    if revision == store.revision:
+        return iter(list(store.scan(prefix, after)))
+    if revision > store.revision:
+        raise _too_new(revision, store.revision)
+    try:
+        entries = await store.scan_at(prefix, revision)
+    except Gone as error:
+        raise expired(
+            "The provided continue parameter is too old to display a consistent list result."
+            if after
+            else f"The resourceVersion for the provided list is too old. ({error})"
+        ) from error
+    return iter([entry for entry in entries if entry.key > after])
+
+
+def _too_new(asked: int, current: int) -> Refusal:
+    return bad_request(f"Too large resource version: {asked}, current: {current}")
+
+
+def _exact(call: Call) -> int:
+    """The revision a list must be at, if the caller insists on one."""
+    if call.query.get("resourceVersionMatch") != "Exact":
+        return 0
+    return call.number("resourceVersion") or 0
+
+
+def _token(text: str) -> _Token | None:
+    if not text:
+        return None
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise bad_request("continue key is not valid") from error
+
+
+def answer(call: Call, found: Page) -> Answer:
+    """The list as JSON."""
+    resource = call.resource
+    head = objects.dump(
+        {
+            "kind": f"{resource.kind}List",
+            "apiVersion": resource.api_version,
+            "metadata": found.metadata,
+        }
+    )
+    items = b",".join(objects.in_version(entry.value, resource) for entry in found.entries)
+    return Answer(200, head[:-1] + b',"items":[' + items + b"]}")

@@ -1,0 +1,114 @@
+"""OpenAPI as far as clients use it: /openapi/v3, one document per group and version.
+
+Called by `serve.py`. kubectl reads it to learn that the server validates fields itself, `explain`
+reads the schemas. Built from the generated schemas of built-in kinds and the CRDs' own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.api import schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.registry import Registry, Resource
+
+_GVK = "x-kubernetes-group-version-kind"
+_QUERY = ("dryRun", "fieldManager", "fieldValidation")
+_ACTIONS = {"post": "post", "put": "put", "patch": "patch"}
+
+
+def document(registry: Registry, path: str) -> Raw | None:
+    """The document at an /openapi path; None if there is none."""
+    parts = path.strip("/").split("/")
+    if parts == ["openapi", "v3"]:
+        return {"paths": {p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in _places(registry)}}
+    if parts[:2] != ["openapi", "v3"]:
+        return None
+    place = "/".join(parts[2:])
+    resources = [r for r in registry.all() if _place(r) == place]
+    return _document(resources) if resources else None
+
+
+def _place(resource: Resource) -> str:
+    return f"apis/{resource.group}/{resource.version}" if resource.group else "api/v1"
+
+
+def _places(registry: Registry) -> Iterable[str]:
+    return dict.fromkeys(_place(r) for r in registry.all())
+
+
+def _document(resources: list[Resource]) -> Raw:
+    components: Raw = {}
+    paths: Raw = {}
+    for resource in resources:
+        name = _add_schema(resource, components)
+        for path in _paths(resource):
+            paths[path] = _operations(resource, name, named=path.endswith("}"))
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36.0"},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _paths(resource: Resource) -> list[str]:
+    start = f"/apis/{resource.group}/{resource.version}" if resource.group else "/api/v1"
+    if resource.namespaced:
+        start += "/namespaces/{namespace}"
+    return [f"{start}/{resource.plural}", f"{start}/{resource.plural}/{{name}}"]
+
+
+def _operations(resource: Resource, schema: str, *, named: bool) -> Raw:
+    gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    parameters = [{"name": q, "in": "query", "schema": {"type": "string"}} for q in _QUERY]
+    verbs = ("get", "put", "patch", "delete") if named else ("get", "post")
+    return {
+        verb: {
+            "x-kubernetes-action": _ACTIONS.get(verb, "get" if named else "list"),
+            _GVK: gvk,
+            "parameters": parameters if verb in _ACTIONS else [],
+            "responses": {"200": {"description": "OK", "content": content}},
+        }
+        for verb in verbs
+    }
+
+
+def _add_schema(resource: Resource, components: Raw) -> str:
+    """Put a kind's schema and all it refers to among the components; returns its name."""
+    if resource.custom:
+        name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
+        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        components[name] = {**(resource.schema or {"type": "object"}), _GVK: [gvk]}
+        return name
+    name = schemas.name_of(resource.group, resource.version, resource.kind)
+    if not name:
+        name = f"{resource.version}.{resource.kind}"
+        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        components[name] = {"type": "object", _GVK: [gvk]}
+    else:
+        _collect(name, components)
+    return name
+
+
+def _collect(name: str, components: Raw) -> None:
+    todo = [name]
+    while todo:
+        current = todo.pop()
+        if current not in components:
+            components[current] = schemas.definitions()[current]
+            todo += _references(components[current])
+
+
+def _references(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        own = [node["$ref"].rpartition("/")[2]] if isinstance(node.get("$ref"), str) else []
+        return own + [name for value in node.values() for name in _references(value)]
+    if isinstance(node, list):
+        return [name for value in node for name in _references(value)]
+    return []

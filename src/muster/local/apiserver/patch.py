@@ -1,0 +1,229 @@
+"""Patches: JSON patch, merge patch, strategic merge patch.
+
+Pure: object and patch in, new object out; neither is changed. Called by `verbs.py`. A strategic
+merge needs to know which lists are sets or maps; the schema of the kind says so.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, cast
+
+from muster.local.apiserver.status import bad_request
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.api.schemas import Schema
+    from muster.errors import Refusal
+
+# -- merge patch (RFC 7396) ----------------------------------------------------------------------
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """Maps are merged, null removes, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+# -- JSON patch (RFC 6902) -----------------------------------------------------------------------
+
+
+def json_patch(target: Raw, patch: Any) -> Raw:
+    """Apply the operations in order; a failed `test` or a missing path refuses them all."""
+    if not isinstance(patch, list):
+        raise bad_request("json patch must be a list of operations")
+    document: Any = deepcopy(target)
+    for step in patch:
+        if not isinstance(step, dict) or not isinstance(step.get("path"), str):
+            raise bad_request("json patch: every operation needs op and path")
+        document = _apply(document, step)
+    if not isinstance(document, dict):
+        raise bad_request("json patch: the result is not an object")
+    return cast("Raw", document)
+
+
+def _apply(document: Any, step: Raw) -> Any:
+    op, path = step.get("op"), _pointer(step["path"])
+    if op == "add":
+        return _add(document, path, deepcopy(_value(step)))
+    if op == "replace":
+        if not path:
+            return deepcopy(_value(step))
+        _get(document, path)
+        return _add(_remove(document, path), path, deepcopy(_value(step)))
+    if op == "remove":
+        return _remove(document, path)
+    if op == "test":
+        if _get(document, path) != _value(step):
+            raise _unprocessable(f"testing value {step['path']} failed")
+        return document
+    if op in ("copy", "move"):
+        source = _pointer(str(step.get("from", "")))
+        value = deepcopy(_get(document, source))
+        if op == "move":
+            document = _remove(document, source)
+        return _add(document, path, value)
+    raise bad_request(f"json patch: unexpected kind: {op}")
+
+
+def _value(step: Raw) -> Any:
+    if "value" not in step:
+        raise bad_request(f"json patch: {step.get('op')} needs a value")
+    return step["value"]
+
+
+def _pointer(text: str) -> list[str]:
+    if text and not text.startswith("/"):
+        raise bad_request(f"json patch: path {text!r} must start with /")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def _unprocessable(why: str) -> Refusal:
+    refusal = bad_request(f"the server rejected our request due to an error in our request: {why}")
+    refusal.status, refusal.reason = 422, "Invalid"
+    return refusal
+
+
+def _index(items: list[Any], part: str, *, end: bool = False) -> int:
+    if end and part == "-":
+        return len(items)
+    if not part.isdigit() or int(part) > len(items) - (not end):
+        raise _unprocessable(f"invalid index {part}")
+    return int(part)
+
+
+def _get(document: Any, path: list[str]) -> Any:
+    for part in path:
+        if isinstance(document, list):
+            document = document[_index(document, part)]
+        elif isinstance(document, dict) and part in document:
+            document = document[part]
+        else:
+            raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+    return document
+
+
+def _add(document: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent = _get(document, path[:-1])
+    if isinstance(parent, list):
+        parent.insert(_index(parent, path[-1], end=True), value)
+    elif isinstance(parent, dict):
+        parent[path[-1]] = value
+    else:
+        raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+    return document
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    if not path:
+        raise _unprocessable("cannot remove the whole object")
+    _get(document, path)
+    parent = _get(document, path[:-1])
+    if isinstance(parent, list):
+        del parent[int(path[-1])]
+    else:
+        del parent[path[-1]]
+    return document
+
+
+# -- strategic merge patch -----------------------------------------------------------------------
+
+_ORDER = "$setElementOrder/"
+_DROP = "$deleteFromPrimitiveList/"
+_RETAIN = "$retainKeys"
+
+
+def strategic(target: Any, patch: Any, schema: Schema | None) -> Any:
+    """Like `merge`, but lists that the schema calls mergeable are patched item by item."""
+    if not isinstance(patch, dict):
+        return patch
+    if "$patch" in patch and patch["$patch"] != "merge":
+        return _plain(patch) if patch["$patch"] == "replace" else {}
+    result = dict(target) if isinstance(target, dict) else {}
+    if _RETAIN in patch:
+        result = {k: v for k, v in result.items() if k in patch[_RETAIN]}
+    for key, value in patch.items():
+        if key.startswith(_DROP):
+            field = key.removeprefix(_DROP)
+            result[field] = [v for v in result.get(field) or [] if v not in value]
+        elif not key.startswith("$"):
+            _merge_field(result, key, value, schema.field(key) if schema else None)
+    for key, order in patch.items():
+        field = key.removeprefix(_ORDER)
+        if field != key and isinstance(result.get(field), list):
+            known = schema.field(field) if schema else None
+            result[field] = _ordered(result[field], order, known.merge_key if known else "")
+    return result
+
+
+def _merge_field(result: Raw, key: str, value: Any, schema: Schema | None) -> None:
+    if value is None:
+        result.pop(key, None)
+    elif isinstance(value, list):
+        if schema is not None and schema.merges:
+            result[key] = _merge_list(result.get(key) or [], value, schema)
+        else:
+            result[key] = _plain(value)
+    else:
+        result[key] = strategic(result.get(key), value, schema)
+
+
+def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
+    key = schema.merge_key
+    if not key:  # a set of plain values
+        return target + [value for value in patch if value not in target]
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
+        return [_plain(i) for i in patch if i.get("$patch") != "replace"]
+    result = list(target)
+    for item in patch:
+        if not isinstance(item, dict) or key not in item:
+            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+        places = [i for i, old in enumerate(result) if old.get(key) == item[key]]
+        if item.get("$patch") == "delete":
+            result = [old for i, old in enumerate(result) if i not in places]
+        elif places:
+            result[places[0]] = strategic(result[places[0]], item, schema.items())
+        else:
+            result.append(strategic({}, item, schema.items()))
+    return result
+
+
+def _ordered(items: list[Any], order: list[Any], key: str) -> list[Any]:
+    """Items named by `order` in that order; the others stay behind what preceded them."""
+
+    def name(item: Any) -> Any:
+        return item.get(key) if key and isinstance(item, dict) else item
+
+    wanted = [name(item) for item in order]
+    known = {repr(name(item)): item for item in items}
+    listed = [known[repr(w)] for w in wanted if repr(w) in known]
+    result = list(listed)
+    previous: Any = None
+    for item in items:
+        if name(item) in wanted:
+            previous = item
+        else:
+            at = (
+                0
+                if previous is None
+                else next(i for i, r in enumerate(result) if r is previous) + 1
+            )
+            result.insert(at, item)
+            previous = item
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """The value without directives and without the nulls that only mean "remove"."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items() if v is not None and not k.startswith("$")}
+    return [_plain(v) for v in value] if isinstance(value, list) else value

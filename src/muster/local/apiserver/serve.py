@@ -1,0 +1,265 @@
+"""HTTP: listen, know the caller, parse, dispatch, stream. With `streams.py`, all of aiohttp here.
+
+`ApiServer` is started by `local/up.py` and by tests:
+
+    server = ApiServer(data_dir, backend=node_agent)
+    await server.start(port=6443)             # then server.url, server.token, server.ca
+    server.access.write_kubeconfig(path, server.url)
+    ... group.create_task(server.run())       # housekeeping
+    await server.stop()
+
+Whatever goes wrong with one request is answered as a Status; it never ends the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from muster.errors import AlreadyExists, ApiError, Refusal
+from muster.local.apiserver import access, bodies, discovery, objects, routes, status, tables
+from muster.local.apiserver.builtin import BUILTIN
+from muster.local.apiserver.call import Answer, Call
+from muster.local.apiserver.openapi import document
+from muster.local.apiserver.registry import Registry
+from muster.local.apiserver.store import Store
+from muster.local.apiserver.streams import STREAMED, PodStreams
+from muster.local.apiserver.subresources import Subresources
+from muster.local.apiserver.verbs import Verbs
+from muster.local.apiserver.watching import watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.backend import NodeBackend
+    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.routes import Route
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+COMPACT_EVERY = 300.0
+_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+
+
+class ApiServer:
+    """A Kubernetes API on one data folder."""
+
+    def __init__(self, data_dir: Path, *, backend: NodeBackend | None = None) -> None:
+        self.data_dir = data_dir
+        self.streams = PodStreams(backend)
+        self.registry = Registry(BUILTIN)
+
+    access: access.Access
+    store: Store
+    verbs: Verbs
+    subresources: Subresources
+    url: str
+    port: int
+    _runner: web.AppRunner
+
+    @property
+    def token(self) -> str:
+        """The admin's token."""
+        return self.access.token
+
+    @property
+    def ca(self) -> bytes:
+        """What clients verify the server with."""
+        return self.access.ca
+
+    async def start(
+        self, host: str = "127.0.0.1", port: int = 0, extra_addresses: Sequence[str] = ()
+    ) -> None:
+        """Open the store and listen on all addresses; ready when this returns.
+
+        Port 0 takes a free one, the same on every address.
+        """
+        self.access = await asyncio.to_thread(
+            access.prepare, self.data_dir / "access", (host, *extra_addresses)
+        )
+        self.store = await Store.open(self.data_dir / "objects.db")
+        self.registry.follow(self.store)
+        self.verbs = Verbs(self.store, self.registry)
+        self.subresources = Subresources(self.verbs)
+        await self._create_namespaces()
+        app = web.Application(client_max_size=bodies.LIMIT)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        self.port = port
+        for address in dict.fromkeys((host, *extra_addresses)):
+            await self._listen(address)
+        self.url = f"https://{host}:{self.port}"
+
+    async def _listen(self, address: str) -> None:
+        site = web.TCPSite(
+            self._runner, address, self.port, ssl_context=self.access.context(), backlog=1024
+        )
+        await site.start()
+        if not self.port:
+            self.port = self._runner.addresses[0][1]
+
+    async def run(self) -> None:
+        """Housekeeping, until cancelled: forget history older than five to ten minutes."""
+        while True:
+            seen = self.store.revision
+            await asyncio.sleep(COMPACT_EVERY)
+            await self.store.compact(seen)
+
+    async def stop(self) -> None:
+        """End all streams, close the sockets, then the store."""
+        self.store.end_watches()
+        await self._runner.cleanup()
+        await self.store.close()
+
+    async def _create_namespaces(self) -> None:
+        resource = self._resource("", "v1", "namespaces")
+        for name in NAMESPACES:
+            body = objects.dump({"metadata": {"name": name}})
+            route = routes.Route("create", "", "v1", "namespaces")
+            if self.store.get(f"namespaces//{name}") is None:
+                await self.verbs.create(Call(route, resource, body=body))
+
+    # -- one request -----------------------------------------------------------------------------
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request; this is the one place that turns any failure into a Status."""
+        try:
+            return await self._respond(request)
+        except Refusal as refusal:
+            return _refuse(refusal)
+        except AlreadyExists as error:
+            return _refuse(Refusal(str(error), status=409, reason="AlreadyExists"))
+        except ApiError as error:
+            return _refuse(Refusal(str(error), status=error.status, reason=error.reason))
+        except web.HTTPRequestEntityTooLarge:
+            return _refuse(status.too_large(bodies.LIMIT))
+        except web.HTTPException:
+            raise
+        except ConnectionResetError:
+            raise
+        except Exception as error:
+            log.exception("%s %s failed", request.method, request.rel_url)
+            said = f"Internal error occurred: {type(error).__name__}: {error}"
+            return _refuse(Refusal(said, status=500, reason="InternalError"))
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return self._about(request)
+        user = self.access.user(request.headers.get("Authorization", ""))
+        if user is None:
+            raise status.unauthorized()
+        route = routes.parse(request.method, request.rel_url.raw_path, request.query)
+        if route is None:
+            return self._about(request)
+        call = await self._call(request, route, user)
+        if route.subresource in STREAMED:
+            return await self.streams.serve(request, call, self.store)
+        if route.verb == "watch":
+            return await self._watch(request, call)
+        answer = await self._answer(call)
+        return web.Response(
+            body=tables.shaped(answer, call, self.verbs.clock()),
+            status=answer.code,
+            content_type=JSON,
+            headers=_warnings(call.resource),
+        )
+
+    def _about(self, request: web.Request) -> web.StreamResponse:
+        """Health, version, discovery, OpenAPI."""
+        path, accept = request.path, request.headers.get("Accept", "")
+        if path.partition("/")[2].partition("/")[0] in ("healthz", "livez", "readyz"):
+            return web.Response(text="ok")
+        if request.method not in ("GET", "HEAD"):
+            raise status.not_allowed()
+        if path.startswith("/openapi/"):
+            found = document(self.registry, path)
+            kind = JSON
+        else:
+            found = discovery.answer(self.registry, path, accept)
+            kind = discovery.content_type(accept, path)
+        if found is None:
+            raise status.no_such_path()
+        return web.Response(body=objects.dump(found), headers={"Content-Type": kind})
+
+    async def _call(self, request: web.Request, route: Route, user: str) -> Call:
+        return Call(
+            route=route,
+            resource=self._resource(route.group, route.version, route.plural),
+            query=request.query,
+            body=await request.read() if request.can_read_body else b"",
+            content_type=request.headers.get("Content-Type", ""),
+            accept=request.headers.get("Accept", ""),
+            user=user,
+        )
+
+    def _resource(self, group: str, version: str, plural: str) -> Resource:
+        resource = self.registry.find(group, version, plural)
+        if resource is None:
+            raise status.no_such_path()
+        return resource
+
+    async def _answer(self, call: Call) -> Answer:
+        route = call.route
+        if route.subresource:
+            return await self.subresources.serve(call)
+        if route.verb == "create" and route.name:
+            raise status.not_allowed()
+        if route.verb not in call.resource.verbs:
+            raise status.not_allowed()
+        match route.verb:
+            case "get":
+                return await self.verbs.get(call)
+            case "list":
+                return await self.verbs.list(call)
+            case "create":
+                return await self.verbs.create(call)
+            case "update":
+                return await self.verbs.update(call)
+            case "patch":
+                return await self.verbs.patch(call)
+            case "delete":
+                return await self.verbs.delete(call)
+            case _:
+                return await self.verbs.deletecollection(call)
+
+    async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
+        events = watch(self.store, call, tables.shower(call, self.verbs.clock))
+        # What is wrong with the request comes up here, while the answer can still be a plain 400.
+        first = await anext(events)
+        response = web.StreamResponse(headers={"Content-Type": JSON} | _warnings(call.resource))
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        try:
+            if first:
+                await response.write(first)
+            async for lines in events:
+                await response.write(lines)
+            await response.write_eof()
+        except ConnectionResetError:
+            log.debug("a watcher of %s went away", call.resource.collection)
+        finally:
+            await events.aclose()
+        return response
+
+
+def _warnings(resource: Resource) -> dict[str, str]:
+    if not resource.deprecation:
+        return {}
+    return {"Warning": f'299 - "{resource.deprecation}"'}
+
+
+def _refuse(refusal: Refusal) -> web.Response:
+    body: Raw = status.body(refusal)
+    headers = {"Retry-After": "1"} if refusal.status == 429 else None
+    return web.Response(
+        body=objects.dump(body), status=refusal.status, content_type=JSON, headers=headers
+    )

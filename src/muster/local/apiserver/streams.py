@@ -1,0 +1,109 @@
+"""Streams of a pod: log now; exec, attach, port-forward and proxy through the same seam.
+
+Called by `serve.py`; finds the pod and its container, then hands over to the node agent's
+`NodeBackend`. The only other user of aiohttp in the API server.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from muster.errors import Refusal
+from muster.local.apiserver import objects, status
+from muster.local.apiserver.backend import LogOptions
+from muster.local.apiserver.routes import truth
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.local.apiserver.backend import NodeBackend
+    from muster.local.apiserver.call import Call
+    from muster.local.apiserver.store import Store
+
+STREAMED = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+
+
+class PodStreams:
+    """The streaming subresources of pods."""
+
+    def __init__(self, backend: NodeBackend | None) -> None:
+        self.backend = backend
+
+    async def serve(self, request: web.Request, call: Call, store: Store) -> web.StreamResponse:
+        """Answer a call for one of `STREAMED`."""
+        if call.route.subresource not in call.resource.subresources:
+            raise status.no_such_path()
+        entry = store.get(call.key)
+        if entry is None:
+            raise status.not_found(call.resource.group, call.resource.plural, call.route.name)
+        pod = objects.decode(entry.value)
+        if call.route.subresource == "log" and call.route.verb == "get":
+            return await self._log(request, call, pod)
+        raise status.not_allowed()
+
+    def _backend(self, pod: Raw) -> NodeBackend:
+        if self.backend is None:
+            raise Refusal(
+                f"no node agent runs pod {pod['metadata']['name']}",
+                status=503,
+                reason="ServiceUnavailable",
+            )
+        return self.backend
+
+    async def _log(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
+        options = log_options(call, pod, datetime.now(UTC))
+        if not pod["spec"].get("nodeName"):
+            return web.Response(body=b"", content_type="text/plain")
+        pieces = self._backend(pod).logs(pod, options).__aiter__()
+        # What is wrong comes up with the first piece, while the answer can still be a Status.
+        first = await anext(pieces, None)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        if first is not None:
+            await response.write(first)
+            async for piece in pieces:
+                await response.write(piece)
+        await response.write_eof()
+        return response
+
+
+def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
+    """The query of a log request, checked."""
+    query = call.query
+    seconds = call.number("sinceSeconds")
+    since = now - timedelta(seconds=seconds) if seconds is not None else None
+    if query.get("sinceTime"):
+        try:
+            since = datetime.fromisoformat(query["sinceTime"])
+        except ValueError as error:
+            raise status.bad_request(f"sinceTime: {error}") from error
+    return LogOptions(
+        container=container_of(pod, query.get("container", "")),
+        follow=truth(query.get("follow", "")),
+        previous=truth(query.get("previous", "")),
+        timestamps=truth(query.get("timestamps", "")),
+        tail=call.number("tailLines"),
+        since=since,
+        limit_bytes=call.number("limitBytes"),
+    )
+
+
+def container_of(pod: Raw, asked: str) -> str:
+    """The container meant; with several, one must be named."""
+    name = pod["metadata"]["name"]
+    spec = pod["spec"]
+    names = [c["name"] for c in spec.get("containers") or ()]
+    inits = [c["name"] for c in spec.get("initContainers") or ()]
+    if not asked:
+        if len(names) == 1:
+            return str(names[0])
+        listed = f"choose one of: [{' '.join(names)}]"
+        if inits:
+            listed += f" or one of the init containers: [{' '.join(inits)}]"
+        raise status.bad_request(f"a container name must be specified for pod {name}, {listed}")
+    if asked not in (*names, *inits):
+        raise status.bad_request(f"container {asked} is not valid for pod {name}")
+    return asked

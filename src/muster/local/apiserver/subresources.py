@@ -1,0 +1,222 @@
+"""What objects answer to besides their verbs: status, scale, binding, eviction, finalize.
+
+Called by `serve.py` for paths with a subresource. Each is one guarded write on the object, through
+`Verbs.change`, so the rules for conflicts and admission are those of every other write. Streams
+(log, exec, attach, port-forward, proxy) are in `streams.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import bodies, objects, patch, status
+from muster.local.apiserver.call import Answer, Call, raw
+from muster.local.apiserver.eviction import check_budgets
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.verbs import Verbs
+
+_SCALE_OF = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+_DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+class Subresources:
+    """The subresources, over the same verbs."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+
+    async def serve(self, call: Call) -> Answer:
+        """Answer a call whose route names a subresource."""
+        name, verb = call.route.subresource, call.route.verb
+        if name not in call.resource.subresources:
+            raise status.no_such_path()
+        if name == "status":
+            return await self._status(call)
+        if name == "scale":
+            return await self._scale(call)
+        if name == "binding" and verb == "create":
+            return await self._bind(call)
+        if name == "eviction" and verb == "create":
+            return await self._evict(call)
+        if name == "finalize" and verb == "update":
+            return await self._finalize(call)
+        raise status.not_allowed()
+
+    async def _status(self, call: Call) -> Answer:
+        match call.route.verb:
+            case "get":
+                return await self._verbs.get(call)
+            case "update":
+                return await self._verbs.update(call)
+            case "patch":
+                return await self._verbs.patch(call)
+            case _:
+                raise status.not_allowed()
+
+    # -- scale -----------------------------------------------------------------------------------
+
+    async def _scale(self, call: Call) -> Answer:
+        if call.route.verb == "get":
+            obj = objects.decode(self._verbs.read(call).value)
+            return raw(_scale_of(call.resource, obj))
+        if call.route.verb not in ("update", "patch"):
+            raise status.not_allowed()
+
+        def rescale(old: Raw) -> Raw:
+            scale = _scale_of(call.resource, old)
+            wanted = self._wanted_scale(call, scale)
+            replicas = (wanted.get("spec") or {}).get("replicas", 0)
+            if not isinstance(replicas, int) or replicas < 0:
+                cause = status.bad_value(
+                    "spec.replicas", replicas, "must be greater than or equal to 0"
+                )
+                raise status.invalid("autoscaling", "Scale", call.route.name, [cause])
+            new = objects.decode(objects.dump(old))
+            version = wanted["metadata"].get("resourceVersion")
+            new["metadata"]["resourceVersion"] = version
+            _put(new, _path(call.resource, "specReplicasPath"), replicas)
+            return new
+
+        route = call.route._replace(subresource="")
+        plain = Call(route, call.resource, call.query, accept=call.accept)
+        changed = await self._verbs.change(plain, rescale)
+        return raw(_scale_of(call.resource, objects.decode(changed.body)))
+
+    def _wanted_scale(self, call: Call, scale: Raw) -> Raw:
+        if call.route.verb == "update":
+            wanted = bodies.read(call.body, call.content_type)
+            wanted.setdefault("metadata", {})
+            return wanted
+        change = bodies.read_patch(call.body, call.content_type, bodies.PATCHES[:3])
+        if isinstance(change, list):
+            return patch.json_patch(scale, change)
+        merged: Raw = patch.merge(scale, change)
+        return merged
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    async def _bind(self, call: Call) -> Answer:
+        """Give a pod its node: once, to the pod that was meant, all in one write."""
+        binding = bodies.read(call.body, call.content_type)
+        meta = binding.get("metadata") or {}
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            cause = status.required("target.name")
+            raise status.invalid("", "Binding", call.route.name, [cause])
+        now = objects.stamp(self._verbs.clock())
+
+        def bind(old: Raw) -> Raw:
+            self._check_bindable(call, old, meta.get("uid") or "")
+            new = objects.decode(objects.dump(old))
+            new["spec"]["nodeName"] = node
+            for name in ("annotations", "labels"):
+                if meta.get(name):
+                    new["metadata"][name] = (new["metadata"].get(name) or {}) | meta[name]
+            _set_condition(new, {"type": "PodScheduled", "status": "True"}, now)
+            return new
+
+        await self._verbs.change(call, bind)
+        return raw(_DONE, 201)
+
+    def _check_bindable(self, call: Call, pod: Raw, uid: str) -> None:
+        name, meta = call.route.name, pod["metadata"]
+        if uid and uid != meta["uid"]:
+            why = (
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
+                f" {meta['uid']}"
+            )
+        elif "deletionTimestamp" in meta:
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+        elif pod["spec"].get("nodeName"):
+            why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        elif pod["spec"].get("schedulingGates"):
+            why = f"pod {name} has non-empty .spec.schedulingGates"
+        else:
+            return
+        resource = "pods" if uid and uid != meta["uid"] else "pods/binding"
+        raise status.conflict("", resource, name, why)
+
+    async def _evict(self, call: Call) -> Answer:
+        """Delete a pod if no disruption budget objects."""
+        eviction = bodies.read(call.body, call.content_type)
+        pod = objects.decode(self._verbs.read(call).value)
+        if not check_finished(pod):
+            check_budgets(self._verbs.store, pod)
+        options = objects.dump(eviction.get("deleteOptions") or {})
+        route = call.route._replace(verb="delete", subresource="")
+        await self._verbs.delete(Call(route, call.resource, call.query, options))
+        return raw(_DONE, 201)
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    async def _finalize(self, call: Call) -> Answer:
+        """Take finalizers off a namespace; without any it is gone."""
+        body = bodies.read(call.body, call.content_type)
+        left = (body.get("spec") or {}).get("finalizers") or []
+
+        def finalize(old: Raw) -> Raw:
+            return old | {"spec": old.get("spec", {}) | {"finalizers": left}}
+
+        return await self._verbs.change(call, finalize)
+
+
+def check_finished(pod: Raw) -> bool:
+    """Whether evicting the pod disturbs nobody: it has ended, or never started."""
+    phase = pod.get("status", {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
+
+
+def _set_condition(pod: Raw, condition: Raw, now: str) -> None:
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    full = {**condition, "lastProbeTime": None, "lastTransitionTime": now}
+    for i, old in enumerate(conditions):
+        if old["type"] == condition["type"]:
+            conditions[i] = full
+            return
+    conditions.append(full)
+
+
+def _path(resource: Resource, which: str) -> str:
+    return str((resource.scale or _SCALE_OF).get(which, "")).lstrip(".")
+
+
+def _scale_of(resource: Resource, obj: Raw) -> Raw:
+    """The Scale view of an object."""
+    meta = obj["metadata"]
+    shown: Raw = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            k: meta[k]
+            for k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+            if k in meta
+        },
+        "spec": {},
+        "status": {"replicas": objects.at(obj, _path(resource, "statusReplicasPath")) or 0},
+    }
+    replicas = objects.at(obj, _path(resource, "specReplicasPath"))
+    if replicas:
+        shown["spec"]["replicas"] = replicas
+    selector = _selector_text(resource, obj)
+    if selector:
+        shown["status"]["selector"] = selector
+    return shown
+
+
+def _selector_text(resource: Resource, obj: Raw) -> str:
+    if resource.scale:
+        path = _path(resource, "labelSelectorPath")
+        return objects.text(objects.at(obj, path)) if path else ""
+    labels = objects.at(obj, "spec.selector.matchLabels") or {}
+    return ",".join(f"{k}={v}" for k, v in sorted(labels.items()))
+
+
+def _put(obj: Raw, path: str, value: object) -> None:
+    *parents, last = path.split(".")
+    for name in parents:
+        obj = obj.setdefault(name, {})
+    obj[last] = value

@@ -1,0 +1,206 @@
+"""Server-side printing: objects as the Table, or the bare metadata, that a client asks for.
+
+Called by `serve.py` on every JSON answer; `Accept` decides. Clients that ask for protobuf as well
+get JSON, which they all accept.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from muster.local.apiserver import objects
+from muster.local.apiserver.columns import PLAIN, PRINTERS, age
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.call import Answer, Call
+    from muster.local.apiserver.registry import Resource
+
+_NAME_FORMAT = "name"
+
+
+def form(accept: str) -> str:
+    """Table, PartialObjectMetadata, PartialObjectMetadataList, or nothing for the object itself."""
+    for choice in accept.split(","):
+        kind, *options = [part.strip() for part in choice.split(";")]
+        if kind not in ("application/json", "*/*", "application/*"):
+            continue
+        chosen = dict(option.partition("=")[::2] for option in options)
+        if not chosen.get("as"):
+            return ""
+        if chosen.get("g") == "meta.k8s.io" and chosen.get("v") == "v1":
+            return chosen["as"]
+    return ""
+
+
+def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
+    """The body of an answer in the form the client asked for."""
+    wanted = form(call.accept) if "as=" in call.accept else ""
+    is_list = call.route.verb in ("list", "deletecollection") and not call.route.name
+    if not wanted or answer.code >= 300 or not (answer.resource or is_list):
+        return answer.body
+    body = objects.decode(answer.body)
+    items = body["items"] if is_list else [body]
+    meta = body["metadata"] if is_list else _list_meta(body)
+    if wanted == "Table":
+        include = call.query.get("includeObject", "Metadata")
+        return objects.dump(_table(call.resource, items, meta, include, now))
+    partial = [_partial(item) for item in items]
+    if not is_list:
+        return objects.dump(partial[0])
+    return objects.dump(
+        {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": meta,
+            "items": partial,
+        }
+    )
+
+
+def shower(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
+    """How each object of a watch is shown. Only the first table names its columns."""
+    wanted = form(call.accept) if "as=" in call.accept else ""
+    include = call.query.get("includeObject", "Metadata")
+    if wanted.startswith("PartialObjectMetadata"):
+        return lambda value: objects.dump(_partial(objects.decode(value)))
+    if wanted != "Table":
+        return lambda value: value
+    first = True
+
+    def show(value: bytes) -> bytes:
+        nonlocal first
+        obj = objects.decode(value)
+        table = _table(call.resource, [obj], _list_meta(obj), include, clock())
+        if not first:
+            table["columnDefinitions"] = None
+        first = False
+        return objects.dump(table)
+
+    return show
+
+
+def _list_meta(obj: Raw) -> Raw:
+    return {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+
+
+def _partial(obj: Raw) -> Raw:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj["metadata"],
+    }
+
+
+def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: datetime) -> Raw:
+    columns, cells = _printer(resource, now)
+    rows = []
+    for item in items:
+        row: Raw = {"cells": cells(item)}
+        if include == "Object":
+            row["object"] = item
+        elif include != "None":
+            row["object"] = _partial(item)
+        rows.append(row)
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": meta,
+        "columnDefinitions": columns,
+        "rows": rows,
+    }
+
+
+def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
+    if resource.custom and resource.columns:
+        return _custom(resource, now)
+    printer = PRINTERS.get(resource.collection, PLAIN)
+    columns = [_column(name) for name in printer.columns]
+    return columns, lambda obj: printer.cells(obj, now)
+
+
+def _column(name: str) -> Raw:
+    wide, name = name.endswith("+"), name.removesuffix("+")
+    return {
+        "name": name,
+        "type": "string",
+        "format": _NAME_FORMAT if name == "Name" else "",
+        "description": "",
+        "priority": int(wide),
+    }
+
+
+# -- printer columns of CRDs ---------------------------------------------------------------------
+
+
+def _custom(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
+    columns = [_column("Name")]
+    paths = []
+    for column in resource.columns:
+        shown = {"name": column["name"], "type": column["type"], "format": column.get("format", "")}
+        described = {
+            "description": column.get("description", ""),
+            "priority": column.get("priority", 0),
+        }
+        columns.append(shown | described)
+        paths.append((column["jsonPath"], column["type"]))
+
+    def cells(obj: Raw) -> list[Any]:
+        found = [_cell(jsonpath(obj, path), type_, now) for path, type_ in paths]
+        return [obj["metadata"]["name"], *found]
+
+    return columns, cells
+
+
+def _cell(values: list[Any], type_: str, now: datetime) -> Any:
+    if not values:
+        return None
+    value = values[0]
+    if type_ == "date":
+        return age(value, now) if isinstance(value, str) else None
+    if type_ == "string":
+        return value if isinstance(value, str) else objects.dump(value).decode()
+    return value
+
+
+_STEP = re.compile(
+    r"""\.((?:\\.|[^.\[\\])+)              # .field, with escaped dots
+      | \[(-?\d*):(-?\d*)\]                # [a:b]
+      | \[(-?\d+)\]                        # [n]
+      | \[\*\]
+      | \['([^']*)'\]
+      | \[\?\(@\.([\w.]+)\s*==\s*['"]([^'"]*)['"]\)\]""",
+    re.VERBOSE,
+)
+
+
+def jsonpath(obj: Any, path: str) -> list[Any]:
+    """The values at a JSONPath, as far as printer columns use the language."""
+    values, at = [obj], 0
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            return []
+        at = step.end()
+        values = [found for value in values for found in _step(value, step)]
+    return values
+
+
+def _step(value: Any, step: re.Match[str]) -> list[Any]:
+    name, low, high, index, quoted, field, wanted = step.groups()
+    if name is not None or quoted is not None:
+        key = quoted if quoted is not None else re.sub(r"\\(.)", r"\1", name)
+        return [value[key]] if isinstance(value, dict) and key in value else []
+    if not isinstance(value, list):
+        return []
+    if index is not None:
+        return value[int(index) :][:1]
+    if low is not None:
+        return value[int(low) if low else None : int(high) if high else None]
+    if field is not None:
+        return [v for v in value if objects.text(objects.at(v, field)) == wanted]
+    return value

@@ -1,0 +1,350 @@
+"""get, list, create, update, patch, delete, deletecollection: what requests do to the store.
+
+Called by `serve.py` with a parsed request; knows nothing of HTTP. Each verb reads from memory,
+decides in `admit.py` and `patch.py`, and writes once, guarded by the revision it read. A write that
+does not name the revision it is based on is repeated when somebody else was faster.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.api import schemas
+from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
+from muster.local.apiserver import admit, bodies, lists, objects, patch, policy, status
+from muster.local.apiserver.admit import Birth
+from muster.local.apiserver.call import Answer, Call, one, raw
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.local.apiserver.registry import Registry, Resource
+    from muster.local.apiserver.store import Entry, Store
+
+Clock = Callable[[], datetime]
+Change = Callable[["Raw"], "Raw"]
+"""From the object as it is to the object as it shall be."""
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_TRIES = 8
+# Deleting one of these answers with the object, all others with a Status.
+_SHOWN = frozenset({"pods", "services", "persistentvolumeclaims", "persistentvolumes"})
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Verbs:
+    """The verbs, over one store."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock = _now) -> None:
+        self.store = store
+        self.registry = registry
+        self.clock = clock
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, call: Call) -> Entry:
+        """The object a call is about."""
+        entry = self.store.get(call.key)
+        if entry is None:
+            raise self._missing(call)
+        return entry
+
+    async def get(self, call: Call) -> Answer:
+        """One object."""
+        return one(call.resource, self.read(call))
+
+    async def list(self, call: Call) -> Answer:
+        """A collection, or a page of it."""
+        return lists.answer(call, await lists.page(self.store, call))
+
+    # -- creating --------------------------------------------------------------------------------
+
+    async def create(self, call: Call) -> Answer:
+        """A new object."""
+        obj = bodies.read(call.body, call.content_type)
+        return await self._create(call, obj)
+
+    async def _create(self, call: Call, obj: Raw) -> Answer:
+        resource = call.resource
+        self._match(call, obj)
+        namespace = self._home(call)
+        if obj["metadata"].get("resourceVersion"):
+            raise status.bad_request("resourceVersion should not be set on objects to be created")
+        generated = not obj["metadata"].get("name")
+        for left in range(_TRIES, 0, -1):
+            born = Birth(self.clock(), str(uuid.uuid4()), _suffix())
+            new = policy.on_create(
+                admit.on_create(resource, _copy(obj), namespace, born),
+                resource,
+                self.store,
+                born.now,
+            )
+            name = new["metadata"]["name"]
+            key = objects.key(resource, namespace, name)
+            encode = objects.encoder(new, resource.stored_api_version)
+            if call.dry_run:
+                return self._pretend(call, new, exists=self.store.get(key) is not None)
+            try:
+                return one(resource, await self.store.create(key, encode), 201)
+            except AlreadyExists as error:
+                if not generated or left == 1:
+                    raise status.already_exists(resource.group, resource.plural, name) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _pretend(self, call: Call, new: Raw, *, exists: bool) -> Answer:
+        if exists:
+            resource = call.resource
+            raise status.already_exists(resource.group, resource.plural, new["metadata"]["name"])
+        return raw(new, 201, call.resource)
+
+    def _home(self, call: Call) -> str:
+        """The namespace to create in, which must exist and stay."""
+        resource, namespace = call.resource, call.route.namespace
+        if not resource.namespaced:
+            return ""
+        if not namespace:
+            raise status.not_allowed()
+        entry = self.store.get(f"namespaces//{namespace}")
+        if entry is None:
+            raise status.not_found("", "namespaces", namespace)
+        if b'"deletionTimestamp"' in entry.value:
+            home = objects.decode(entry.value)
+            if "deletionTimestamp" in home["metadata"]:
+                raise policy.terminating(resource, call.route.name, namespace)
+        return namespace
+
+    # -- changing --------------------------------------------------------------------------------
+
+    async def update(self, call: Call) -> Answer:
+        """Replace an object."""
+        body = bodies.read(call.body, call.content_type)
+        self._match(call, body)
+        claimed = body["metadata"].get("resourceVersion")
+        if not claimed and call.resource.custom:
+            cause = status.bad_value(
+                "metadata.resourceVersion", 0, "must be specified for an update"
+            )
+            resource = call.resource
+            raise status.invalid(resource.group, resource.kind, call.route.name, [cause])
+        return await self.change(call, lambda _: _copy(body))
+
+    async def patch(self, call: Call) -> Answer:
+        """Change part of an object."""
+        accepted = tuple(
+            p for p in bodies.PATCHES if "strategic" not in p or not call.resource.custom
+        )
+        body = bodies.read_patch(call.body, call.content_type, accepted)
+        kind = bodies.media_type(call.content_type)
+        if kind == "application/apply-patch+yaml":
+            return await self._apply(call, body)
+        return await self.change(call, lambda old: self._patched(call, kind, old, body))
+
+    def _patched(self, call: Call, kind: str, old: Raw, body: object) -> Raw:
+        if kind == "application/json-patch+json":
+            new = patch.json_patch(old, body)
+        elif kind == "application/merge-patch+json":
+            new = patch.merge(old, body)
+        else:
+            new = patch.strategic(old, body, self._schema(call.resource))
+        self._match(call, new)
+        return new
+
+    def _schema(self, resource: Resource) -> schemas.Schema | None:
+        if resource.custom:
+            return schemas.Schema(resource.schema)
+        return schemas.of(resource.group, resource.version, resource.kind)
+
+    async def _apply(self, call: Call, body: Raw) -> Answer:
+        """Server-side apply for one owner: create, or merge what the owner states."""
+        if not call.query.get("fieldManager"):
+            cause = status.required("fieldManager", "is required for apply patch")
+            raise status.invalid("meta.k8s.io", "PatchOptions", "", [cause])
+        self._match(call, body)
+        body["metadata"].pop("managedFields", None)
+        if self.store.get(call.key) is None:
+            body["metadata"]["name"] = call.route.name
+            return await self._create(call, body)
+        schema = self._schema(call.resource)
+        return await self.change(call, lambda old: patch.strategic(old, body, schema))
+
+    async def change(self, call: Call, change: Change) -> Answer:
+        """Read, change, admit, write; again if somebody else wrote in between."""
+        for left in range(_TRIES, 0, -1):
+            entry = self.read(call)
+            old = objects.decode(objects.in_version(entry.value, call.resource))
+            new = change(old)
+            claimed = str(new["metadata"].get("resourceVersion") or "")
+            self._check_claims(call, new, old)
+            new = admit.on_update(call.resource, new, old, call.route.subresource)
+            new = policy.on_update(new, old, call.resource)
+            try:
+                return await self._write(call, entry, new, old)
+            except Conflict as error:
+                insisted = claimed and claimed != old["metadata"]["resourceVersion"]
+                if left == 1 or insisted or self._is_put(call, claimed):
+                    raise self._conflict(call) from error
+            except NotFound as error:
+                raise self._missing(call) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _is_put(self, call: Call, claimed: str) -> bool:
+        return call.route.verb == "update" and bool(claimed)
+
+    async def _write(self, call: Call, entry: Entry, new: Raw, old: Raw) -> Answer:
+        resource = call.resource
+        if admit.released(resource, new):
+            if call.dry_run:
+                return raw(new, 200, resource)
+            return one(resource, await self._remove(call.resource, entry, new))
+        if admit.same(new, old):
+            return one(resource, entry)
+        if call.dry_run:
+            return raw(new, 200, resource)
+        encode = objects.encoder(new, resource.stored_api_version)
+        return one(resource, await self.store.update(entry.key, encode, entry.revision))
+
+    def _check_claims(self, call: Call, new: Raw, old: Raw) -> None:
+        """A writer that names a revision or a uid means exactly that object."""
+        version = new["metadata"].get("resourceVersion")
+        if version and str(version) != old["metadata"]["resourceVersion"]:
+            raise self._conflict(call)
+        uid = new["metadata"].get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            why = (
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
+                f" {old['metadata']['uid']}"
+            )
+            raise self._conflict(call, why)
+
+    # -- deleting --------------------------------------------------------------------------------
+
+    async def delete(self, call: Call) -> Answer:
+        """Remove an object, or mark it for whoever has to let go of it first."""
+        options = self._delete_options(call)
+        for left in range(_TRIES, 0, -1):
+            entry = self.read(call)
+            obj = objects.decode(entry.value)
+            self._check_preconditions(call, options, obj)
+            try:
+                return await self._delete(call, entry, obj, options)
+            except Conflict as error:
+                if left == 1:
+                    raise self._conflict(call) from error
+            except NotFound as error:
+                raise self._missing(call) from error
+        raise AssertionError("the last try returns or raises")
+
+    async def _delete(self, call: Call, entry: Entry, obj: Raw, options: Raw) -> Answer:
+        resource = call.resource
+        plan = admit.on_delete(resource, obj, options, self.clock())
+        meta = obj["metadata"]
+        if plan.remove:
+            if not call.dry_run:
+                entry = await self._remove(resource, entry, plan.obj)
+            if resource.collection in _SHOWN:
+                return one(resource, entry)
+            done = status.success(resource.group, resource.plural, meta["name"], meta["uid"])
+            return raw(done)
+        if plan.changed and not call.dry_run:
+            encode = objects.encoder(plan.obj, resource.stored_api_version)
+            entry = await self.store.update(entry.key, encode, entry.revision)
+        return one(resource, entry)
+
+    async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
+        encode = objects.encoder(last, resource.stored_api_version)
+        gone = await self.store.delete(entry.key, encode, entry.revision)
+        if resource.collection == "customresourcedefinitions.apiextensions.k8s.io":
+            await self._sweep(last["metadata"]["name"])
+        return gone
+
+    async def _sweep(self, collection: str) -> None:
+        """A kind that is gone takes its objects with it, finalizers or not."""
+        for entry in list(self.store.scan(f"{collection}/")):
+            obj = objects.decode(entry.value)
+            await self.store.delete(
+                entry.key, objects.encoder(obj, obj["apiVersion"]), entry.revision
+            )
+
+    async def deletecollection(self, call: Call) -> Answer:
+        """Delete every object a list would show."""
+        options = self._delete_options(call)
+        found = await lists.page(self.store, call)
+        for entry in found.entries:
+            _, namespace, name = entry.key.split("/")
+            route = call.route._replace(namespace=namespace, name=name, verb="delete")
+            single = Call(route, call.resource, {}, objects.dump(options))
+            try:
+                await self.delete(single)
+            except Refusal as refusal:
+                if refusal.status != 404:
+                    raise
+        return lists.answer(call, found)
+
+    def _delete_options(self, call: Call) -> Raw:
+        options = bodies.read(call.body, call.content_type) if call.body.strip() else {}
+        grace = call.number("gracePeriodSeconds")
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if "propagationPolicy" in call.query:
+            options["propagationPolicy"] = call.query["propagationPolicy"]
+        policy.check_delete_options(options)
+        return options
+
+    def _check_preconditions(self, call: Call, options: Raw, obj: Raw) -> None:
+        wanted = options.get("preconditions") or {}
+        for field, told in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            if wanted.get(field) and wanted[field] != obj["metadata"][field]:
+                why = (
+                    f"Precondition failed: {told} in precondition: {wanted[field]},"
+                    f" {told} in object meta: {obj['metadata'][field]}"
+                )
+                raise self._conflict(call, why)
+
+    # -- small things ----------------------------------------------------------------------------
+
+    def _match(self, call: Call, obj: Raw) -> None:
+        """The body must be of the kind, version, namespace and name that the path says."""
+        resource, route = call.resource, call.route
+        obj.setdefault("apiVersion", resource.api_version)
+        obj.setdefault("kind", resource.kind)
+        if obj["apiVersion"] != resource.api_version or obj["kind"] != resource.kind:
+            raise status.bad_request(
+                f"{obj['kind']} in version {obj['apiVersion']} cannot be handled as a"
+                f" {resource.kind} in version {resource.api_version}"
+            )
+        meta = obj.setdefault("metadata", {})
+        if not isinstance(meta, dict):
+            raise status.bad_request("metadata must be an object")
+        namespace = meta.get("namespace") or ""
+        if resource.namespaced and namespace not in ("", route.namespace):
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the"
+                " request"
+            )
+        if not resource.namespaced:
+            meta.pop("namespace", None)
+        name = meta.get("name") or ""
+        if route.name and route.verb != "create" and name not in ("", route.name):
+            raise status.bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({route.name})"
+            )
+
+    def _missing(self, call: Call) -> Refusal:
+        return status.not_found(call.resource.group, call.resource.plural, call.route.name)
+
+    def _conflict(self, call: Call, why: str = status.CHANGED) -> Refusal:
+        return status.conflict(call.resource.group, call.resource.plural, call.route.name, why)
+
+
+def _suffix() -> str:
+    return "".join(secrets.choice(_SUFFIX) for _ in range(5))
+
+
+def _copy(obj: Raw) -> Raw:
+    return objects.decode(objects.dump(obj))
