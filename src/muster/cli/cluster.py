@@ -90,6 +90,13 @@ def choose(where: Where) -> Cluster | None:
     return local_cluster("the local cluster") if local_kubeconfig().exists() else None
 
 
+def choose_or_start(where: Where) -> Cluster:
+    """The chosen cluster, or the local one started now: for the few verbs that may do so."""
+    from muster.cli.up import start_by_itself
+
+    return choose(where) or start_by_itself()
+
+
 def local_cluster(source: str) -> Cluster:
     return Cluster(config.load(local_kubeconfig()), "local", source, local=True)
 

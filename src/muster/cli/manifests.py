@@ -113,17 +113,32 @@ _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Loader(_Safe):  # type: ignore[misc]
     """YAML as Kubernetes reads it: keys are text and appear once; a date is text."""
 
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._flat: set[int] = set()
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Before `<<` brings in keys that this mapping may override, look at its own."""
+        if id(node) not in self._flat:
+            self._flat.add(id(node))
+            own = [(key.tag, str(key.value)) for key, _ in node.value]
+            for (key, _), written in zip(node.value, own, strict=True):
+                if own.count(written) > 1:
+                    raise _twice(key.value, key.start_mark)
+        super().flatten_mapping(node)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
-        self.flatten_mapping(node)
-        made: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = _key(self.construct_object(key_node, deep=True))
-            if key in made and key_node.value != "<<":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is written twice", key_node.start_mark
-                )
-            made[key] = self.construct_object(value_node, deep=deep)
-        return made
+        made = super().construct_mapping(node, deep=deep)
+        named = {_key(key): value for key, value in made.items()}
+        if len(named) < len(made):
+            raise _twice(
+                "that is a number or a word in one place and text in another", node.start_mark
+            )
+        return named
+
+
+def _twice(key: str, mark: Any) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, f"the key {key} is written twice", mark)
 
 
 def _key(key: object) -> str:

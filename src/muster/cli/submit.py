@@ -14,14 +14,13 @@ import click
 from muster.api.kinds import CONFIG_MAPS, TFJOBS, Kind
 from muster.api.meta import Key, Raw
 from muster.cli import flags
-from muster.cli.cluster import Where, choose, cluster_options
+from muster.cli.cluster import Where, choose_or_start, cluster_options
 from muster.cli.output import info, structured
 from muster.cli.verbs import SubVerbs
 from muster.errors import AlreadyExists, MusterError, UsageError
 from muster.jobs import build
 
 if TYPE_CHECKING:
-    from muster.cli.cluster import Cluster
     from muster.kube.blocking import BlockingClient
 
 
@@ -54,7 +53,7 @@ def tfjob(where: Where, words: tuple[str, ...], dry_run: bool, output: str, **gi
 
 def create(kind: Kind[Raw], job: Raw, where: Where) -> None:
     """Create the job and its ConfigMap, and say so as arena does."""
-    cluster = _cluster(where)
+    cluster = choose_or_start(where)
     cluster.announce()
     namespace = where.namespace_in(cluster)
     name = job["metadata"]["name"]
@@ -104,10 +103,3 @@ def _config_map(kind: Kind[Raw], job: Raw, record: Key) -> Raw:
             "values": structured({key: job[key] for key in ("apiVersion", "kind", "spec")}, "yaml"),
         },
     }
-
-
-def _cluster(where: Where) -> Cluster:
-    """The chosen cluster; submit is one of the verbs that may start the local one by itself."""
-    from muster.cli.up import start_by_itself
-
-    return choose(where) or start_by_itself()

@@ -1,0 +1,196 @@
+"""What `apply` and `create` share: read everything, check everything, then send object by object.
+
+Promises: nothing is sent unless every object could be read and has a possible name; then every
+object is tried, and the exit code tells whether all went well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from muster.cli import manifests
+from muster.cli.cluster import choose_or_start
+from muster.cli.output import note, structured
+from muster.cli.resources import CRD, Resources
+from muster.errors import MusterError, Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+    from muster.cli.cluster import Where
+    from muster.kube.blocking import BlockingClient
+    from muster.kube.request import Request
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+MANAGER = "arena"
+DRY = {"client": " (dry run)", "server": " (server dry run)"}
+
+
+class Sent(NamedTuple):
+    """What became of one object: a word for the person, and the object as the server has it."""
+
+    word: str
+    item: Raw
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the user asked for, the same for both verbs."""
+
+    verb: str
+    files: tuple[str, ...]
+    recursive: bool = False
+    dry_run: str = "none"
+    output: str = ""
+
+    def asked(self, request: Request) -> Request:
+        """The request with what every write of ours says: who, how strictly, for real or not."""
+        query = (*request.query, ("fieldValidation", "Strict"))
+        if not any(key == "fieldManager" for key, _ in query):
+            query += (("fieldManager", MANAGER),)
+        if self.dry_run == "server":
+            query += (("dryRun", "All"),)
+        return request._replace(query=query)
+
+
+def options(command: F) -> F:
+    """The options of both verbs."""
+    for option in (
+        click.option(
+            "--filename", "-f", "files", multiple=True, required=True, metavar="FILE|DIR|-",
+            help="Manifests to send; - is standard input.  [repeatable]",
+        ),
+        click.option("--recursive", "-R", is_flag=True, help="Also the folders within a folder."),
+        click.option(
+            "--dry-run", type=click.Choice(["none", "client", "server"]), default="none",
+            is_flag=False, flag_value="client",
+            help="client: check and print only. server: let the cluster check, keep nothing.",
+        ),
+        click.option(
+            "--output", "-o", type=click.Choice(["yaml", "json", "name"]), default=None,
+            help="Print the objects instead of a line each.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def everything(
+    order: Order, where: Where, send: Callable[[BlockingClient, Kind[Raw], Raw], Sent]
+) -> None:
+    """Read, check and send all objects, and say what became of each."""
+    items = _read(order, where)
+    if order.dry_run == "client":
+        word = "applied" if order.verb == "apply" else "created"
+        _show(order, [Sent(word, item) for item in items])
+        return
+    cluster = choose_or_start(where)
+    if order.dry_run == "none":
+        cluster.announce()
+    namespace = where.namespace_in(cluster)
+    with cluster.connect() as client:
+        sent, failures = _send_all(order, client, items, namespace, send)
+    _show(order, sent if order.output else [])
+    _fail(failures, len(items))
+
+
+def _read(order: Order, where: Where) -> list[Raw]:
+    items = []
+    for place in order.files:
+        for source, text in manifests.texts(place, recursive=order.recursive):
+            for document in manifests.documents(text, source):
+                for item in manifests.objects(document, source):
+                    manifests.check(item, source, generate=order.verb == "create")
+                    items.append(_placed(item, where.namespace))
+    if not items:
+        raise UsageError(f"no objects to {order.verb} in {', '.join(order.files)}")
+    return items
+
+
+def _placed(item: Raw, wanted: str) -> Raw:
+    """The object unless it names another namespace than `-n` does."""
+    own = item["metadata"].get("namespace", "")
+    if wanted and own and own != wanted:
+        raise UsageError(
+            f"{called(item)} is for the namespace {own}, -n says {wanted}",
+            hint=f"Use -n {own}, or take the namespace out of the manifest.",
+        )
+    return item
+
+
+def _send_all(
+    order: Order,
+    client: BlockingClient,
+    items: Sequence[Raw],
+    namespace: str,
+    send: Callable[[BlockingClient, Kind[Raw], Raw], Sent],
+) -> tuple[list[Sent], list[MusterError]]:
+    resources = Resources(client)
+    sent: list[Sent] = []
+    failures: list[MusterError] = []
+    for item in items:
+        try:
+            kind = resources.find(item["apiVersion"], item["kind"])
+            done = send(client, kind, _in_namespace(kind, item, namespace))
+        except Unreachable:
+            raise
+        except MusterError as error:
+            failures.append(error)
+            continue
+        if item["kind"] == CRD and order.dry_run == "none":
+            resources.expect(item)
+        sent.append(done)
+        if not order.output:
+            _show(order, [done])
+    return sent, failures
+
+
+def _in_namespace(kind: Kind[Raw], item: Raw, namespace: str) -> Raw:
+    if not kind.namespaced or item["metadata"].get("namespace"):
+        return item
+    return {**item, "metadata": {**item["metadata"], "namespace": namespace}}
+
+
+def _show(order: Order, sent: Sequence[Sent]) -> None:
+    if not sent:
+        return
+    if order.output in ("yaml", "json"):
+        items = [one.item for one in sent]
+        shown = items[0] if len(items) == 1 else as_list(items)
+        print(structured(shown, order.output))
+        return
+    for one in sent:
+        end = "" if order.output == "name" else f" {one.word}{DRY.get(order.dry_run, '')}"
+        print(f"{called(one.item)}{end}")
+
+
+def _fail(failures: Sequence[MusterError], count: int) -> None:
+    """End as the failures tell: all but the last are printed here, the last ends the program."""
+    if not failures:
+        return
+    *others, last = failures
+    if len({error.exit_code for error in failures}) > 1:
+        others, last = list(failures), MusterError(f"{len(failures)} of {count} objects failed")
+    for error in others:
+        note(f"error: {error}")
+        if error.hint:
+            note(error.hint)
+    raise last
+
+
+def called(item: Raw) -> str:
+    """`pod/x`, `tfjob.kubeflow.org/x`: as kubectl names an object."""
+    group = item["apiVersion"].rpartition("/")[0]
+    name = item["metadata"].get("name") or f"{item['metadata'].get('generateName', '')}…"
+    return f"{item['kind'].lower()}{'.' if group else ''}{group}/{name}"
+
+
+def as_list(items: Sequence[Raw]) -> Raw:
+    """The objects as one `List`."""
+    return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": list(items)}
