@@ -1,0 +1,52 @@
+"""What a decision asks of the world: bind these, delete those, say this.
+
+Made by `decide`, carried out by the loop. Plain data, so that a test can compare whole decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster.api.core import Pod
+    from muster.scheduler.explain import Reason
+    from muster.scheduler.gangs import GangKey
+
+PLAN_ANNOTATION = "muster.dev/plan"
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Give each pod its node, all of them now. `plan` is the same for the whole of it."""
+
+    gang: GangKey
+    plan: str
+    pairs: tuple[tuple[Pod, str], ...]
+
+    @property
+    def annotation(self) -> str:
+        """Plan and size: after a restart it tells a half-bound gang from one that lost a member."""
+        return f"{self.plan}/{len(self.pairs)}"
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete pods that have a node, so that a gang can start again or another can take the room."""
+
+    gang: GangKey
+    pods: tuple[Pod, ...]
+    why: str
+    reason: str
+    """`Released` or `Preempted`: the event's reason."""
+
+
+@dataclass(frozen=True)
+class Say:
+    """Tell a gang's pods, group object and reader why it waits, or (None) that it does not."""
+
+    gang: GangKey
+    reason: Reason | None
+
+
+Action = Bind | Delete | Say

@@ -1,0 +1,157 @@
+"""Plans to Binding calls, many at a time, and what became of each.
+
+Run by the loop's task group. A bind cannot be taken back and its answer can be lost, so whatever
+is not a clear yes is settled by reading the pod: the room stays assumed until then. A Binding
+carries the pod's UID, so that a successor of the same name is refused, and the plan's annotation,
+which the server merges into the pod in the same write.
+
+Promise: every bind handed in is settled exactly once, unless the task is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from muster.api.kinds import PODS
+from muster.errors import ApiError, Conflict, NotFound, ServerError, TooMany, Unreachable
+from muster.scheduler.actions import PLAN_ANNOTATION, Bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from muster.api.core import Pod
+    from muster.api.kinds import Kind
+    from muster.api.meta import Key
+
+log = logging.getLogger(__name__)
+
+PAUSES = (0.05, 0.2, 0.5, 1.0)
+"""Seconds between attempts to learn or to repeat what is unknown; the last one goes on."""
+ATTEMPTS = 6
+
+
+class Outcome(Enum):
+    """What became of a bind."""
+
+    BOUND = "bound"  # to our node; the watch will confirm it
+    GONE = "gone"  # the pod is not there any more, or another has its name
+    ELSEWHERE = "elsewhere"  # somebody else bound it; the watch will say where
+    REFUSED = "refused"  # the server says no, or cannot be asked
+
+
+class Binding(NamedTuple):
+    """One bind to be done."""
+
+    bind: Bind
+    pod: Pod
+    node: str
+
+
+class Settled(NamedTuple):
+    """One bind, and what became of it."""
+
+    binding: Binding
+    outcome: Outcome
+    why: str = ""
+
+
+class Binds(Protocol):
+    """What is needed of a client."""
+
+    async def bind(
+        self, pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None: ...
+
+    async def get(self, kind: Kind[Pod], key: Key, /) -> Pod: ...
+
+
+class Binder:
+    """Binds in flight. `may_act` is asked before each call: a lease that ran out forbids it."""
+
+    def __init__(
+        self,
+        client: Binds,
+        settled: Callable[[Settled], None],
+        *,
+        in_flight: int,
+        may_act: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client, self._settled = client, settled
+        self._in_flight, self._may_act = in_flight, may_act
+        self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
+
+    def submit(self, bind: Bind) -> None:
+        """Do all binds of a plan, as soon as may be."""
+        for pod, node in bind.pairs:
+            self._waiting.put_nowait(Binding(bind, pod, node))
+
+    async def run(self) -> None:
+        """Bind until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._in_flight):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            binding = await self._waiting.get()
+            self._settled(await self._settle(binding))
+
+    async def _settle(self, binding: Binding) -> Settled:
+        """Bind, and where the answer is unclear read and bind again, until it is settled."""
+        why = "this process no longer leads"
+        for attempt in range(ATTEMPTS):
+            if not self._may_act():
+                break
+            try:
+                await self._bind(binding)
+            except NotFound as error:
+                return Settled(binding, Outcome.GONE, str(error))
+            except (Conflict, ServerError, TooMany, Unreachable) as error:
+                why = str(error)
+                log.info("%s: bind unclear: %s", binding.pod.metadata.key, error)
+                outcome = await self._look(binding)
+                if outcome is not None:
+                    return Settled(binding, outcome, why)
+                await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+            except ApiError as error:
+                return Settled(binding, Outcome.REFUSED, str(error))
+            else:
+                return Settled(binding, Outcome.BOUND)
+        return Settled(binding, Outcome.REFUSED, why)
+
+    async def _bind(self, binding: Binding) -> None:
+        metadata = binding.pod.metadata
+        await self._client.bind(
+            metadata.key,
+            uid=metadata.uid,
+            node=binding.node,
+            annotations={PLAN_ANNOTATION: binding.bind.annotation},
+        )
+
+    async def _look(self, binding: Binding) -> Outcome | None:
+        """Read the pod until there is an answer; None if it is not bound (yet)."""
+        attempt = 0
+        while True:
+            try:
+                pod = await self._client.get(PODS, binding.pod.metadata.key)
+            except NotFound:
+                return Outcome.GONE
+            except (ServerError, TooMany, Unreachable):
+                await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+                attempt += 1
+            except ApiError as error:
+                log.warning("%s: cannot be read: %s", binding.pod.metadata.key, error)
+                return Outcome.REFUSED
+            else:
+                return _compare(pod, binding)
+
+
+def _compare(pod: Pod, binding: Binding) -> Outcome | None:
+    if pod.metadata.uid != binding.pod.metadata.uid:
+        return Outcome.GONE
+    if not pod.spec.node_name:
+        return None
+    return Outcome.BOUND if pod.spec.node_name == binding.node else Outcome.ELSEWHERE

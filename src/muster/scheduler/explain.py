@@ -1,0 +1,87 @@
+"""Why a gang waits, in words a person can act on.
+
+`decide` asks for the words when a gang is parked; `report` writes them to pods, events and group
+status; `muster explain` shows the same. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.api.quantity import format_amount
+from muster.scheduler.gangs import BY_NAME, GangKey, Terms
+from muster.scheduler.podclass import PODS
+
+if TYPE_CHECKING:
+    from muster.scheduler.place import Short, Unplaced
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason code (one word, stable, counted in metrics) and a sentence."""
+
+    code: str
+    text: str
+
+
+NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
+NO_GROUP = "NoSuchGroup"
+NO_ROOM = "NotEnoughRoom"
+NEVER_FITS = "FitsNowhere"
+NOT_TOGETHER = "DoesNotFitTogether"
+UNSUPPORTED = "Unsupported"
+NOT_BOUND = "BindFailed"
+
+
+def no_group(key: GangKey) -> Reason:
+    """The pods name a group and there is none."""
+    kinds = " or ".join(kind.resource for kind in BY_NAME[key.dialect].kinds)
+    return Reason(NO_GROUP, f"waits for {key.name} to be created: there is no such {kinds}")
+
+
+def too_few(terms: Terms, there: int, gated: int, roles: dict[str, int]) -> Reason:
+    """Members are yet to be created."""
+    text = f"{there} of {terms.min} members exist"
+    lacking = [f"{n} more {role or 'member'}" for role, n in sorted(roles.items())]
+    if lacking:
+        text += f"; needs {' and '.join(lacking)}"
+    if gated:
+        text += f"; {gated} held back by scheduling gates"
+    return Reason(NOT_ENOUGH_MEMBERS, text)
+
+
+def unplaced(result: Unplaced, nodes: int) -> Reason:
+    """Members are there and room is not; `nodes` is how many nodes there are."""
+    if nodes == 0:
+        return Reason(NEVER_FITS, "there are no nodes")
+    if not result.short:
+        return Reason(NO_ROOM, "does not fit")
+    if not result.alone:
+        names = " and ".join(_members(short) for short in result.short)
+        return Reason(NOT_TOGETHER, f"each role fits by itself, but not {names} beside the others")
+    code = NO_ROOM if all(short.ever for short in result.short) else NEVER_FITS
+    return Reason(code, "; ".join(_one(short, nodes) for short in result.short))
+
+
+def _one(short: Short, nodes: int) -> str:
+    parts = [f"{short.fits} of {_members(short)} fit"]
+    if short.lacks and short.ever:
+        lacks = (f"{format_amount(name, n)} {name}" for name, n in short.lacks.items())
+        parts.append("short " + ", ".join(lacks))
+    if not short.ever:
+        each = (f"{format_amount(name, n)} {name}" for name, n in _each(short))
+        parts.append(f"no node would do even if it were empty: each asks for {', '.join(each)}")
+    if short.removed:
+        counted = (f"{n} {says}" for says, n in short.removed)
+        parts.append(("node: " if nodes == 1 else "nodes: ") + ", ".join(counted))
+    return "; ".join(parts)
+
+
+def _each(short: Short) -> list[tuple[str, int]]:
+    return [(name, n) for name, n in short.want.cls.requests.items() if name != PODS]
+
+
+def _members(short: Short) -> str:
+    role, n = short.want.role or "pod", short.wanted
+    return f"{n} {role}" if n == 1 or role.endswith("s") else f"{n} {role}s"

@@ -1,0 +1,208 @@
+"""The dialects: every way a pod can say which gang it belongs to, in one table.
+
+Read by `roster`. A dialect knows how a pod names its group, which objects declare such a group,
+and what terms an object (or, where there is none, the pods themselves) sets. The first row that
+matches a pod wins. Pure: no client, no state.
+
+A budget (PodDisruptionBudget) is the one declaration that finds its pods instead of being named by
+them; `budget_covers` says which pods, and it comes last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muster.api.kinds import (
+    BUDGETS,
+    COSCHEDULING_GROUPS,
+    KUBE_BATCH_GROUPS,
+    NATIVE_GROUPS,
+    SIGS_GROUPS,
+    VOLCANO_GROUPS,
+    Kind,
+)
+from muster.api.selectors import Selector, from_labels
+from muster.errors import InvalidSelector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from muster.api import gangs as objects
+    from muster.api.core import Pod, PodDisruptionBudget, Resources
+
+ROLE_ANNOTATION = "volcano.sh/task-spec"
+ROLE_LABEL = "training.kubeflow.org/replica-type"
+BUDGET_SCHEDULERS = frozenset({"kube-batchd", "kube-batch", "muster"})
+SERVICES = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
+
+
+class GangKey(NamedTuple):
+    """Which gang: a name means nothing without the dialect that gave it."""
+
+    dialect: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a gang was declared to need."""
+
+    min: int = 1
+    roles: Mapping[str, int] = field(default_factory=dict)
+    priority_class: str = ""
+    priority: int | None = None
+    min_resources: Resources = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One row of the table."""
+
+    name: str
+    group_of: Callable[[Pod], str]
+    kinds: tuple[Kind[Any], ...] = ()
+    terms: Callable[[Any], Terms] = lambda _: Terms()
+    from_pods: Callable[[Iterable[Pod]], Terms] | None = None
+
+
+def role_of(pod: Pod) -> str:
+    """The role a pod plays in its gang, in lower case; empty where nothing says."""
+    role = pod.metadata.annotations.get(ROLE_ANNOTATION)
+    return (role or pod.metadata.labels.get(ROLE_LABEL, "")).lower()
+
+
+def annotated(*names: str) -> Callable[[Pod], str]:
+    """The first of some annotations that is there."""
+    return lambda pod: next(
+        (value for name in names if (value := pod.metadata.annotations.get(name))), ""
+    )
+
+
+def labelled(name: str) -> Callable[[Pod], str]:
+    return lambda pod: pod.metadata.labels.get(name, "")
+
+
+def _native_group(pod: Pod) -> str:
+    return pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
+
+
+def _native_terms(group: objects.NativePodGroup) -> Terms:
+    gang = group.spec.scheduling_policy.gang
+    return Terms(
+        min=gang.min_count if gang else 1,
+        priority_class=group.spec.priority_class_name,
+        priority=group.spec.priority,
+    )
+
+
+def _volcano_terms(group: objects.VolcanoPodGroup) -> Terms:
+    roles = {role.lower(): n for role, n in group.spec.min_task_member.items() if n > 0}
+    return Terms(
+        # A role's minimum always holds, also where the total is set below their sum.
+        min=max(group.spec.min_member, sum(roles.values()), 1),
+        roles=roles,
+        priority_class=group.spec.priority_class_name,
+        min_resources=group.spec.min_resources,
+    )
+
+
+def _coscheduling_terms(group: objects.CoschedulingPodGroup) -> Terms:
+    return Terms(min=max(group.spec.min_member, 1), min_resources=group.spec.min_resources)
+
+
+def _budget_terms(budget: PodDisruptionBudget) -> Terms:
+    least = budget.spec.min_available
+    return Terms(min=max(least, 1) if isinstance(least, int) else 1)
+
+
+def _counted(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], Terms]:
+    def terms(pods: Iterable[Pod]) -> Terms:
+        counts = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
+        return Terms(min=max(counts, default=1))
+
+    return terms
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect("native", _native_group, (NATIVE_GROUPS,), _native_terms),
+    Dialect(
+        "volcano",
+        annotated("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name"),
+        (VOLCANO_GROUPS, KUBE_BATCH_GROUPS, SIGS_GROUPS),
+        _volcano_terms,
+    ),
+    Dialect(
+        "coscheduling",
+        labelled("scheduling.x-k8s.io/pod-group"),
+        (COSCHEDULING_GROUPS,),
+        _coscheduling_terms,
+    ),
+    Dialect(
+        "lightweight",
+        labelled("pod-group.scheduling.sigs.k8s.io/name"),
+        from_pods=_counted(labelled("pod-group.scheduling.sigs.k8s.io/min-available")),
+    ),
+    Dialect(
+        "koordinator",
+        annotated("gang.scheduling.koordinator.sh/name"),
+        from_pods=_counted(annotated("gang.scheduling.koordinator.sh/min-available")),
+    ),
+)
+BUDGET = Dialect("budget", lambda _: "", (BUDGETS,), _budget_terms)
+ALONE = Dialect("pod", lambda _: "", from_pods=lambda _: Terms())
+BY_NAME: Mapping[str, Dialect] = {d.name: d for d in (*DIALECTS, BUDGET, ALONE)}
+
+
+def named_gang(pod: Pod) -> GangKey | None:
+    """The gang a pod names, in the first dialect in which it names one."""
+    for dialect in DIALECTS:
+        group = dialect.group_of(pod)
+        if group:
+            return GangKey(dialect.name, pod.metadata.namespace, group)
+    return None
+
+
+def own_gang(pod: Pod) -> GangKey:
+    """The gang of one that a pod is which belongs to no other."""
+    return GangKey(ALONE.name, pod.metadata.namespace, pod.metadata.name)
+
+
+def may_be_budgeted(pod: Pod) -> bool:
+    """Whether a budget can make this pod a gang member: not where it guards an ordinary service."""
+    owner = pod.metadata.controller
+    service = owner is not None and owner.kind in SERVICES
+    return pod.spec.scheduler_name in BUDGET_SCHEDULERS and not service
+
+
+class Budget(NamedTuple):
+    """A budget that declares a gang, with its selector ready for use."""
+
+    object: PodDisruptionBudget
+    selector: Selector
+
+
+def gang_budget(budget: PodDisruptionBudget | None) -> Budget | None:
+    """The budget as a gang's declaration; percentages and odd selectors declare none."""
+    least = budget.spec.min_available if budget is not None else None
+    if budget is None or not isinstance(least, int) or isinstance(least, bool):
+        return None
+    try:
+        return Budget(budget, from_labels(budget.spec.selector))
+    except InvalidSelector:
+        return None
+
+
+def budget_covers(budget: Budget, pod: Pod) -> bool:
+    """Whether a budget speaks of a pod: by its selector, or by the controller both belong to."""
+    metadata = budget.object.metadata
+    if metadata.namespace != pod.metadata.namespace:
+        return False
+    mine, theirs = metadata.controller, pod.metadata.controller
+    if mine is not None and theirs is not None and mine.uid == theirs.uid:
+        return True
+    return budget.selector.matches(pod.metadata.labels)

@@ -1,0 +1,101 @@
+"""THE scheduling loop: something changed -> who is next -> decide -> bind; then wait for a change.
+
+Run by the service, and by tests on virtual time. Decisions live in `decide`; this module only
+sequences them and hands their actions on. No polling: it sleeps until a watch event wakes it or a
+hold or a repair is due by time.
+
+Promise: gangs are looked at one at a time, first of the line first, and binds of earlier
+decisions are under way while later ones are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from muster.scheduler.actions import Action, Bind, Delete, Say
+from muster.scheduler.bind import Outcome, Settled
+from muster.scheduler.decide import bind_failed, consider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.scheduler.state import State
+
+log = logging.getLogger(__name__)
+
+GANGS_AT_A_TIME = 16
+"""Fruitless looks between two turns of the event loop; after a plan its binds go out at once."""
+
+
+class Hands(Protocol):
+    """What carries actions out; none of it may block."""
+
+    def bind(self, bind: Bind) -> None: ...
+
+    def delete(self, delete: Delete) -> None: ...
+
+    def say(self, say: Say) -> None: ...
+
+
+class Loop:
+    """Takes decisions while there are any to take."""
+
+    def __init__(self, state: State, hands: Hands, *, clock: Callable[[], float]) -> None:
+        self.state, self._hands, self._clock = state, hands, clock
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something changed."""
+        self._wake.set()
+
+    def settled(self, settled: Settled) -> None:
+        """A bind has been settled; one that did not happen makes its gang first in line."""
+        binding, outcome = settled.binding, settled.outcome
+        key, pod = binding.bind.gang, binding.pod
+        if outcome is Outcome.BOUND:
+            return
+        log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, settled.why)
+        if outcome is Outcome.ELSEWHERE:
+            self.state.unassume(pod.metadata.uid)
+            self.state.touch(key)
+        else:
+            bind_failed(self.state, key, pod, self._clock(), gone=outcome is Outcome.GONE)
+        self.wake()
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        self.wake()
+        while True:
+            await self._sleep()
+            self._wake.clear()
+            await self.round()
+
+    async def round(self) -> None:
+        """Look at every gang that is due, letting binds go out in between."""
+        fruitless = 0
+        for key in self.state.due(self._clock()):
+            actions = consider(self.state, key, self._clock())
+            for action in actions:
+                self._do(action)
+            fruitless += 1
+            if fruitless >= GANGS_AT_A_TIME or any(isinstance(a, Bind) for a in actions):
+                fruitless = 0
+                await asyncio.sleep(0)
+
+    async def _sleep(self) -> None:
+        timer = self.state.next_timer()
+        try:
+            async with asyncio.timeout(None if timer is None else max(0.0, timer - self._clock())):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _do(self, action: Action) -> None:
+        if isinstance(action, Bind):
+            self._hands.bind(action)
+        elif isinstance(action, Delete):
+            self._hands.delete(action)
+        else:
+            self._hands.say(action)

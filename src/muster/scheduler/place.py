@@ -1,0 +1,312 @@
+"""A gang onto a snapshot: a plan that places all of it, or why that cannot be.
+
+Called by the loop, by `preempt` and by `explain`. Pure: the same snapshot and demand give the same
+answer, ties go to the first node by name, and the snapshot is left as it was.
+
+Theory: pods of a class are alike, so what must be found is how many copies go on each node, and
+one vector, copies that fit per node, answers it. The fullest node that takes all remaining copies
+is the tightest; if none takes them all, the roomiest goes first, which uses the fewest nodes.
+Only classes coupled with other pods (ports, affinity, spread) go copy by copy. Several classes
+interact through room alone; the one hardest to place goes first, and before giving up a few other
+orders are tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice, permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.scheduler import filters, scores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from muster.api.core import Pod
+    from muster.scheduler.nodes import Mask
+    from muster.scheduler.podclass import PodClass, Vector
+    from muster.scheduler.snapshot import Slot, Snapshot, Trial
+
+TRIES = 6
+
+
+@dataclass(frozen=True)
+class Want:
+    """Pods of one class and role that are to be placed; `pods` in the order they get nodes."""
+
+    cls: PodClass
+    role: str
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one gang asks of one trial.
+
+    `need` of the wanted pods must be placed, among them `roles[role]` of each role named; the
+    rest is surplus and not placed here. `rooms` are slots kept for this gang: lifted during its
+    trial, and their nodes preferred. `beside` are nodes that already have members. `barred` rows
+    are kept from it.
+    """
+
+    wants: tuple[Want, ...]
+    need: int
+    roles: Mapping[str, int] = field(default_factory=dict)
+    rooms: tuple[Slot, ...] = ()
+    beside: tuple[str, ...] = ()
+    barred: Mask | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Pod by pod, the node it gets."""
+
+    nodes: tuple[tuple[Pod, str], ...]
+
+
+@dataclass(frozen=True)
+class Short:
+    """A class that did not fit: how many were wanted, how many would fit by themselves, and then:
+
+    what the rest lacks over all nodes it may go to, how many nodes each filter removed, and whether
+    any node would do if it were empty.
+    """
+
+    want: Want
+    wanted: int
+    fits: int
+    lacks: Mapping[str, int] = field(default_factory=dict)
+    removed: tuple[tuple[str, int], ...] = ()
+    ever: bool = True
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """Why a gang cannot be placed: the classes that are short, in the order they were tried."""
+
+    short: tuple[Short, ...]
+    alone: bool = True
+    """Whether a class fails by itself; if not, each fits alone and only all together do not."""
+
+
+Counts = dict[int, int]
+
+
+def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
+    """The plan for a gang, or why there is none."""
+    with snapshot.trial() as trial:
+        trial.lift(demand.rooms)
+        wishes = _choose(demand)
+        found, short = _search(trial, demand, wishes)
+        if found is None and _has_choice(demand, wishes):
+            found = _as_many_as_fit(trial, demand)
+        if found is None:
+            return _why(trial, demand, wishes, short)
+        return _plan(snapshot, demand, found)
+
+
+def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
+    """As many of the wanted pods as fit, one by one in order: for members beyond the minimum."""
+    with snapshot.trial() as trial:
+        placed = [fill(trial, want.cls, len(want.pods), demand) for want in demand.wants]
+        return _plan(snapshot, demand, placed)
+
+
+def _choose(demand: Demand) -> list[int]:
+    """How many of each want: the roles' minimums first, then in order until the need is met."""
+    counts = [0] * len(demand.wants)
+    left = dict(demand.roles)
+    for index, want in enumerate(demand.wants):
+        counts[index] = min(len(want.pods), left.get(want.role, 0))
+        left[want.role] = left.get(want.role, 0) - counts[index]
+    missing = demand.need - sum(counts)
+    for index, want in enumerate(demand.wants):
+        more = max(0, min(len(want.pods) - counts[index], missing))
+        counts[index] += more
+        missing -= more
+    return counts
+
+
+def _has_choice(demand: Demand, counts: Sequence[int]) -> bool:
+    chosen = [n < len(want.pods) for n, want in zip(counts, demand.wants, strict=True)]
+    return len(demand.wants) > 1 and any(chosen)
+
+
+def _search(
+    trial: Trial, demand: Demand, counts: Sequence[int]
+) -> tuple[list[Counts] | None, Short | None]:
+    """Place exactly these counts, trying a few orders; the first class that failed, if all fail."""
+    first_short: Short | None = None
+    for order in _orders(trial.snapshot, demand, counts):
+        mark = trial.mark()
+        placed: list[Counts] = [{} for _ in counts]
+        for index in order:
+            want = demand.wants[index]
+            got = fill(trial, want.cls, counts[index], demand)
+            placed[index] = got
+            if sum(got.values()) < counts[index]:
+                first_short = first_short or Short(want, counts[index], sum(got.values()))
+                break
+        else:
+            return placed, None
+        trial.undo(mark)
+        if not _worth_another_order(trial, demand, counts):
+            break
+    return None, first_short
+
+
+def _orders(snapshot: Snapshot, demand: Demand, counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    busy = [index for index, n in enumerate(counts) if n]
+    hardest = sorted(busy, key=lambda i: _ease(snapshot, demand.wants[i]))
+    return islice(permutations(hardest), TRIES)
+
+
+def _ease(snapshot: Snapshot, want: Want) -> tuple[int, int]:
+    """Coupled classes first, then those of which the cluster holds the fewest copies."""
+    room = int(np.minimum(filters.copies(snapshot, want.cls), 1 << 20).sum())
+    return (0 if filters.is_coupled(snapshot, want.cls) else 1, room)
+
+
+def _worth_another_order(trial: Trial, demand: Demand, counts: Sequence[int]) -> bool:
+    """Not if some class does not even fit alone."""
+    for want, n in zip(demand.wants, counts, strict=True):
+        if n and int(np.minimum(_copies(trial, want.cls, demand), n).sum()) < n:
+            return False
+    return len(demand.wants) > 1
+
+
+def _as_many_as_fit(trial: Trial, demand: Demand) -> list[Counts] | None:
+    """When pods can stand in for each other: take as many of each class as fit, up to the need."""
+    mark = trial.mark()
+    placed: list[Counts] = [{} for _ in demand.wants]
+    for floor in (True, False):
+        for index, want in enumerate(demand.wants):
+            done = sum(placed[index].values())
+            left = demand.need - sum(sum(counts.values()) for counts in placed)
+            n = demand.roles.get(want.role, 0) if floor else left
+            got = fill(trial, want.cls, max(0, min(n, len(want.pods) - done)), demand)
+            for row, copies in got.items():
+                placed[index][row] = placed[index].get(row, 0) + copies
+    by_role: dict[str, int] = {}
+    for want, counts in zip(demand.wants, placed, strict=True):
+        by_role[want.role] = by_role.get(want.role, 0) + sum(counts.values())
+    enough = sum(by_role.values()) >= demand.need
+    if enough and all(by_role.get(role, 0) >= n for role, n in demand.roles.items()):
+        return placed
+    trial.undo(mark)
+    return None
+
+
+def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
+    """Place up to `n` copies of a class, as close together as they go; rows and their counts."""
+    if n <= 0:
+        return {}
+    if filters.is_coupled(trial.snapshot, cls):
+        return _one_by_one(trial, cls, n, demand)
+    copies = np.array(_copies(trial, cls, demand))
+    cost = scores.cost(trial.snapshot, cls, copies, _own(trial, demand))
+    counts: Counts = {}
+    while n > 0:
+        rows, each = _next(copies, cost, n)
+        if each <= 0:
+            break
+        for row in rows:
+            trial.place(cls, row, each)
+            counts[row] = each
+            copies[row] = 0
+        n -= each * len(rows)
+    return counts
+
+
+def _next(copies: Vector, cost: Vector, n: int) -> tuple[list[int], int]:
+    """The next rows to fill and how many copies each gets.
+
+    One row if one can take all that is left. Else all rows that hold the most, as far as whole
+    rows are needed: on a cluster of equal nodes a large gang is placed in one step.
+    """
+    whole = np.flatnonzero(copies >= n)
+    if len(whole):
+        return [int(whole[np.argmin(cost[whole])])], n
+    most = int(copies.max(initial=0))
+    if most <= 0:
+        return [], 0
+    rows = np.flatnonzero(copies == most)
+    chosen = rows[np.argsort(cost[rows], kind="stable")][: n // most]
+    return [int(row) for row in chosen], most
+
+
+def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
+    counts: Counts = {}
+    own = _own(trial, demand)
+    for _ in range(n):
+        copies = _copies(trial, cls, demand)
+        allowed = np.where(filters.coupled_mask(trial.snapshot, cls), copies, 0)
+        rows = np.flatnonzero(allowed)
+        if not len(rows):
+            break
+        cost = scores.cost(trial.snapshot, cls, allowed, own)
+        row = int(rows[np.argmin(cost[rows])])
+        trial.place(cls, row)
+        own.add(row)
+        counts[row] = counts.get(row, 0) + 1
+    return counts
+
+
+def _copies(trial: Trial, cls: PodClass, demand: Demand) -> Vector:
+    copies = filters.copies(trial.snapshot, cls)
+    return copies if demand.barred is None else np.where(demand.barred, 0, copies)
+
+
+def _own(trial: Trial, demand: Demand) -> set[int]:
+    rows = trial.snapshot.nodes.rows
+    own = {rows[slot.node] for slot in demand.rooms if slot.node in rows}
+    own.update(rows[name] for name in demand.beside if name in rows)
+    own.update(use.row for use in trial.log if use.n > 0)
+    return own
+
+
+def _plan(snapshot: Snapshot, demand: Demand, placed: Sequence[Counts]) -> Plan:
+    pairs: list[tuple[Pod, str]] = []
+    for want, counts in zip(demand.wants, placed, strict=True):
+        names = [snapshot.nodes.names[row] for row in sorted(counts) for _ in range(counts[row])]
+        pairs += zip(want.pods, names, strict=False)
+    return Plan(tuple(pairs))
+
+
+def _why(trial: Trial, demand: Demand, counts: Sequence[int], short: Short | None) -> Unplaced:
+    alone = []
+    for want, n in zip(demand.wants, counts, strict=True):
+        mark = trial.mark()
+        fits = sum(fill(trial, want.cls, n, demand).values())
+        if fits < n:
+            alone.append(_short(trial.snapshot, want, n, fits))
+        trial.undo(mark)
+    if alone:
+        return Unplaced(tuple(alone))
+    return Unplaced((short,) if short else (), alone=False)
+
+
+def _short(snapshot: Snapshot, want: Want, wanted: int, fits: int) -> Short:
+    """The facts about what is left over, taken while what fits is in place."""
+    cls, lacking = want.cls, wanted - fits
+    may = filters.standing(snapshot, cls)
+    lacks = {}
+    for name, each in cls.requests.items():
+        free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][may], 0)
+        usable = int(np.minimum(free // each, lacking).sum())
+        if usable < lacking:
+            lacks[name] = each * (lacking - usable)
+    ever = bool(filters.could_ever(snapshot, cls).any())
+    return Short(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever)
+
+
+def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
+    left = np.ones(len(snapshot.nodes), np.bool_)
+    for item in filters.FILTERS:
+        kept = left & item.mask(snapshot, cls)
+        gone = int(left.sum() - kept.sum())
+        if gone:
+            yield item.says, gone
+        left = kept

@@ -1,0 +1,219 @@
+"""Telling people: pod conditions, events and group status, within a budget of writes.
+
+Fed by the loop. A gang that waits is reported once it has waited a moment, again only when its
+reason changes, and not more often than every half minute; its pods get PodScheduled=False once
+per reason, which is also what cluster autoscalers look for. Reports never hold up a decision, and
+a report that fails is logged and made again with the next change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import EVENTS, PODS
+from muster.errors import Forbidden, MusterError, NotFound
+from muster.kube.request import Patch
+from muster.scheduler.status import group_status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.kube.client import Client
+    from muster.scheduler.actions import Delete, Say
+    from muster.scheduler.explain import Reason
+    from muster.scheduler.gangs import GangKey
+    from muster.scheduler.roster import Gang
+    from muster.scheduler.state import State
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "muster-scheduler"
+
+
+@dataclass
+class _Told:
+    """What was last said of a gang."""
+
+    reason: Reason | None = None
+    at: float = -1e9
+
+
+class Reporter:
+    """Says what the loop asks it to say, a little later and not too often."""
+
+    def __init__(self, client: Client, state: State) -> None:
+        self._client, self._state = client, state
+        self._due: dict[GangKey, float] = {}
+        self._told: dict[GangKey, _Told] = {}
+        self._pods: dict[str, str] = {}
+        self._deleted: list[Delete] = []
+        self._wake = asyncio.Event()
+        self._refused: set[str] = set()
+
+    def say(self, say: Say) -> None:
+        """The reason a gang waits has changed."""
+        told = self._told.get(say.gang)
+        if say.reason is None and told is None:
+            self._due.pop(say.gang, None)
+            if say.gang.dialect not in ("volcano", "coscheduling", "native"):
+                return
+        now = asyncio.get_running_loop().time()
+        soon = now + self._state.settings.report_after
+        not_before = told.at + self._state.settings.report_every if told else soon
+        if say.gang not in self._due:
+            self._due[say.gang] = max(soon, not_before)
+            self._wake.set()
+
+    def deleted(self, delete: Delete) -> None:
+        """Members are being deleted: that is always said, at once."""
+        self._deleted.append(delete)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            self._wake.clear()
+            await self._tell_deleted()
+            now = asyncio.get_running_loop().time()
+            for key in [key for key, due in self._due.items() if due <= now]:
+                del self._due[key]
+                await self._tell(key, now)
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        wait = min(self._due.values(), default=None)
+        try:
+            async with asyncio.timeout(None if wait is None else max(0.0, wait - now)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _tell(self, key: GangKey, now: float) -> None:
+        gang, entry = self._state.roster.gangs.get(key), self._state.entries.get(key)
+        if gang is None or entry is None:
+            self._told.pop(key, None)
+            return
+        told = self._told.setdefault(key, _Told())
+        reason = entry.reason
+        if reason != told.reason or reason is None:
+            told.reason, told.at = reason, now
+            await self._tell_group(gang, reason)
+        if reason is not None:
+            await self._tell_pods(gang, reason)
+
+    async def _tell_group(self, gang: Gang, reason: Reason | None) -> None:
+        terms = gang.terms
+        if terms is not None and gang.kind is not None and gang.declared is not None:
+            status = group_status(gang.key, terms, self._state.muster(gang), reason, _stamp())
+            if status is not None:
+                where = gang.declared.metadata.key
+                await self._try(
+                    self._client.patch(gang.kind, where, {"status": status}, subresource="status")
+                )
+        if reason is not None:
+            await self._try(self._event(gang, "FailedScheduling", reason.text))
+
+    async def _tell_pods(self, gang: Gang, reason: Reason) -> None:
+        alive = {uid for g in self._state.roster.gangs.values() for uid in g.pods}
+        if len(self._pods) > 2 * len(alive) + 100:
+            self._pods = {uid: code for uid, code in self._pods.items() if uid in alive}
+        for pod in self._state.muster(gang).pending:
+            if self._pods.get(pod.metadata.uid) == reason.code:
+                continue
+            self._pods[pod.metadata.uid] = reason.code
+            await self._try(
+                self._client.patch(
+                    PODS,
+                    pod.metadata.key,
+                    {"metadata": {"uid": pod.metadata.uid}, "status": _unschedulable(reason)},
+                    how=Patch.STRATEGIC,
+                    subresource="status",
+                )
+            )
+
+    async def _tell_deleted(self) -> None:
+        while self._deleted:
+            delete = self._deleted.pop(0)
+            gang = self._state.roster.gangs.get(delete.gang)
+            if gang is not None:
+                await self._try(self._event(gang, delete.reason, delete.why, delete.pods))
+
+    async def _event(self, gang: Gang, reason: str, text: str, pods: Iterable[Pod] = ()) -> None:
+        about = _about(gang, pods)
+        if about is None:
+            return
+        stamp = _stamp()
+        suffix = f"{hash((text, stamp)) & 0xFFFFFFFFFFFF:x}"
+        await self._client.create(
+            EVENTS,
+            {
+                "metadata": {
+                    "name": f"{about['name'][:200]}.{suffix}",
+                    "namespace": about["namespace"],
+                },
+                "involvedObject": about,
+                "type": "Warning",
+                "reason": reason,
+                "message": text[:1000],
+                "firstTimestamp": stamp,
+                "lastTimestamp": stamp,
+                "count": 1,
+                "source": {"component": COMPONENT},
+                "reportingComponent": COMPONENT,
+                "reportingInstance": COMPONENT,
+            },
+        )
+
+    async def _try(self, call: object) -> None:
+        try:
+            await call  # type: ignore[misc]
+        except NotFound:
+            return
+        except Forbidden as error:
+            if str(error) not in self._refused:
+                self._refused.add(str(error))
+                log.warning("%s", error)
+        except MusterError as error:
+            log.info("not reported: %s", error)
+
+
+def _about(gang: Gang, pods: Iterable[Pod]) -> Raw | None:
+    if gang.declared is not None and gang.kind is not None:
+        kind, metadata = gang.kind, gang.declared.metadata
+    else:
+        members = sorted((*pods, *gang.pods.values()), key=lambda pod: pod.metadata.name)
+        if not members:
+            return None
+        kind, metadata = PODS, members[0].metadata
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "uid": metadata.uid,
+    }
+
+
+def _unschedulable(reason: Reason) -> Raw:
+    return {
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": reason.text,
+                "lastTransitionTime": _stamp(),
+            }
+        ]
+    }
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,191 @@
+"""The scheduler as a daemon: informers into the state, loop, binder and reporter in one manager.
+
+Started by `muster scheduler` and by the local cluster's single process. `run` returns when `stop`
+is set, or raises what crashed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from muster.api.kinds import BUDGETS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
+from muster.api.meta import HasMetadata, Key
+from muster.control.manager import Manager
+from muster.errors import Conflict, MusterError, NotFound
+from muster.kube.informer import Informer
+from muster.kube.lease import Election
+from muster.observe import metrics
+from muster.observe.health import Health
+from muster.scheduler.bind import Binder
+from muster.scheduler.gangs import DIALECTS
+from muster.scheduler.loop import Loop
+from muster.scheduler.report import Reporter, log
+from muster.scheduler.settings import NAMES, Settings, load
+from muster.scheduler.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from muster.kube.client import Client
+    from muster.kube.store import Change
+    from muster.scheduler.actions import Bind, Delete, Say
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run the scheduler."""
+
+    names: tuple[str, ...] = NAMES
+    config: Path | None = None
+    leader_elect: bool = False
+    lease_namespace: str = "kube-system"
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    shadow: bool = False
+    health: Health = field(default_factory=Health)
+
+
+async def run(client: Client, options: Options, stop: asyncio.Event | None = None) -> None:
+    """Schedule on the cluster of that client until `stop` is set."""
+    settings = load(options.config, options.names) if options.config else Settings(options.names)
+    election = _election(client, options) if options.leader_elect else None
+    manager = Manager("scheduler", health=options.health, lead=election.lead if election else None)
+    service = Service(client, settings, options, election)
+    for informer in service.informers:
+        manager.informer(informer)
+    manager.also("scheduler", service.run, led=True)
+    if options.metrics_port is not None:
+        port, host = options.metrics_port, options.metrics_host
+        manager.also("metrics", lambda: metrics.serve(port, options.health, host=host))
+    if stop is not None:
+        manager.also("stop", lambda: _stop(manager, stop))
+    await manager.run()
+
+
+async def _stop(manager: Manager, stop: asyncio.Event) -> None:
+    await stop.wait()
+    manager.stop()
+
+
+def _election(client: Client, options: Options) -> Election:
+    identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+    return Election(
+        client, name="muster-scheduler", namespace=options.lease_namespace, identity=identity
+    )
+
+
+class Service:
+    """The parts of one scheduler, joined: watch events to the state, actions to the client."""
+
+    def __init__(
+        self, client: Client, settings: Settings, options: Options, election: Election | None
+    ) -> None:
+        self._client, self._shadow = client, options.shadow
+        self.state = State(settings)
+        self.state.run = secrets.token_hex(4)
+        self.informers = list(self._informers())
+        self._loop: Loop | None = None
+        self._binder: Binder | None = None
+        self._may_act = election.holds if election else lambda: True
+        self._reporter = Reporter(client, self.state)
+        self._deletes: asyncio.Queue[Delete] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Decide and act, until cancelled: the informers have synced."""
+        self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
+        self._binder = Binder(
+            self._client,
+            self._loop.settled,
+            in_flight=self.state.settings.binds_in_flight,
+            may_act=self._may_act,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._loop.run())
+            group.create_task(self._binder.run())
+            group.create_task(self._delete())
+            if not self._shadow:
+                group.create_task(self._reporter.run())
+
+    # -- the loop's hands ----------------------------------------------------------------------
+
+    def bind(self, bind: Bind) -> None:
+        if self._shadow:
+            log.info("would bind %s: %s", bind.gang, {p.metadata.name: n for p, n in bind.pairs})
+        elif self._binder is not None:
+            self._binder.submit(bind)
+
+    def delete(self, delete: Delete) -> None:
+        log.warning("%s: %s: %s", delete.gang, delete.reason, delete.why)
+        if not self._shadow:
+            self._deletes.put_nowait(delete)
+            self._reporter.deleted(delete)
+
+    def say(self, say: Say) -> None:
+        log.debug("%s: %s", say.gang, say.reason)
+        self._reporter.say(say)
+
+    async def _delete(self) -> None:
+        """Delete members, each only as the very pod that was meant; again until it is done."""
+        while True:
+            delete = await self._deletes.get()
+            for pod in delete.pods:
+                await self._delete_pod(pod.metadata.key, pod.metadata.uid)
+
+    async def _delete_pod(self, key: Key, uid: str) -> None:
+        for pause in (0.2, 1.0, 3.0):
+            if not self._may_act():
+                return
+            try:
+                await self._client.delete(PODS, key, uid=uid)
+            except (NotFound, Conflict):
+                return
+            except MusterError as error:
+                log.warning("%s: not deleted: %s", key, error)
+                await asyncio.sleep(pause)
+            else:
+                return
+
+    # -- the state's eyes ----------------------------------------------------------------------
+
+    def _informers(self) -> list[Informer[Any]]:
+        state = self.state
+        made: list[Informer[Any]] = [
+            self._watch(PODS, state.pod_changed),
+            self._watch(NODES, state.node_changed),
+            self._watch(NAMESPACES, lambda _, new: state.namespace_changed(new)),
+            self._watch(
+                BUDGETS, lambda old, new: state.budget_changed((new or old).metadata.key, new)
+            ),
+            self._watch(
+                PRIORITY_CLASSES,
+                lambda old, new: state.priority_class_changed((new or old).metadata.name, new),
+            ),
+        ]
+        made += [self._groups(kind) for dialect in DIALECTS for kind in dialect.kinds]
+        return made
+
+    def _groups(self, kind: Kind[Any]) -> Informer[Any]:
+        return self._watch(
+            kind,
+            lambda old, new: self.state.group_changed(kind, (new or old).metadata.key, new),
+        )
+
+    def _watch(self, kind: Kind[T], tell: Callable[[Any, Any], None]) -> Informer[T]:
+        informer = Informer(self._client, kind)
+
+        def heard(change: Change[T]) -> None:
+            self.state.now = asyncio.get_running_loop().time()
+            tell(change.old, change.new)
+            if self._loop is not None:
+                self._loop.wake()
+
+        informer.subscribe(heard)
+        return informer

@@ -1,0 +1,308 @@
+"""Everything the scheduler knows, kept current by watch events; no await, no client, no clock.
+
+The service feeds it changes, `decide` reads it and records its decisions in it, the loop asks it
+who is next. It joins the snapshot (room), the roster (membership), the parked gangs and the rooms
+held.
+
+Promise: when a member leaves its room and its gang still needs it, the room passes to a hold
+within the same call, so there is no moment in which another gang could take it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from muster.scheduler import hold
+from muster.scheduler.gangs import ALONE, BY_NAME, GangKey, role_of
+from muster.scheduler.nodes import is_ready
+from muster.scheduler.order import Place, place_in_line
+from muster.scheduler.parked import Parked, Wake
+from muster.scheduler.roster import Gang, Muster, Roster, call
+from muster.scheduler.snapshot import Slot, Snapshot, Stay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+    from muster.api.kinds import Kind
+    from muster.api.meta import HasMetadata, Key
+    from muster.scheduler.explain import Reason
+    from muster.scheduler.settings import Settings
+
+
+@dataclass
+class Entry:
+    """What the scheduler remembers of one gang beside its members."""
+
+    holds: dict[str, hold.Hold] = field(default_factory=dict)
+    waits_since: float | None = None
+    reason: Reason | None = None
+    whole: bool | None = None
+    """Whether it ever had its minimum bound; None until known, after a restart."""
+    gave_up: bool = False
+    """Its holds ran out: no more room is kept until it is whole again."""
+    release_at: float | None = None
+    not_before: float = 0.0
+    failures: int = 0
+    succeeded: dict[str, str] = field(default_factory=dict)
+    """Members that succeeded, name to role, also after their objects are gone."""
+
+
+class State:
+    """The scheduler's mind."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.snapshot = Snapshot()
+        self.roster = Roster(settings.names)
+        self.parked = Parked()
+        self.entries: dict[GangKey, Entry] = {}
+        self.assumed: dict[str, str] = {}
+        self.ready: set[GangKey] = set()
+        self.events = Wake.NONE
+        self.freed: set[str] = set()
+        self.failed: dict[object, object] = {}
+        """Demands that failed since room was last freed, so that equal ones are not tried again."""
+        self.now = 0.0
+        self.run = "plan"
+        """Tells this process's plans from those of others."""
+        self.plans = 0
+        self._timers: list[tuple[float, GangKey]] = []
+        self._line: list[Place] = []
+
+    # -- what the watches say ------------------------------------------------------------------
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, changed or went."""
+        pod = new or old
+        assert pod is not None
+        uid = pod.metadata.uid
+        slot = self.snapshot.slots.get(uid)
+        before = self.roster.of_pod.get(uid)
+        key = self.roster.put_pod(new) if new is not None else self.roster.drop_pod(uid)
+        if new is not None:
+            self.snapshot.put_pod(new)
+        else:
+            self.snapshot.remove(uid)
+        if new is None or new.spec.node_name or new.finished:
+            self.assumed.pop(uid, None)
+        self._room_changed(slot, self.snapshot.slots.get(uid))
+        for gang in {before, key} - {None}:
+            assert gang is not None
+            self._member_changed(gang, pod, slot, gone=new is None)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went; holds on a node that is lost or cordoned end."""
+        if new is not None:
+            self.snapshot.put_node(new)
+        elif old is not None:
+            self.snapshot.drop_node(old.metadata.name)
+        if old is not None and (new is None or not _takes_pods(new)):
+            self._drop_holds_on(old.metadata.name)
+        if new is not None and (old is None or _looks(old) != _looks(new)):
+            self._happened(Wake.NODES)
+
+    def group_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
+        """An object that declares a gang came, changed or went."""
+        for gang in self.roster.put_group(kind, key, new):
+            self.touch(gang)
+
+    def budget_changed(self, key: Key, new: PodDisruptionBudget | None) -> None:
+        """A disruption budget came, changed or went."""
+        for gang in self.roster.put_budget(key, new):
+            self.touch(gang)
+
+    def priority_class_changed(self, name: str, new: PriorityClass | None) -> None:
+        """A priority class came, changed or went."""
+        self.roster.put_priority_class(name, new)
+        self._line = []
+
+    def namespace_changed(self, new: Namespace | None) -> None:
+        """A namespace came or changed its labels."""
+        if new is not None:
+            self.snapshot.put_namespace(new)
+            self._happened(Wake.PODS)
+
+    # -- who is next ---------------------------------------------------------------------------
+
+    def touch(self, key: GangKey) -> None:
+        """Something about this gang changed: look at it again."""
+        self.ready.add(key)
+        self._line = []
+
+    def look_again(self, key: GangKey, when: float) -> None:
+        """Look at this gang again at that time, whatever happens."""
+        heapq.heappush(self._timers, (when, key))
+
+    def next_timer(self) -> float | None:
+        """When the next gang is due by time alone."""
+        return self._timers[0][0] if self._timers else None
+
+    def due(self, now: float) -> Iterator[GangKey]:
+        """Gangs to look at, first of the line first; changes between two steps are seen."""
+        self.now = now
+        while True:
+            self._gather(now)
+            if not self.ready:
+                return
+            if not self._line:
+                self._line = sorted(map(self._place, self.ready), reverse=True)
+            key = self._line.pop().key
+            self.ready.discard(key)
+            self.parked.unpark(key)
+            yield key
+
+    def _gather(self, now: float) -> None:
+        """Add what timers and events have woken."""
+        while self._timers and self._timers[0][0] <= now:
+            self.touch(heapq.heappop(self._timers)[1])
+        if self.events is not Wake.NONE:
+            self.snapshot.settle()
+            for key in self.parked.woken(self.snapshot, self.events, self.freed):
+                self.touch(key)
+            self.events, self.freed = Wake.NONE, set()
+
+    def _place(self, key: GangKey) -> Place:
+        gang = self.roster.gangs.get(key)
+        if gang is None:
+            return place_in_line(key, priority=0, half_bound=True, surplus=False, created=None)
+        missing = self.missing(gang, self.muster(gang))
+        bound = any(p.spec.node_name and not p.finished for p in gang.pods.values())
+        return place_in_line(
+            key,
+            priority=self.roster.priority(gang),
+            half_bound=bool(missing.total) and (bound or bool(self.entry(key).holds)),
+            surplus=not missing.total,
+            created=gang.created,
+        )
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def entry(self, key: GangKey) -> Entry:
+        return self.entries.setdefault(key, Entry())
+
+    def muster(self, gang: Gang) -> Muster:
+        """The gang's members by what they are doing now."""
+        return call(gang, self.assumed)
+
+    def missing(self, gang: Gang, muster: Muster) -> hold.Missing:
+        """What the gang lacks; members that succeeded and are gone still count."""
+        terms = gang.terms
+        if terms is None:
+            return hold.Missing(0, {})
+        entry = self.entries.get(gang.key)
+        present = {pod.metadata.name for pod in gang.pods.values()}
+        gone = {
+            name: role
+            for name, role in (entry.succeeded if entry else {}).items()
+            if name not in present
+        }
+        return hold.missing(terms, muster, tuple(gone.values()))
+
+    def rooms(self, key: GangKey) -> tuple[Slot, ...]:
+        """The slots kept for a gang, in a fixed order."""
+        found = (self.snapshot.slots.get(uid) for uid in sorted(self.entry(key).holds))
+        return tuple(slot for slot in found if slot is not None)
+
+    # -- rooms ---------------------------------------------------------------------------------
+
+    def keep_room(self, key: GangKey, slot: Slot, kept: hold.Hold) -> None:
+        """Keep the room of a slot for a gang."""
+        uid = f"hold/{key.dialect}/{key}/{slot.uid}"
+        priority = self.roster.priority(self.roster.gangs[key])
+        self.snapshot.put(Slot(uid, slot.node, slot.cls, slot.pod, Stay.HOLD, False, priority, key))
+        self.entry(key).holds[uid] = kept
+        self.look_again(key, kept.until)
+
+    def drop_room(self, key: GangKey, uid: str) -> None:
+        """Give a kept room up."""
+        self.entry(key).holds.pop(uid, None)
+        slot = self.snapshot.remove(uid)
+        self._room_changed(slot, None)
+
+    def unassume(self, uid: str) -> Slot | None:
+        """A bind did not happen: give its room back. Gives the slot, for whoever keeps the room."""
+        self.assumed.pop(uid, None)
+        slot = self.snapshot.slots.get(uid)
+        if slot is None or slot.stay is not Stay.ASSUMED:
+            return None
+        self.snapshot.remove(uid)
+        self._room_changed(slot, None)
+        return slot
+
+    def forget(self, key: GangKey) -> None:
+        """A gang without members or declaration: nothing of it is kept."""
+        for uid in list(self.entry(key).holds):
+            self.drop_room(key, uid)
+        self.entries.pop(key, None)
+        self.roster.gangs.pop(key, None)
+        self.parked.unpark(key)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
+        self.touch(key)
+        if pod.status.phase == "Succeeded":
+            self.entry(key).succeeded[pod.metadata.name] = role_of(pod)
+        elif not gone and not pod.finished:
+            entry = self.entries.get(key)
+            if entry is not None:
+                entry.succeeded.pop(pod.metadata.name, None)
+        was_there = slot is not None and slot.stay in (Stay.POD, Stay.ASSUMED)
+        if slot is not None and was_there and pod.metadata.uid not in self.snapshot.slots:
+            self._left_room(key, pod, slot, gone=gone)
+
+    def _left_room(self, key: GangKey, pod: Pod, slot: Slot, *, gone: bool) -> None:
+        gang = self.roster.gangs.get(key)
+        if gang is None or key.dialect == ALONE.name or self.entry(key).gave_up:
+            return
+        if BY_NAME[key.dialect].from_pods is None and gang.declared is None:
+            return
+        node = self.snapshot.nodes.get(slot.node)
+        left = hold.how_it_left(slot.pod, None if gone else pod, node_lost=node is None)
+        kept = hold.hold_for(left, self.now, self.hold_seconds(gang))
+        muster = self.muster(gang)
+        if BY_NAME[key.dialect].from_pods is not None and not muster.bound:
+            return
+        lacks = self.missing(gang, muster).total > len(self.entry(key).holds)
+        if kept is not None and lacks and node is not None and _takes_pods(node):
+            self.keep_room(key, slot, kept)
+
+    def hold_seconds(self, gang: Gang) -> float:
+        """How long rooms are kept for this gang."""
+        annotations = gang.declared.metadata.annotations if gang.declared is not None else {}
+        return hold.hold_seconds(annotations, self.settings.hold_seconds)
+
+    def _drop_holds_on(self, node: str) -> None:
+        for slot in list(self.snapshot.on_node.get(node, {}).values()):
+            if slot.stay is Stay.HOLD and isinstance(slot.owner, GangKey):
+                self.drop_room(slot.owner, slot.uid)
+                self.touch(slot.owner)
+
+    def _room_changed(self, old: Slot | None, new: Slot | None) -> None:
+        if old is not None and (new is None or new.node != old.node or new.cls is not old.cls):
+            self.freed.add(old.node)
+            self._happened(Wake.ROOM | Wake.PODS)
+        elif new is not None and old is None:
+            self._happened(Wake.PODS)
+
+    def _happened(self, event: Wake) -> None:
+        self.events |= event
+        if event & (Wake.ROOM | Wake.NODES):
+            self.failed.clear()
+
+
+def _takes_pods(node: Node) -> bool:
+    return is_ready(node) and not node.spec.unschedulable
+
+
+def _looks(node: Node) -> tuple[object, ...]:
+    """What of a node decides where pods may go: its heartbeats do not."""
+    return (
+        node.metadata.labels,
+        node.spec,
+        node.status.allocatable,
+        is_ready(node),
+    )
