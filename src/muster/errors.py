@@ -22,6 +22,7 @@ MusterError                     exit 1
 ├── LeaseLost                   another process leads now, or we could not renew in time
 ├── JobFailed (exit 10)         `--wait`: the job itself failed
 ├── CannotRun                   this machine could not run a pod's processes
+├── Missing                     a pod refers to something that is not there (yet)
 ├── Terminal                    a reconcile that no retry will mend
 └── Bug                         an invariant of ours broke: please report
 
@@ -183,6 +184,10 @@ class JobFailed(MusterError):
 
 class CannotRun(MusterError):
     """The local node could not make a pod's namespaces or start a container."""
+
+
+class Missing(MusterError):
+    """A pod refers to an object, a key or a path that is not there (yet)."""
 
 
 class Terminal(MusterError):

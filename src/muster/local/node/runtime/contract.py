@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from muster.api.meta import Key
     from muster.local.node.runtime.records import PodRecord
@@ -59,8 +60,15 @@ class Runtime(Protocol):
     def read(self, uid: str) -> PodRecord:
         """What there is of a pod."""
 
+    @property
+    def host_address(self) -> str:
+        """This machine as pods see it."""
+
     def address(self, key: Key) -> str:
         """The address that a pod of this name has, or will have."""
+
+    def last_address(self, key: Key) -> str:
+        """The address that a pod of this name had, if it is remembered."""
 
     async def open(self, spec: SandboxSpec) -> None:
         """Make the pod's namespaces."""
@@ -76,6 +84,12 @@ class Runtime(Protocol):
 
     async def forget(self, uid: str) -> None:
         """Remove the rest."""
+
+    def attempts(self, uid: str, container: str) -> list[int]:
+        """The numbers of the attempts at a container of which there still is a log."""
+
+    def folder(self, uid: str, container: str, number: int) -> Path:
+        """Where an attempt's log and exit code are."""
 
     def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Shim]:
         """Talk to the supervisor of a running container."""

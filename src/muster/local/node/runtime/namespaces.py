@@ -48,10 +48,12 @@ class Namespaces:
         self._tree = rootfs.HostTree()
         self._to_watch: asyncio.Queue[_Watched] = asyncio.Queue()
         self._children: dict[Path, int] = {}
+        self._busy: set[str] = set()
         self.records = Records(data_dir / "pods")
 
     async def run(self, changed: Callable[[str], None]) -> None:
         for uid in self.uids():
+            self._busy.add(self.read(uid).key)
             for name in self.read(uid).alive:
                 number = self.records.attempts(uid, name)[-1]
                 self._to_watch.put_nowait(_Watched(uid, name, number))
@@ -66,15 +68,23 @@ class Namespaces:
     def read(self, uid: str) -> PodRecord:
         return self.records.read(uid)
 
+    @property
+    def host_address(self) -> str:
+        return self._network.gateway
+
     def address(self, key: Key) -> str:
-        return self._network.give(key)
+        return self._network.give(key, self._busy)
+
+    def last_address(self, key: Key) -> str:
+        return str(self._network.addresses.of(key) or "")
 
     async def open(self, spec: SandboxSpec) -> None:
         if self.read(spec.uid).open:
             return
         folder = self.records.pod(spec.uid)
         folder.mkdir(parents=True, exist_ok=True)
-        address = "" if spec.host_network else self._network.give(spec.key)
+        address = "" if spec.host_network else self.address(spec.key)
+        self._busy.add(str(spec.key))
         facts = {"key": str(spec.key), "address": address or self._network.gateway}
 
         def made(pid: int) -> dict[str, str]:
@@ -137,8 +147,15 @@ class Namespaces:
             await asyncio.to_thread(self._network.detach, record.address)
 
     async def forget(self, uid: str) -> None:
+        self._busy.discard(self.read(uid).key)
         await self.close(uid)
         await asyncio.to_thread(self.records.forget, uid)
+
+    def attempts(self, uid: str, container: str) -> list[int]:
+        return self.records.attempts(uid, container)
+
+    def folder(self, uid: str, container: str, number: int) -> Path:
+        return self.records.attempt(uid, container, number)
 
     def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Any]:
         number = (self.records.attempts(uid, container) or [0])[-1]

@@ -56,6 +56,7 @@ def start(folder: Path, spec: dict[str, Any]) -> int:
     """Start the shim of one attempt; the PID of the shim."""
     folder.mkdir(parents=True)
     (folder / "root").mkdir()
+    (folder / "log").touch()
     (folder / "termination-log").touch()
     (folder / "spec").write_text(json.dumps(spec), encoding="utf-8")
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,146 @@
+"""The node agent: one process part that serves all declared nodes of this machine.
+
+`local/up.py` makes it, opens it (the pods' network and gateway exist from then on), hands its
+`backend` to the API server, and runs it with a client. Leaving `run` leaves the pods running, so a
+daemon can be replaced under them; `teardown` ends them and removes every trace outside the home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import SERVICES
+from muster.api.meta import Key
+from muster.control.manager import Manager
+from muster.control.queue import WorkQueue
+from muster.kube.informer import Informer
+from muster.local.node import interpreter, volumes
+from muster.local.node.backend import Backend
+from muster.local.node.events import Recorder
+from muster.local.node.loop import Parts, PodLoop
+from muster.local.node.names import Names
+from muster.local.node.nodes import Heart
+from muster.local.node.runtime.namespaces import Namespaces
+from muster.local.node.runtime.network import Network
+from muster.local.node.runtime.records import Records
+from muster.local.node.runtime.rootfs import Rules
+from muster.local.node.sources import Sources
+from muster.local.node.spec import PODS_TO_RUN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muster.kube.client import Client
+    from muster.kube.store import Change
+    from muster.local.node.machine import NodeSpec
+    from muster.local.node.spec import Pod
+
+_WORKERS = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `arena up` says about the node."""
+
+    home: Path
+    """Where the cluster's state is; hidden from pods."""
+    nodes: list[NodeSpec]
+    python: str | None = None
+    """The interpreter that `python` is in pods."""
+    user_home: str = field(default_factory=lambda: os.path.expanduser("~"))
+    visible: tuple[str, ...] = ()
+    """Directories that pods see even where the host's files are hidden."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Agent:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._interpreter = interpreter.find(settings.python)
+        self.network = Network(settings.home)
+        user_home = settings.user_home
+        rules = Rules(
+            home=user_home,
+            hidden=(str(settings.home), os.path.join(user_home, ".kube")),
+            visible=(*self._interpreter.directories, *settings.visible),
+        )
+        self.runtime = Namespaces(settings.home, self.network, rules)
+        self.backend = Backend(self.runtime)
+
+    @property
+    def gateway(self) -> str:
+        """The address at which pods reach this machine."""
+        return self.network.gateway
+
+    def open(self) -> None:
+        """Bring the network up, keeping what running pods use and sweeping the rest."""
+        records = Records(self._settings.home / "pods")
+        found = [records.read(uid) for uid in records.uids()]
+        self.network.open({record.address for record in found if record.open and record.address})
+
+    async def run(self, client: Client) -> None:
+        """Serve the nodes until cancelled; pods go on running."""
+        await self.manager(client).run()
+
+    def manager(self, client: Client) -> Manager:
+        """Everything that runs, as one manager."""
+        settings, manager = self._settings, Manager("node")
+        pods = manager.informer(Informer(client, PODS_TO_RUN))
+        services = manager.informer(Informer(client, SERVICES))
+        recorder = Recorder(client, _now)
+        names = Names(self.runtime, pods, services, settings.home / "pods")
+        parts = Parts(
+            client,
+            self.runtime,
+            pods,
+            names,
+            Sources(client, settings.nodes, self.gateway),
+            volumes.Store(settings.home),
+            recorder,
+            _now,
+        )
+        base_env = {
+            "PATH": self._interpreter.path,
+            "HOME": settings.user_home,
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+        }
+        loop = PodLoop(parts, {node.name for node in settings.nodes}, base_env)
+        queue: WorkQueue[Key] = WorkQueue("pods")
+        self._adopt(loop, queue)
+
+        def pod_changed(change: Change[Pod]) -> None:
+            queue.add(change.current.metadata.key)
+
+        def process_changed(uid: str) -> None:
+            key = loop.key_of(uid)
+            if key is not None:
+                queue.add(key)
+
+        pods.subscribe(pod_changed)
+        manager.loop(queue, loop.reconcile, workers=_WORKERS)
+        manager.also("runtime", lambda: self.runtime.run(process_changed))
+        manager.also("heart", Heart(client, settings.nodes, self.gateway, _now).run)
+        manager.also("names", names.run)
+        manager.also("events", recorder.run)
+        return manager
+
+    def _adopt(self, loop: PodLoop, queue: WorkQueue[Key]) -> None:
+        """Pods of an earlier daemon: those still in the API go on, the others are removed."""
+        for uid in self.runtime.uids():
+            key = Key.parse(self.runtime.read(uid).key)
+            loop.remember(key, uid)
+            queue.add(key)
+
+    async def teardown(self) -> None:
+        """End every pod and remove the network: nothing is left but files in the home."""
+        async with asyncio.TaskGroup() as group:
+            for uid in self.runtime.uids():
+                group.create_task(self.runtime.close(uid))
+        self.network.close()

@@ -1,0 +1,158 @@
+"""What the API server asks of this node: logs, exec, attach, and connections into pods.
+
+Implements `apiserver.backend.NodeBackend`; made by the agent, handed to the server by
+`local/up.py`. It needs no API client, only the runtime, so the server can start first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+from muster.errors import Refusal
+from muster.local.node import logs
+from muster.local.node.runtime.records import read_attempt
+from muster.local.node.standalone import wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.backend import ExecOptions, LogOptions, Pipe, Streams
+    from muster.local.node.runtime.contract import Runtime
+    from muster.local.node.runtime.shims import Shim
+
+_KILLED = 137
+
+
+class Backend:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        numbers = self._runtime.attempts(uid, options.container)
+        if options.previous:
+            numbers = numbers[:-1]
+        if not numbers:
+            what = f'container "{options.container}" in pod "{name}"'
+            raise _bad_request(
+                f"previous terminated {what} not found"
+                if options.previous
+                else f"{what} is waiting to start"
+            )
+        number = numbers[-1]
+        path = self._runtime.folder(uid, options.container, number) / "log"
+
+        def alive() -> bool:
+            return read_attempt(path.parents[1], number).alive
+
+        wanted = logs.Wanted(
+            options.follow, options.timestamps, options.tail, options.since, options.limit_bytes
+        )
+        async for data in logs.read(path, wanted, alive):
+            yield data
+
+    async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
+        uid = pod["metadata"]["uid"]
+        op = "exec" if options.command else "attach"
+        asked = {
+            "op": op,
+            "argv": list(options.command),
+            "tty": options.tty,
+            "stdin": options.stdin,
+        }
+        try:
+            async with self._runtime.ask(uid, options.container, **asked) as shim:
+                return await _relay(shim, options, streams)
+        except ConnectionError as error:
+            name = pod["metadata"]["name"]
+            raise _bad_request(
+                f'container "{options.container}" in pod "{name}" is not running'
+            ) from error
+
+    async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
+        host, port = await self.address(pod, port)
+        try:
+            reader, writer = await asyncio.open_connection(host, port)
+        except OSError as error:
+            raise _bad_request(f"cannot reach port {port} of the pod: {error}") from error
+
+        async def inwards() -> None:
+            while data := await pipe.receive():
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(inwards())
+                while data := await reader.read(64 * 1024):
+                    await pipe.send(data)
+                sending.cancel()
+        finally:
+            writer.close()
+
+    async def address(self, pod: Raw, port: int) -> tuple[str, int]:
+        record = self._runtime.read(pod["metadata"]["uid"])
+        if not record.open:
+            raise _bad_request(f'pod "{pod["metadata"]["name"]}" is not running')
+        return record.address, port
+
+
+async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> int:
+    """Carry the streams until the program ends; its exit code."""
+    code = _KILLED  # what an end without a word means
+    async with asyncio.TaskGroup() as group:
+        tasks: list[asyncio.Task[None]] = []
+        begun = not options.command
+        if begun:
+            tasks = _senders(group, shim, options, streams)
+        async for channel, data in shim.frames():
+            if channel == wire.STDOUT and options.stdout:
+                await streams.stdout(data)
+            elif channel == wire.STDERR and options.stderr:
+                await streams.stderr(data)
+            elif channel == wire.STATUS:
+                said = json.loads(data)
+                if said.get("state") == "running":
+                    tasks = tasks or _senders(group, shim, options, streams)
+                    continue
+                code = int(said.get("exitCode", _KILLED))
+                if said.get("message") and code:
+                    await streams.stderr(f"{said['message']}\n".encode())
+                break
+        for task in tasks:
+            task.cancel()
+    return code
+
+
+def _senders(
+    group: asyncio.TaskGroup, shim: Shim, options: ExecOptions, streams: Streams
+) -> list[asyncio.Task[None]]:
+    tasks = []
+    if options.stdin:
+        tasks.append(group.create_task(_send_input(shim, streams)))
+    if options.tty:
+        tasks.append(group.create_task(_send_sizes(shim, streams)))
+    return tasks
+
+
+async def _send_input(shim: Shim, streams: Streams) -> None:
+    with contextlib.suppress(ConnectionError):
+        async for data in streams.stdin():
+            await shim.send(wire.STDIN, data)
+        await shim.send(wire.CLOSE_STDIN, b"")
+
+
+async def _send_sizes(shim: Shim, streams: Streams) -> None:
+    with contextlib.suppress(ConnectionError):
+        async for width, height in streams.resizes():
+            size = {"Width": width, "Height": height}
+            await shim.send(wire.RESIZE, json.dumps(size).encode())
+
+
+def _bad_request(message: str) -> Refusal:
+    return Refusal(message, status=400, reason="BadRequest")

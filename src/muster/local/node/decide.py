@@ -1,0 +1,183 @@
+"""What to do next about one pod: pure. The pod as the API has it, the pod as this machine has it,
+and the time, to a list of actions.
+
+Called by the pod loop until it answers nothing more to do; the same answer for the same input.
+Containers of a pod start in the order: init containers one after the other (a sidecar only has to
+have started), then all the rest together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.local.node.spec import is_sidecar
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from muster.local.node.runtime.records import Attempt, PodRecord
+    from muster.local.node.spec import Container, Pod
+
+_FIRST_PAUSE = 10.0
+_LONGEST_PAUSE = 300.0
+_RAN_WELL = 600.0
+"""Seconds after which a container that ended counts as having worked: the pauses start anew."""
+
+
+@dataclass(frozen=True)
+class Open:
+    """Make the pod's namespaces."""
+
+
+@dataclass(frozen=True)
+class Start:
+    container: Container
+    number: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Ask a container to end, kill it after the grace."""
+
+    container: str
+    grace: float
+
+
+@dataclass(frozen=True)
+class Close:
+    """End the namespaces and everything in them."""
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Tell the API that nothing of the pod is left."""
+
+
+Action = Open | Start | Stop | Close | Remove
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do now, and in how many seconds to look again if nothing happens."""
+
+    actions: tuple[Action, ...] = ()
+    again: float | None = None
+
+
+def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
+    if pod.metadata.deletion_timestamp is not None:
+        return _end(pod, record, now)
+    if pod.finished or outcome(pod, record) is not None:
+        return Decision((Close(),) if record.open or record.alive else ())
+    late = overdue(pod, now)
+    if late is not None and late <= 0:
+        return Decision((Close(),) if record.open or record.alive else ())
+    starts, again = _starts(pod, record, now)
+    if starts and not record.open:
+        # Containers of namespaces that are gone are being killed; their shims will say so.
+        return Decision((), 1.0) if record.alive else Decision((Open(),))
+    waits = [seconds for seconds in (again, late) if seconds is not None]
+    return Decision(tuple(starts), min(waits, default=None))
+
+
+def _end(pod: Pod, record: PodRecord, now: datetime) -> Decision:
+    deletion = pod.metadata.deletion_timestamp
+    assert deletion is not None
+    if not record.alive:
+        return Decision((Close(), Remove()) if record.open else (Remove(),))
+    longest = pod.metadata.deletion_grace_period_seconds or 0
+    left = min(float(longest), (deletion - now).total_seconds())
+    if left <= 0:
+        return Decision((Close(), Remove()))
+    return Decision(tuple(Stop(name, left) for name in record.alive), left + 1.0)
+
+
+def overdue(pod: Pod, now: datetime) -> float | None:
+    """Seconds until the pod's own deadline; None if it has none."""
+    limit, start = pod.spec.active_deadline_seconds, pod.status.start_time
+    if limit is None or start is None:
+        return None
+    return limit - (now - start).total_seconds()
+
+
+def outcome(pod: Pod, record: PodRecord) -> str | None:
+    """`Succeeded` or `Failed` once no container will run again; None before."""
+    for container in pod.spec.init_containers:
+        attempt = record.last(container.name)
+        if attempt is None or is_sidecar(container):
+            continue
+        if not attempt.alive and attempt.exit_code and pod.spec.restart_policy == "Never":
+            return "Failed"
+    ends = [record.last(container.name) for container in pod.spec.containers]
+    final = [end for end in ends if end is not None and not may_restart(pod, end)]
+    if not ends or len(final) < len(ends):
+        return None
+    return "Failed" if any(end.exit_code for end in final) else "Succeeded"
+
+
+def may_restart(pod: Pod, attempt: Attempt) -> bool:
+    """Whether a container of the pod, after this attempt, runs on or will run again."""
+    policy = pod.spec.restart_policy
+    return attempt.alive or policy == "Always" or (policy == "OnFailure" and attempt.exit_code != 0)
+
+
+def pause(attempt: Attempt) -> float:
+    """Seconds between a container's end and its next start; the first time none."""
+    if attempt.finished_at is None or attempt.number == 0:
+        return 0.0
+    if attempt.started_at is not None:
+        ran = (attempt.finished_at - attempt.started_at).total_seconds()
+        if ran >= _RAN_WELL:
+            return 0.0
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt.number - 1, 10))
+
+
+def restart_in(attempt: Attempt, now: datetime) -> float:
+    """Seconds until a container that ended is started again."""
+    if attempt.finished_at is None:
+        return 0.0
+    return pause(attempt) - (now - attempt.finished_at).total_seconds()
+
+
+def initialized(pod: Pod, record: PodRecord) -> bool:
+    """Whether the pod's ordinary containers may start."""
+    return all(_passed(container, record) for container in pod.spec.init_containers)
+
+
+def _passed(container: Container, record: PodRecord) -> bool:
+    attempt = record.last(container.name)
+    if attempt is None:
+        return False
+    if is_sidecar(container):
+        return attempt.started_at is not None
+    return not attempt.alive and attempt.exit_code == 0
+
+
+def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], float | None]:
+    """What must start now, and how long until something else must."""
+    actions: list[Action] = []
+    waits: list[float] = []
+
+    def consider(container: Container, *, again: bool) -> None:
+        attempt = record.last(container.name)
+        if attempt is None:
+            actions.append(Start(container, 0))
+        elif not attempt.alive and again:
+            left = restart_in(attempt, now)
+            if left <= 0:
+                actions.append(Start(container, attempt.number + 1))
+            else:
+                waits.append(left)
+
+    for container in pod.spec.init_containers:
+        if is_sidecar(container):
+            consider(container, again=True)
+        elif not _passed(container, record):
+            consider(container, again=pod.spec.restart_policy != "Never")
+        if not _passed(container, record):
+            return actions, min(waits, default=None)
+    for container in pod.spec.containers:
+        attempt = record.last(container.name)
+        consider(container, again=attempt is not None and may_restart(pod, attempt))
+    return actions, min(waits, default=None)

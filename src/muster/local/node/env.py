@@ -1,0 +1,171 @@
+"""A container's environment and command line: pure.
+
+Called by the pod loop when a container starts. `Missing` names what a pod refers to that is not
+there; the pod then waits with that sentence as its reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from muster.api import quantity
+from muster.errors import Missing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.local.node.spec import Container, EnvSource, FieldRef, KeyRef, Pod, ResourceRef
+
+_REFERENCE = re.compile(r"\$(\$)?\(([^()]*)\)")
+_KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a pod's fields may refer to besides the pod itself."""
+
+    pod_ip: str = ""
+    host_ip: str = ""
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Secrets as the API has them: base64."""
+    node: Mapping[str, str | int | float] = field(default_factory=dict)
+    """The node's allocatable resources, which stand in for missing limits."""
+
+    def config_value(self, ref: KeyRef) -> str | None:
+        return _value("configmap", self.config_maps, ref)
+
+    def secret_value(self, ref: KeyRef) -> str | None:
+        value = _value("secret", self.secrets, ref)
+        return None if value is None else decoded(value).decode(errors="replace")
+
+
+def _value(kind: str, store: Mapping[str, Mapping[str, str]], ref: KeyRef) -> str | None:
+    if ref.name not in store:
+        if ref.optional:
+            return None
+        raise Missing(f'{kind} "{ref.name}" not found')
+    if ref.key not in store[ref.name] and not ref.optional:
+        raise Missing(f'couldn\'t find key {ref.key} in {kind} "{ref.name}"')
+    return store[ref.name].get(ref.key)
+
+
+def decoded(value: str) -> bytes:
+    """A secret's value."""
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise Missing(f"a secret's value is not base64: {error}") from error
+
+
+def expand(text: str, known: Mapping[str, str]) -> str:
+    """`$(NAME)` replaced where NAME is known; `$$(NAME)` stands for the text `$(NAME)`."""
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1]:
+            return f"$({match[2]})"
+        return known.get(match[2], match[0])
+
+    return _REFERENCE.sub(replace, text)
+
+
+def environment(
+    pod: Pod, container: Container, around: Surroundings, base: Mapping[str, str]
+) -> dict[str, str]:
+    """The container's variables: envFrom, then env, over what every container gets."""
+    env = dict(base)
+    for source in container.env_from:
+        env |= {
+            source.prefix + name: value
+            for name, value in _everything(source.config_map_ref, source.secret_ref, around).items()
+            if _NAME.fullmatch(source.prefix + name)
+        }
+    own: dict[str, str] = {}
+    for variable in container.env:
+        if variable.value_from is None:
+            value: str | None = expand(variable.value, env | own)
+        else:
+            value = _from(pod, container, variable.value_from, around)
+        if value is not None:
+            own[variable.name] = value
+    return env | own
+
+
+def _everything(
+    config: KeyRef | None, secret: KeyRef | None, around: Surroundings
+) -> dict[str, str]:
+    if config is not None:
+        if config.name not in around.config_maps and not config.optional:
+            raise Missing(f'configmap "{config.name}" not found')
+        return dict(around.config_maps.get(config.name, {}))
+    if secret is not None:
+        if secret.name not in around.secrets and not secret.optional:
+            raise Missing(f'secret "{secret.name}" not found')
+        values = around.secrets.get(secret.name, {})
+        return {name: decoded(text).decode(errors="replace") for name, text in values.items()}
+    return {}
+
+
+def _from(pod: Pod, container: Container, source: EnvSource, around: Surroundings) -> str | None:
+    if source.field_ref is not None:
+        return field_value(pod, source.field_ref, around)
+    if source.resource_field_ref is not None:
+        return resource_value(pod, container, source.resource_field_ref, around)
+    if source.config_map_key_ref is not None:
+        return around.config_value(source.config_map_key_ref)
+    if source.secret_key_ref is not None:
+        return around.secret_value(source.secret_key_ref)
+    return ""
+
+
+def field_value(pod: Pod, ref: FieldRef, around: Surroundings) -> str:
+    """The downward API: a field of the pod as text."""
+    meta = pod.metadata
+    keyed = _KEYED.fullmatch(ref.field_path)
+    if keyed:
+        return (meta.labels if keyed[1] == "labels" else meta.annotations).get(keyed[2], "")
+    fields = {
+        "metadata.name": meta.name,
+        "metadata.namespace": meta.namespace,
+        "metadata.uid": meta.uid,
+        "metadata.labels": _lines(meta.labels),
+        "metadata.annotations": _lines(meta.annotations),
+        "spec.nodeName": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name or "default",
+        "status.podIP": around.pod_ip,
+        "status.podIPs": around.pod_ip,
+        "status.hostIP": around.host_ip,
+        "status.hostIPs": around.host_ip,
+    }
+    if ref.field_path not in fields:
+        raise Missing(f"unsupported fieldPath: {ref.field_path}")
+    return fields[ref.field_path]
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "\n".join(f'{key}="{value}"' for key, value in sorted(values.items()))
+
+
+def resource_value(pod: Pod, container: Container, ref: ResourceRef, around: Surroundings) -> str:
+    """A container's request or limit, counted in units of the divisor, rounded up."""
+    if ref.container_name:
+        everyone = (*pod.spec.containers, *pod.spec.init_containers)
+        container = next((c for c in everyone if c.name == ref.container_name), container)
+    where, _, resource = ref.resource.partition(".")
+    table = container.resources.limits if where == "limits" else container.resources.requests
+    amount = table.get(resource, around.node.get(resource, 0) if where == "limits" else 0)
+    unit = quantity.milli(ref.divisor) or 1000
+    return str(-(-quantity.milli(amount) // unit))
+
+
+def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
+    """The program and its arguments. Without a command, args are all of it: there is no image."""
+    words = (*container.command, *container.args)
+    if not words:
+        raise Missing("no command: there is no image to take one from, so command or args must say")
+    return [expand(word, env) for word in words]

@@ -1,0 +1,120 @@
+"""Reading a container's log: from the tail, since a time, and on as it grows.
+
+Called by the backend. Bytes come out as the program wrote them, or with each line's time before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from datetime import datetime
+    from pathlib import Path
+
+_POLL = 0.05
+_BLOCK = 256 * 1024
+_TAG = 38
+"""Where a record says F or P: after thirty characters of time and six of stream."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    follow: bool = False
+    timestamps: bool = False
+    tail: int | None = None
+    since: datetime | None = None
+    limit: int | None = None
+
+
+class Renderer:
+    """Records in, what to show out. Pieces of one line are joined again."""
+
+    def __init__(self, *, timestamps: bool, since: datetime | None) -> None:
+        self._timestamps = timestamps
+        self._since = "" if since is None else since.strftime("%Y-%m-%dT%H:%M:%S.%f")
+        self._middle: dict[bytes, bool] = {}
+
+    def show(self, record: bytes) -> bytes:
+        stamp, _, rest = record.partition(b" ")
+        stream, _, rest = rest.partition(b" ")
+        tag, _, text = rest.partition(b" ")
+        if self._since and stamp.decode()[: len(self._since)] < self._since:
+            return b""
+        head = b"" if self._middle.get(stream) or not self._timestamps else stamp + b" "
+        self._middle[stream] = tag == b"P"
+        return head + text + (b"" if tag == b"P" else b"\n")
+
+
+def tail_offset(path: Path, lines: int) -> int:
+    """Where the last `lines` lines of the program begin, found from the end backwards."""
+    size = path.stat().st_size
+    if not lines or not size:
+        return size
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as log:
+        end, found = log.rfind(b"\n") + 1, 0
+        last = end
+        while end > 0:
+            start = log.rfind(b"\n", 0, end - 1) + 1
+            # A record marked F ends a line, so the one after it begins the next.
+            if end != last and log[start + _TAG : start + _TAG + 1] == b"F":
+                found += 1
+                if found == lines:
+                    return end
+            end = start
+    return 0
+
+
+async def read(path: Path, wanted: Wanted, alive: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """The log's bytes; with `follow`, until the container is no longer `alive`."""
+    left = sys.maxsize if wanted.limit is None else wanted.limit
+    renderer = Renderer(timestamps=wanted.timestamps, since=wanted.since)
+    async for record in _records(path, wanted, alive):
+        shown = renderer.show(record)[:left]
+        if shown:
+            yield shown
+            left -= len(shown)
+        if left <= 0:
+            return
+
+
+async def _records(path: Path, wanted: Wanted, alive: Callable[[], bool]) -> AsyncIterator[bytes]:
+    older = path.with_name("log.1")
+    if wanted.tail is None and older.exists():
+        for record in older.read_bytes().split(b"\n")[:-1]:
+            yield record
+    held = b""
+    file = path.open("rb")
+    try:
+        file.seek(0 if wanted.tail is None else tail_offset(path, wanted.tail))
+        while True:
+            # Asked before reading: what was written before the end is then read for certain.
+            going_on = wanted.follow and alive()
+            data = file.read(_BLOCK)
+            *whole, held = (held + data).split(b"\n")
+            for record in whole:
+                yield record
+            if data:
+                continue
+            if _replaced(file.fileno(), path):
+                file.close()
+                file = path.open("rb")
+            elif going_on:
+                await asyncio.sleep(_POLL)
+            else:
+                return
+    finally:
+        file.close()
+
+
+def _replaced(fd: int, path: Path) -> bool:
+    """Whether the log was rotated: another file has the name."""
+    try:
+        return os.fstat(fd).st_ino != path.stat().st_ino
+    except FileNotFoundError:
+        return False

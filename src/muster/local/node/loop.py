@@ -1,0 +1,230 @@
+"""THE POD LOOP: pods bound to our nodes -> processes -> status.
+
+One key is one pod's name. Each visit reads the pod from the informer and from disk, lets `decide`
+say what to do, does it, and writes the status that `status` computes if it is another than the
+last one. Run by the agent through `control/loop.py`; nothing here is kept that a restart would miss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import PODS
+from muster.control.loop import After
+from muster.errors import CannotRun, Conflict, Missing, NotFound
+from muster.local.node import env, volumes
+from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide
+from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
+from muster.local.node.spec import PODS_TO_RUN
+from muster.local.node.status import Trouble, status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from muster.api.meta import Key, Raw
+    from muster.kube.client import Client
+    from muster.kube.informer import Informer
+    from muster.local.node.decide import Action
+    from muster.local.node.events import Recorder
+    from muster.local.node.names import Names
+    from muster.local.node.runtime.contract import Runtime
+    from muster.local.node.runtime.records import PodRecord
+    from muster.local.node.sources import Sources
+    from muster.local.node.spec import Pod
+
+_MOST_ROUNDS = 6
+_RETRY = 2.0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the loop works with."""
+
+    client: Client
+    runtime: Runtime
+    pods: Informer[Pod]
+    names: Names
+    sources: Sources
+    volumes: volumes.Store
+    recorder: Recorder
+    clock: Callable[[], datetime]
+
+
+class PodLoop:
+    def __init__(self, parts: Parts, nodes: set[str], base_env: Mapping[str, str]) -> None:
+        self._parts = parts
+        self._nodes = nodes
+        self._base_env = base_env
+        self._uids: dict[Key, set[str]] = {}
+        self._keys: dict[str, Key] = {}
+        self._written: dict[str, Raw] = {}
+        self._answered: dict[str, Pod] = {}
+
+    def remember(self, key: Key, uid: str) -> None:
+        """There is something on disk of that pod."""
+        self._uids.setdefault(key, set()).add(uid)
+        self._keys[uid] = key
+
+    def key_of(self, uid: str) -> Key | None:
+        return self._keys.get(uid)
+
+    async def reconcile(self, key: Key) -> After | None:
+        pod = self._current(key)
+        await self._forget_others(key, pod)
+        if pod is None:
+            return None
+        uid = pod.metadata.uid
+        self.remember(key, uid)
+        decision, troubles = await self._settle(pod)
+        await self._write_status(pod, troubles)
+        if Remove() in decision.actions:
+            await self._remove(pod)
+            return None
+        again = _RETRY if troubles else decision.again
+        return None if again is None else After(max(again, 0.0))
+
+    def _current(self, key: Key) -> Pod | None:
+        """The pod if it is ours; as our own last write left it, if the watch is behind that."""
+        pod = self._parts.pods.get(key)
+        if pod is None or pod.spec.node_name not in self._nodes:
+            return None
+        answered = self._answered.get(pod.metadata.uid)
+        if answered is not None and _version(answered) > _version(pod):
+            return answered
+        return pod
+
+    async def _forget_others(self, key: Key, pod: Pod | None) -> None:
+        """Pods that had this name and are gone from the API."""
+        for uid in list(self._uids.get(key, ())):
+            if pod is None or uid != pod.metadata.uid:
+                await self._parts.runtime.forget(uid)
+                self._written.pop(uid, None)
+                self._answered.pop(uid, None)
+                self._uids[key].discard(uid)
+                self._keys.pop(uid, None)
+        if not self._uids.get(key):
+            self._uids.pop(key, None)
+
+    async def _settle(self, pod: Pod) -> tuple[Decision, dict[str, Trouble]]:
+        """Act until there is nothing more to do now, or something is in the way."""
+        decision = Decision()
+        for _ in range(_MOST_ROUNDS):
+            record = self._parts.runtime.read(pod.metadata.uid)
+            decision = decide(pod, record, self._parts.clock())
+            actions = [action for action in decision.actions if not isinstance(action, Remove)]
+            if not actions:
+                break
+            troubles: dict[str, Trouble] = {}
+            for action in actions:
+                await self._try(pod, action, troubles)
+            if troubles or any(isinstance(action, Stop) for action in actions):
+                return decision, troubles
+        return decision, {}
+
+    async def _try(self, pod: Pod, action: Action, troubles: dict[str, Trouble]) -> None:
+        where = action.container.name if isinstance(action, Start) else ""
+        try:
+            await self._act(pod, action)
+        except Missing as error:
+            troubles[where] = Trouble("CreateContainerConfigError", str(error))
+        except (CannotRun, OSError) as error:
+            troubles[where] = Trouble("RunContainerError", str(error))
+        if where in troubles:
+            self._parts.recorder.say(pod, "Failed", troubles[where].message, warning=True)
+
+    async def _act(self, pod: Pod, action: Action) -> None:
+        runtime, uid = self._parts.runtime, pod.metadata.uid
+        match action:
+            case Open():
+                await self._open(pod)
+            case Start():
+                await self._start(pod, action)
+            case Stop(container, grace):
+                self._parts.recorder.say(pod, "Killing", f"Stopping container {container}")
+                await runtime.stop(uid, container, grace)
+            case Close():
+                await runtime.close(uid)
+            case Remove():
+                pass
+
+    async def _open(self, pod: Pod) -> None:
+        await self._parts.runtime.open(
+            SandboxSpec(
+                pod.metadata.uid,
+                pod.metadata.key,
+                pod.hostname,
+                pod.spec.host_network,
+                volumes.in_memory(pod),
+            )
+        )
+        self._parts.names.write(pod)
+
+    async def _start(self, pod: Pod, action: Start) -> None:
+        container, recorder = action.container, self._parts.recorder
+        owner = pod.metadata.controller
+        recorder.say(
+            pod,
+            "Pulled",
+            f'Image "{container.image}" was not pulled: its command runs on this machine\'s files',
+            once=owner.uid if owner else "",
+        )
+        record = self._parts.runtime.read(pod.metadata.uid)
+        around = await self._parts.sources.around(pod, record.address)
+        base = {**self._base_env, "HOSTNAME": pod.hostname}
+        variables = env.environment(pod, container, around, base)
+        places = await asyncio.to_thread(self._parts.volumes.prepare, pod, around)
+        await self._parts.runtime.start(
+            ContainerSpec(
+                uid=pod.metadata.uid,
+                name=container.name,
+                number=action.number,
+                image=container.image,
+                argv=env.command_line(container, variables),
+                env=variables,
+                cwd=container.working_dir or "/",
+                mounts=volumes.mounts(container, places, variables),
+                tty=container.tty,
+                stdin=container.stdin,
+            )
+        )
+        recorder.say(pod, "Started", f"Started container {container.name} ({action.number})")
+
+    async def _write_status(self, pod: Pod, troubles: Mapping[str, Trouble]) -> None:
+        uid = pod.metadata.uid
+        record = self._parts.runtime.read(uid)
+        host = self._parts.runtime.host_address
+        body = status(pod, record, troubles, host, self._parts.clock())
+        if body == self._written.get(uid):
+            return
+        self._say_what_ended(pod, record)
+        with contextlib.suppress(NotFound, Conflict):  # another pod has the name by now
+            self._answered[uid] = await self._parts.client.patch(
+                PODS_TO_RUN,
+                pod.metadata.key,
+                {"metadata": {"uid": uid}, "status": body},
+                subresource="status",
+            )
+            self._written[uid] = body
+
+    def _say_what_ended(self, pod: Pod, record: PodRecord) -> None:
+        for name, attempts in record.containers.items():
+            last = attempts[-1]
+            if last.reason in ("StartError", "ContainerStatusUnknown"):
+                message = f"container {name}: {last.message}"
+                self._parts.recorder.say(pod, "Failed", message, warning=True)
+            elif not last.alive and last.number > 0 and last.exit_code:
+                message = f"Back-off restarting failed container {name}"
+                self._parts.recorder.say(pod, "BackOff", message, warning=True)
+
+    async def _remove(self, pod: Pod) -> None:
+        with contextlib.suppress(NotFound, Conflict):
+            await self._parts.client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid, grace=0)
+
+
+def _version(pod: Pod) -> int:
+    text = pod.metadata.resource_version
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,84 @@
+"""ConfigMaps and Secrets that a pod refers to, read when its containers start.
+
+Used by the pod loop. Nothing is watched for it: a pod needs each of them once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import CONFIG_MAPS, SECRETS
+from muster.api.meta import Key
+from muster.errors import NotFound
+from muster.local.node.env import Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.kube.client import Client
+    from muster.local.node.machine import NodeSpec
+    from muster.local.node.spec import Pod, Volume
+
+
+def config_maps(pod: Pod) -> set[str]:
+    """The names of every ConfigMap the pod refers to."""
+    return {name for kind, name in _references(pod) if kind == "config" and name}
+
+
+def secrets(pod: Pod) -> set[str]:
+    """The names of every Secret the pod refers to."""
+    return {name for kind, name in _references(pod) if kind == "secret" and name}
+
+
+def _references(pod: Pod) -> Iterator[tuple[str, str]]:
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for source in container.env_from:
+            if source.config_map_ref is not None:
+                yield "config", source.config_map_ref.name
+            if source.secret_ref is not None:
+                yield "secret", source.secret_ref.name
+        for variable in container.env:
+            given = variable.value_from
+            if given is not None and given.config_map_key_ref is not None:
+                yield "config", given.config_map_key_ref.name
+            if given is not None and given.secret_key_ref is not None:
+                yield "secret", given.secret_key_ref.name
+    for volume in pod.spec.volumes:
+        yield from _of_volume(volume)
+
+
+def _of_volume(volume: Volume) -> Iterator[tuple[str, str]]:
+    if volume.config_map is not None:
+        yield "config", volume.config_map.name
+    if volume.secret is not None:
+        yield "secret", volume.secret.secret_name
+    for part in volume.projected.sources if volume.projected is not None else ():
+        if part.config_map is not None:
+            yield "config", part.config_map.name
+        if part.secret is not None:
+            yield "secret", part.secret.name
+
+
+class Sources:
+    def __init__(self, client: Client, nodes: list[NodeSpec], host_address: str) -> None:
+        self._client = client
+        self._resources = {node.name: node.resources for node in nodes}
+        self._host = host_address
+
+    async def around(self, pod: Pod, address: str) -> Surroundings:
+        """Everything the pod's fields may refer to; what does not exist is left out."""
+        space = pod.metadata.namespace
+        maps: dict[str, dict[str, str]] = {}
+        for name in sorted(config_maps(pod)):
+            try:
+                maps[name] = (await self._client.get(CONFIG_MAPS, Key(space, name))).data
+            except NotFound:
+                continue
+        hidden: dict[str, dict[str, str]] = {}
+        for name in sorted(secrets(pod)):
+            try:
+                hidden[name] = (await self._client.get(SECRETS, Key(space, name))).data
+            except NotFound:
+                continue
+        node = self._resources.get(pod.spec.node_name, {})
+        return Surroundings(address, self._host, maps, hidden, node)

@@ -1,0 +1,214 @@
+"""A pod as the node reads it: only the fields that running it needs.
+
+Decoded by the agent's informer (`PODS.read_as(Pod)`); read by every other module of the node.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
+
+from muster.api.core import (
+    ContainerPort,
+    ContainerStatus,
+    Quantity,
+    ResourceRequirements,
+)
+from muster.api.kinds import PODS
+from muster.api.meta import Condition, Object, ObjectMeta
+
+
+class KeyRef(Object, frozen=True):
+    """One key of a ConfigMap or Secret."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool = False
+
+
+class FieldRef(Object, frozen=True):
+    field_path: str = ""
+
+
+class ResourceRef(Object, frozen=True):
+    container_name: str = ""
+    resource: str = ""
+    divisor: Quantity = "0"
+
+
+class EnvSource(Object, frozen=True):
+    field_ref: FieldRef | None = None
+    resource_field_ref: ResourceRef | None = None
+    config_map_key_ref: KeyRef | None = None
+    secret_key_ref: KeyRef | None = None
+
+
+class EnvVar(Object, frozen=True):
+    name: str = ""
+    value: str = ""
+    value_from: EnvSource | None = None
+
+
+class EnvFrom(Object, frozen=True):
+    prefix: str = ""
+    config_map_ref: KeyRef | None = None
+    secret_ref: KeyRef | None = None
+
+
+class VolumeMount(Object, frozen=True):
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    read_only: bool = False
+
+
+class Container(Object, frozen=True, rename={"tty": "tty"}):
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFrom, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    restart_policy: str = ""
+    stdin: bool = False
+    tty: bool = False
+
+
+class KeyPath(Object, frozen=True):
+    key: str = ""
+    path: str = ""
+    mode: int | None = None
+
+
+class DownwardFile(Object, frozen=True):
+    path: str = ""
+    mode: int | None = None
+    field_ref: FieldRef | None = None
+    resource_field_ref: ResourceRef | None = None
+
+
+class EmptyDir(Object, frozen=True):
+    medium: str = ""
+    size_limit: Quantity | None = None
+
+
+class HostPath(Object, frozen=True):
+    path: str = ""
+    type: str = ""
+
+
+class ConfigMapFiles(Object, frozen=True):
+    name: str = ""
+    items: tuple[KeyPath, ...] = ()
+    default_mode: int = 0o644
+    optional: bool = False
+
+
+class SecretFiles(Object, frozen=True):
+    secret_name: str = ""
+    name: str = ""
+    items: tuple[KeyPath, ...] = ()
+    default_mode: int = 0o644
+    optional: bool = False
+
+
+class DownwardFiles(Object, frozen=True, rename={"default_mode": "defaultMode"}):
+    items: tuple[DownwardFile, ...] = ()
+    default_mode: int = 0o644
+
+
+class ProjectedSource(Object, frozen=True, rename={"downward_api": "downwardAPI"}):
+    """One part of a projected volume; tokens are not made yet."""
+
+    config_map: ConfigMapFiles | None = None
+    secret: SecretFiles | None = None
+    downward_api: DownwardFiles | None = None
+
+
+class ProjectedFiles(Object, frozen=True):
+    sources: tuple[ProjectedSource, ...] = ()
+    default_mode: int = 0o644
+
+
+class Claim(Object, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Volume(
+    Object,
+    frozen=True,
+    rename={
+        "empty_dir": "emptyDir",
+        "host_path": "hostPath",
+        "config_map": "configMap",
+        "downward_api": "downwardAPI",
+        "persistent_volume_claim": "persistentVolumeClaim",
+    },
+):
+    name: str = ""
+    empty_dir: EmptyDir | None = None
+    host_path: HostPath | None = None
+    config_map: ConfigMapFiles | None = None
+    secret: SecretFiles | None = None
+    downward_api: DownwardFiles | None = None
+    projected: ProjectedFiles | None = None
+    persistent_volume_claim: Claim | None = None
+
+
+class HostAlias(Object, frozen=True):
+    ip: str = ""
+    hostnames: tuple[str, ...] = ()
+
+
+class PodSpec(Object, frozen=True):
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    host_network: bool = False
+    host_aliases: tuple[HostAlias, ...] = ()
+    hostname: str = ""
+    subdomain: str = ""
+    service_account_name: str = ""
+
+
+class PodStatus(Object, frozen=True, rename={"pod_ip": "podIP", "start_time": "startTime"}):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = ""
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def hostname(self) -> str:
+        """What the pod's processes are told that their machine is called."""
+        return (self.spec.hostname or self.metadata.name)[:63].rstrip("-.")
+
+
+PODS_TO_RUN = PODS.read_as(Pod)
+
+
+def is_sidecar(container: Container) -> bool:
+    """An init container that is meant to keep running."""
+    return container.restart_policy == "Always"

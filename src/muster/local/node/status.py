@@ -1,0 +1,216 @@
+"""A pod's status, computed purely from what this machine knows about it.
+
+Called by the pod loop, which writes the answer to the API when it differs from the last one. What
+others write into a pod's conditions (the scheduler's PodScheduled) is kept.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.api.meta import condition
+from muster.local.node import decide
+from muster.local.node.runtime.records import State
+from muster.local.node.spec import is_sidecar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.api.meta import Raw
+    from muster.local.node.runtime.records import Attempt, PodRecord
+    from muster.local.node.spec import Container, Pod
+
+_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+
+
+def text(time: datetime | None) -> str | None:
+    """A time as the API writes it."""
+    return None if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def status(
+    pod: Pod, record: PodRecord, troubles: Mapping[str, Trouble], host_ip: str, now: datetime
+) -> Raw:
+    """The pod's status. `troubles` says by container (or "" for the pod) what keeps it waiting."""
+    if pod.finished:
+        return _after_the_end(pod, record, now)
+    phase, reason, message = _phase(pod, record, now)
+    ready = record.open and phase == "Running"
+    ready = ready and all(_running(record, c) for c in pod.spec.containers)
+    body: Raw = {
+        "phase": phase,
+        "hostIP": host_ip,
+        "startTime": text(pod.status.start_time or now),
+        "conditions": _conditions(pod, record, phase, ready=ready, now=now),
+        "initContainerStatuses": _containers(pod.spec.init_containers, pod, record, troubles, now),
+        "containerStatuses": _containers(pod.spec.containers, pod, record, troubles, now),
+    }
+    if record.address:
+        body |= {"podIP": record.address, "podIPs": [{"ip": record.address}]}
+    if reason or pod.status.reason:
+        body |= {"reason": reason or None, "message": message or None}
+    return body
+
+
+class Trouble:
+    """Why a container is not started: a reason of Kubernetes' and a sentence."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        self.message = message
+
+
+def _after_the_end(pod: Pod, record: PodRecord, now: datetime) -> Raw:
+    """A finished pod stays as it is, but for containers that were still being stopped."""
+    statuses = _containers(pod.spec.containers, pod, record, {}, now) if record.known else None
+    return {"phase": pod.status.phase} | ({"containerStatuses": statuses} if statuses else {})
+
+
+def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
+    late = decide.overdue(pod, now)
+    if late is not None and late <= 0:
+        return "Failed", "DeadlineExceeded", "Pod was active on the node longer than the deadline"
+    end = decide.outcome(pod, record)
+    if end is not None:
+        return end, "", ""
+    started = any(record.last(container.name) for container in pod.spec.containers)
+    return ("Running" if started and _any_started(pod, record) else "Pending"), "", ""
+
+
+def _any_started(pod: Pod, record: PodRecord) -> bool:
+    attempts = [record.last(container.name) for container in pod.spec.containers]
+    return any(
+        attempt is not None and (attempt.state is not State.STARTING or attempt.number > 0)
+        for attempt in attempts
+    )
+
+
+def _running(record: PodRecord, container: Container) -> bool:
+    attempt = record.last(container.name)
+    return attempt is not None and attempt.state is State.RUNNING
+
+
+def _containers(
+    containers: tuple[Container, ...],
+    pod: Pod,
+    record: PodRecord,
+    troubles: Mapping[str, Trouble],
+    now: datetime,
+) -> list[Raw]:
+    return [_container(c, pod, record, troubles, now) for c in containers]
+
+
+def _container(
+    container: Container,
+    pod: Pod,
+    record: PodRecord,
+    troubles: Mapping[str, Trouble],
+    now: datetime,
+) -> Raw:
+    attempts = record.containers.get(container.name, ())
+    last = attempts[-1] if attempts else None
+    before = attempts[-2] if len(attempts) > 1 else None
+    init = container in pod.spec.init_containers
+    running = last is not None and last.state is State.RUNNING
+    passed = init and not is_sidecar(container) and last is not None and not last.alive
+    state = _state(container, pod, record, troubles, now)
+    if last is not None and not last.alive and "waiting" in state:
+        before = last
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": f"host/{container.image}",
+        "containerID": f"muster://{record.uid}/{container.name}/{last.number}" if last else "",
+        "restartCount": last.number if last else 0,
+        "ready": running or (passed and last is not None and last.exit_code == 0),
+        "started": running,
+        "state": state,
+        "lastState": {"terminated": _terminated(before, record, container)} if before else {},
+    }
+
+
+def _state(
+    container: Container,
+    pod: Pod,
+    record: PodRecord,
+    troubles: Mapping[str, Trouble],
+    now: datetime,
+) -> Raw:
+    last = record.last(container.name)
+    trouble = troubles.get(container.name) or troubles.get("")
+    if last is not None and last.state is State.RUNNING:
+        return {"running": {"startedAt": text(last.started_at)}}
+    if last is not None and not last.alive:
+        over = pod.finished or pod.metadata.deletion_timestamp is not None
+        over = over or not _comes_again(container, pod, last)
+        left = decide.restart_in(last, now)
+        if over or (left <= 0 and trouble is None):
+            return {"terminated": _terminated(last, record, container)}
+        if left > 0:
+            said = f"back-off {decide.pause(last):g}s restarting failed container={container.name}"
+            return {"waiting": {"reason": "CrashLoopBackOff", "message": said}}
+    if trouble is not None:
+        return {"waiting": {"reason": trouble.reason, "message": trouble.message}}
+    ready = container in pod.spec.init_containers or decide.initialized(pod, record)
+    return {"waiting": {"reason": "ContainerCreating" if ready else "PodInitializing"}}
+
+
+def _comes_again(container: Container, pod: Pod, last: Attempt) -> bool:
+    if container in pod.spec.init_containers and not is_sidecar(container):
+        return last.exit_code != 0 and pod.spec.restart_policy != "Never"
+    return is_sidecar(container) or decide.may_restart(pod, last)
+
+
+def _terminated(attempt: Attempt, record: PodRecord, container: Container) -> Raw:
+    body: Raw = {
+        "exitCode": attempt.exit_code,
+        "reason": attempt.reason,
+        "startedAt": text(attempt.started_at),
+        "finishedAt": text(attempt.finished_at),
+        "containerID": f"muster://{record.uid}/{container.name}/{attempt.number}",
+    }
+    if attempt.signal:
+        body["signal"] = attempt.signal
+    if attempt.message:
+        body["message"] = attempt.message
+    return body
+
+
+def _conditions(
+    pod: Pod, record: PodRecord, phase: str, *, ready: bool, now: datetime
+) -> list[Raw]:
+    done = phase in ("Succeeded", "Failed")
+    initialized = decide.initialized(pod, record) or phase == "Succeeded"
+    why_not = "PodCompleted" if phase == "Succeeded" else "PodFailed" if done else ""
+    ours = [
+        _condition(pod, "PodReadyToStartContainers", record.open, "", now),
+        _condition(
+            pod, "Initialized", initialized, "" if initialized else "ContainersNotInitialized", now
+        ),
+        _condition(pod, "Ready", ready, "" if ready else why_not or "ContainersNotReady", now),
+        _condition(
+            pod, "ContainersReady", ready, "" if ready else why_not or "ContainersNotReady", now
+        ),
+    ]
+    others = [
+        {
+            "type": c.type,
+            "status": c.status,
+            "lastTransitionTime": text(c.last_transition_time),
+            **({"reason": c.reason} if c.reason else {}),
+            **({"message": c.message} if c.message else {}),
+        }
+        for c in pod.status.conditions
+        if c.type not in _OURS
+    ]
+    return ours + others
+
+
+def _condition(pod: Pod, kind: str, value: bool, reason: str, now: datetime) -> Raw:
+    before = condition(pod.status.conditions, kind)
+    wanted = "True" if value else "False"
+    same = before is not None and before.status == wanted
+    since = before.last_transition_time if before is not None and same else now
+    body = {"type": kind, "status": wanted, "lastTransitionTime": text(since or now)}
+    return body | ({"reason": reason} if reason else {})

@@ -1,0 +1,186 @@
+"""A pod's volumes as directories and files on the host, at the places `rootfs` binds from.
+
+Called by the pod loop before the pod's first container starts. What a volume contains is decided
+purely (`contents`); `prepare` writes it below the pod's own folder. A ConfigMap that changes later
+is seen by the next pod, not by a running one.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.api import quantity
+from muster.errors import Missing
+from muster.local.node import env
+from muster.local.node.runtime.rootfs import Mount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from muster.local.node.env import Surroundings
+    from muster.local.node.spec import (
+        ConfigMapFiles,
+        Container,
+        DownwardFiles,
+        HostPath,
+        KeyPath,
+        Pod,
+        ProjectedFiles,
+        SecretFiles,
+        Volume,
+    )
+
+
+class File(NamedTuple):
+    path: str
+    data: bytes
+    mode: int
+
+
+def in_memory(pod: Pod) -> dict[str, str]:
+    """The volumes that are file systems in memory, with their mount options."""
+    options = {}
+    for volume in pod.spec.volumes:
+        if volume.empty_dir is not None and volume.empty_dir.medium == "Memory":
+            limit = volume.empty_dir.size_limit
+            size = f",size={quantity.whole(limit)}" if limit else ""
+            options[volume.name] = f"mode=1777{size}"
+    return options
+
+
+def contents(volume: Volume, pod: Pod, around: Surroundings) -> list[File] | None:
+    """The files of a volume that is made of objects; None for every other kind."""
+    if volume.config_map is not None:
+        return _config_map(volume.config_map, around)
+    if volume.secret is not None:
+        return _secret(volume.secret, around)
+    if volume.downward_api is not None:
+        return _downward(volume.downward_api, pod, around)
+    if volume.projected is not None:
+        return _projected(volume.projected, pod, around)
+    return None
+
+
+def _config_map(source: ConfigMapFiles, around: Surroundings) -> list[File]:
+    if source.name not in around.config_maps and not source.optional:
+        raise Missing(f'configmap "{source.name}" not found')
+    found = around.config_maps.get(source.name, {})
+    data = {key: text.encode() for key, text in found.items()}
+    return _chosen(data, source.items, source.default_mode, f'configmap "{source.name}"')
+
+
+def _secret(source: SecretFiles, around: Surroundings) -> list[File]:
+    name = source.secret_name or source.name
+    if name not in around.secrets and not source.optional:
+        raise Missing(f'secret "{name}" not found')
+    data = {key: env.decoded(text) for key, text in around.secrets.get(name, {}).items()}
+    return _chosen(data, source.items, source.default_mode, f'secret "{name}"')
+
+
+def _chosen(
+    data: Mapping[str, bytes], items: Iterable[KeyPath], mode: int, what: str
+) -> list[File]:
+    wanted = [(i.key, i.path, i.mode) for i in items] or [(key, key, None) for key in data]
+    for key, _, _ in wanted:
+        if key not in data:
+            raise Missing(f"couldn't find key {key} in {what}")
+    return [File(path, data[key], mode if own is None else own) for key, path, own in wanted]
+
+
+def _downward(source: DownwardFiles, pod: Pod, around: Surroundings) -> list[File]:
+    files = []
+    for item in source.items:
+        if item.field_ref is not None:
+            text = env.field_value(pod, item.field_ref, around)
+        elif item.resource_field_ref is not None:
+            text = env.resource_value(pod, pod.spec.containers[0], item.resource_field_ref, around)
+        else:
+            continue
+        mode = source.default_mode if item.mode is None else item.mode
+        files.append(File(item.path, text.encode(), mode))
+    return files
+
+
+def _projected(source: ProjectedFiles, pod: Pod, around: Surroundings) -> list[File]:
+    files: list[File] = []
+    for part in source.sources:
+        if part.config_map is not None:
+            files += _config_map(part.config_map, around)
+        if part.secret is not None:
+            files += _secret(part.secret, around)
+        if part.downward_api is not None:
+            files += _downward(part.downward_api, pod, around)
+    return files
+
+
+class Store:
+    """Where volumes live: below the pod, or below the cluster's data for claims."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._claims = data_dir / "volumes"
+        self._pods = data_dir / "pods"
+
+    def prepare(self, pod: Pod, around: Surroundings) -> dict[str, str]:
+        """Make every volume of the pod; returns its name and where it is on the host."""
+        return {volume.name: self._one(volume, pod, around) for volume in pod.spec.volumes}
+
+    def _one(self, volume: Volume, pod: Pod, around: Surroundings) -> str:
+        if volume.host_path is not None:
+            return _host_path(volume.host_path)
+        if volume.persistent_volume_claim is not None:
+            claim = volume.persistent_volume_claim.claim_name
+            folder = self._claims / pod.metadata.namespace / claim
+            folder.mkdir(parents=True, exist_ok=True)
+            return str(folder)
+        folder = self._pods / pod.metadata.uid / "volumes" / volume.name
+        if not folder.is_dir():
+            files = contents(volume, pod, around)
+            folder.mkdir(parents=True)
+            folder.chmod(0o777 if files is None else 0o755)
+            for file in files or ():
+                _write(folder, file)
+        return str(folder)
+
+
+def _write(folder: Path, file: File) -> None:
+    target = folder / posixpath.normpath(f"/{file.path}").lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(file.data)
+    target.chmod(file.mode)
+
+
+def _host_path(source: HostPath) -> str:
+    """The path itself, made or checked as its type says."""
+    path = Path(source.path)
+    match source.type:
+        case "DirectoryOrCreate":
+            path.mkdir(parents=True, exist_ok=True)
+        case "FileOrCreate":
+            path.touch()
+        case "Directory" if not path.is_dir():
+            raise Missing(f"hostPath type check failed: {path} is not a directory")
+        case "File" if not path.is_file():
+            raise Missing(f"hostPath type check failed: {path} is not a file")
+        case "" | "Directory" | "File" if not path.exists():
+            raise Missing(f"hostPath {path} does not exist")
+    return str(path)
+
+
+def mounts(
+    container: Container, sources: Mapping[str, str], variables: Mapping[str, str]
+) -> tuple[Mount, ...]:
+    """What one container sees of the pod's volumes, and where."""
+    found = []
+    for mount in container.volume_mounts:
+        if mount.name not in sources:
+            raise Missing(f'volume "{mount.name}" not found')
+        source = sources[mount.name]
+        below = mount.sub_path or env.expand(mount.sub_path_expr, variables)
+        if below:
+            source = posixpath.join(source, posixpath.normpath(f"/{below}").lstrip("/"))
+            if not Path(source).exists():
+                Path(source).mkdir(parents=True)
+        found.append(Mount(source, mount.mount_path, mount.read_only))
+    return tuple(found)
