@@ -19,6 +19,7 @@ from muster.kube.request import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from muster.kube.transport import WebSocket
 
@@ -73,7 +74,9 @@ class FakeServer:
 
     async def bookmark(self) -> None:
         self.version += 1
-        await self._emit("BOOKMARK", "", {"kind": "Pod", "metadata": {}, "spec": {"containers": None}})
+        await self._emit(
+            "BOOKMARK", "", {"kind": "Pod", "metadata": {}, "spec": {"containers": None}}
+        )
 
     def compact(self) -> None:
         self.floor = self.version
@@ -107,7 +110,9 @@ class FakeServer:
             raise decode_error(status(404, "NotFound", "404 page not found"), request)
         yield self._events(int(dict(request.query)["resourceVersion"]), request.path)
 
-    def websocket(self, request: Request, protocols: Sequence[str]) -> WebSocket:  # type: ignore[override]
+    def websocket(
+        self, request: Request, protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[WebSocket]:
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -189,9 +194,8 @@ class FakeServer:
                 if kind == "BOOKMARK" or _within(path, collection):
                     yield json.dumps({"type": kind, "object": obj}).encode() + b"\n"
             async with self._changed:
-                await self._changed.wait_for(
-                    lambda: self._cut != cut or (self.history and self.history[-1][0] > since)
-                )
+                while self._cut == cut and not (self.history and self.history[-1][0] > since):
+                    await self._changed.wait()
             if self._cut != cut:
                 raise Unreachable("the stream was cut")
 

@@ -21,7 +21,8 @@ from muster.kube.forward import PROTOCOL as PORT_FORWARD
 from muster.kube.forward import Forward
 from muster.kube.pace import Gate, pause_before_retry
 from muster.kube.refusal import decode_error
-from muster.kube.request import LogOptions, Patch, Request, Response
+from muster.kube.request import LogOptions, Request, Response
+from muster.kube.request import Patch as Patch
 from muster.kube.streams import PROTOCOLS, Session, exec_query
 from muster.kube.watch import Lines, reader
 

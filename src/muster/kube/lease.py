@@ -125,7 +125,8 @@ class Election:
                 raise LeaseLost(f"lost the lease {self._key}" + self._to_whom())
 
     def _left(self) -> float:
-        return (self._renewed_at or float("-inf")) + self._deadline - self._clock()
+        renewed = float("-inf") if self._renewed_at is None else self._renewed_at
+        return renewed + self._deadline - self._clock()
 
     def _to_whom(self) -> str:
         return f" to {self.holder}" if self.holder not in ("", self._identity) else ""

@@ -11,6 +11,7 @@ followed log holds its connection for hours and must not eat the others' share.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -255,7 +256,9 @@ class HttpTransport:
         connected = not isinstance(error, aiohttp.ClientConnectorError)
         if connected and (expired := tls.expired(self._endpoint)):
             return Untrusted(f"{self._base} hung up: {expired}")
-        return kind(f"cannot reach {self._base}: {str(error) or type(error).__name__}")
+        if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+            return kind(f"{self._base} broke the connection off")
+        return kind(f"cannot reach {self._base}: {_reason(error)}")
 
 
 class _AiohttpWebSocket:
@@ -285,6 +288,15 @@ class _AiohttpWebSocket:
 
     async def close(self) -> None:
         await self._raw.close()
+
+
+def _reason(error: Exception) -> str:
+    """The system's own words; aiohttp and asyncio wrap them in ours and in addresses."""
+    inner = getattr(error, "os_error", error)
+    number = getattr(inner, "errno", None)
+    if number is not None and number > 0 and not isinstance(inner, socket.gaierror):
+        return os.strerror(number)
+    return getattr(inner, "strerror", None) or str(error) or type(error).__name__
 
 
 def _socket_with_keepalive(address: Any) -> socket.socket:
