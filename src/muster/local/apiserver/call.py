@@ -57,6 +57,7 @@ class Answer(NamedTuple):
     body: bytes
     resource: Resource | None = None
     """Set where the body is an object of this kind, which a client may want as a table."""
+    warnings: tuple[str, ...] = ()
 
 
 def one(resource: Resource, entry: Entry, code: int = 200) -> Answer:

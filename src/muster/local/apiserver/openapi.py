@@ -102,13 +102,14 @@ def _collect(name: str, components: Raw) -> None:
         current = todo.pop()
         if current not in components:
             components[current] = schemas.definitions()[current]
-            todo += _references(components[current])
+            todo += references(components[current])
 
 
-def _references(node: Any) -> list[str]:
+def references(node: Any) -> list[str]:
+    """The names of all types a schema refers to."""
     if isinstance(node, dict):
         own = [node["$ref"].rpartition("/")[2]] if isinstance(node.get("$ref"), str) else []
-        return own + [name for value in node.values() for name in _references(value)]
+        return own + [name for value in node.values() for name in references(value)]
     if isinstance(node, list):
-        return [name for value in node for name in _references(value)]
+        return [name for value in node for name in references(value)]
     return []

@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from muster.errors import AlreadyExists, ApiError, Refusal
 from muster.local.apiserver import access, bodies, discovery, objects, routes, status, tables
@@ -170,7 +171,7 @@ class ApiServer:
             body=tables.shaped(answer, call, self.verbs.clock()),
             status=answer.code,
             content_type=JSON,
-            headers=_warnings(call.resource),
+            headers=_warnings(call.resource, answer.warnings),
         )
 
     def _about(self, request: web.Request) -> web.StreamResponse:
@@ -235,7 +236,8 @@ class ApiServer:
         events = watch(self.store, call, tables.shower(call, self.verbs.clock))
         # What is wrong with the request comes up here, while the answer can still be a plain 400.
         first = await anext(events)
-        response = web.StreamResponse(headers={"Content-Type": JSON} | _warnings(call.resource))
+        response = web.StreamResponse(headers=_warnings(call.resource))
+        response.content_type = JSON
         response.enable_chunked_encoding()
         await response.prepare(request)
         try:
@@ -251,10 +253,10 @@ class ApiServer:
         return response
 
 
-def _warnings(resource: Resource) -> dict[str, str]:
-    if not resource.deprecation:
-        return {}
-    return {"Warning": f'299 - "{resource.deprecation}"'}
+def _warnings(resource: Resource, more: Sequence[str] = ()) -> CIMultiDict[str]:
+    said = [*([resource.deprecation] if resource.deprecation else []), *more]
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in said)
+    return CIMultiDict(("Warning", f'299 - "{text}"') for text in quoted)
 
 
 def _refuse(refusal: Refusal) -> web.Response:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api import schemas
 from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import admit, bodies, lists, objects, patch, policy, status
 from muster.local.apiserver.admit import Birth
 from muster.local.apiserver.call import Answer, Call, one, raw
+from muster.local.apiserver.screening import schema_of, screen
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -73,6 +73,7 @@ class Verbs:
     async def _create(self, call: Call, obj: Raw) -> Answer:
         resource = call.resource
         self._match(call, obj)
+        warnings = screen(resource, obj, call.query.get("fieldValidation", ""))
         namespace = self._home(call)
         if obj["metadata"].get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
@@ -91,7 +92,8 @@ class Verbs:
             if call.dry_run:
                 return self._pretend(call, new, exists=self.store.get(key) is not None)
             try:
-                return one(resource, await self.store.create(key, encode), 201)
+                entry = await self.store.create(key, encode)
+                return one(resource, entry, 201)._replace(warnings=warnings)
             except AlreadyExists as error:
                 if not generated or left == 1:
                     raise status.already_exists(resource.group, resource.plural, name) from error
@@ -151,14 +153,9 @@ class Verbs:
         elif kind == "application/merge-patch+json":
             new = patch.merge(old, body)
         else:
-            new = patch.strategic(old, body, self._schema(call.resource))
+            new = patch.strategic(old, body, schema_of(call.resource))
         self._match(call, new)
         return new
-
-    def _schema(self, resource: Resource) -> schemas.Schema | None:
-        if resource.custom:
-            return schemas.Schema(resource.schema)
-        return schemas.of(resource.group, resource.version, resource.kind)
 
     async def _apply(self, call: Call, body: Raw) -> Answer:
         """Server-side apply for one owner: create, or merge what the owner states."""
@@ -170,7 +167,7 @@ class Verbs:
         if self.store.get(call.key) is None:
             body["metadata"]["name"] = call.route.name
             return await self._create(call, body)
-        schema = self._schema(call.resource)
+        schema = schema_of(call.resource)
         return await self.change(call, lambda old: patch.strategic(old, body, schema))
 
     async def change(self, call: Call, change: Change) -> Answer:
@@ -179,12 +176,13 @@ class Verbs:
             entry = self.read(call)
             old = objects.decode(objects.in_version(entry.value, call.resource))
             new = change(old)
+            warnings = screen(call.resource, new, call.query.get("fieldValidation", ""))
             claimed = str(new["metadata"].get("resourceVersion") or "")
             self._check_claims(call, new, old)
             new = admit.on_update(call.resource, new, old, call.route.subresource)
             new = policy.on_update(new, old, call.resource)
             try:
-                return await self._write(call, entry, new, old)
+                return (await self._write(call, entry, new, old))._replace(warnings=warnings)
             except Conflict as error:
                 insisted = claimed and claimed != old["metadata"]["resourceVersion"]
                 if left == 1 or insisted or self._is_put(call, claimed):

@@ -1,0 +1,87 @@
+"""Write `src/muster/api/schemas/builtin.json.gz` from a real API server's `/openapi/v3`.
+
+Run it after moving to another Kubernetes version: `python -m scripts.generate_schemas`. It needs
+the control plane that the tests build. Descriptions are dropped, and every type that no kind of
+the local API server refers to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.build import build
+from tests.controlplane.cluster import ControlPlane
+
+from muster.local.apiserver.builtin import BUILTIN
+from muster.local.apiserver.openapi import references
+
+TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/builtin.json.gz"
+GVK = "x-kubernetes-group-version-kind"
+ALSO = {"Binding", "Scale", "Eviction", "DeleteOptions", "Status"}
+
+
+def main() -> None:
+    with ControlPlane(build(), apiserver_args=ARGUMENTS) as plane:
+        definitions = fetch(plane)
+    kept = reachable(definitions)
+    packed = json.dumps({name: bare(kept[name]) for name in sorted(kept)}, separators=(",", ":"))
+    TARGET.write_bytes(gzip.compress(packed.encode(), mtime=0))
+    sys.stdout.write(f"{len(kept)} types, {len(packed)} bytes, {TARGET.stat().st_size} packed\n")
+
+
+# PodGroup of scheduling.k8s.io is served only when asked for.
+ARGUMENTS = (
+    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+    "--feature-gates=GenericWorkload=true",
+)
+
+
+def fetch(plane: ControlPlane) -> dict[str, Any]:
+    """All published types."""
+    status, index = plane.request("GET", "/openapi/v3")
+    assert status == 200, index
+    found: dict[str, Any] = {}
+    for path in index["paths"].values():
+        _, document = plane.request("GET", path["serverRelativeURL"])
+        found.update(document.get("components", {}).get("schemas", {}))
+    return found
+
+
+def reachable(definitions: dict[str, Any]) -> dict[str, Any]:
+    """The types of the kinds we serve, and all they are made of."""
+    wanted = {(r.group, r.version, r.kind) for r in BUILTIN}
+    missing = set(wanted)
+    todo = []
+    for name, schema in definitions.items():
+        kinds = {(g["group"], g["version"], g["kind"]) for g in schema.get(GVK, ())}
+        if kinds & wanted or {kind for _, _, kind in kinds} & ALSO:
+            todo.append(name)
+            missing -= kinds
+    if missing:
+        sys.stderr.write(f"not published: {sorted(missing)}\n")
+    kept: dict[str, Any] = {}
+    while todo:
+        name = todo.pop()
+        if name not in kept:
+            kept[name] = definitions[name]
+            todo += references(definitions[name])
+    return kept
+
+
+def bare(node: Any, *, names: bool = False) -> Any:
+    """A schema without descriptions. `names` is true where keys are the names of properties."""
+    if isinstance(node, dict):
+        return {
+            key: bare(value, names=key == "properties" and not names)
+            for key, value in node.items()
+            if key != "description" or names
+        }
+    return [bare(value) for value in node] if isinstance(node, list) else node
+
+
+if __name__ == "__main__":
+    main()
