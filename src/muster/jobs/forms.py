@@ -50,8 +50,8 @@ def read(raw: Raw) -> Job:
         job = replace(job, phases=True, chief=_termination(spec, job))
     if kind == "MPIJob":
         replicas = tuple(_main_named(replica, spec.get("mainContainer")) for replica in replicas)
-        job = replace(job, replicas=replicas)
-        job = replace(job, mpi=mpi.options(spec, replicas, single_template=single))
+        options = mpi.options(spec, replicas, single_template=single)
+        job = replace(job, replicas=mpi.with_defaults(spec, replicas, options), mpi=options)
     _check(job)
     return job
 

@@ -6,6 +6,7 @@ turned into a Launcher and Workers made from that template, sized as its own rul
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.errors import InvalidJob
@@ -43,6 +44,17 @@ def options(spec: Raw, replicas: tuple[Replica, ...], *, single_template: bool) 
         wait_for_workers=single_template or creation == "WaitForWorkersReady",
         launcher_works=bool(spec.get("runLauncherAsWorker")),
     )
+
+
+def with_defaults(spec: Raw, replicas: tuple[Replica, ...], options: Mpi) -> tuple[Replica, ...]:
+    """Where ranks are started by ssh, a launcher that says nothing is started again in place."""
+    written = {
+        str(role).lower(): body for role, body in (spec.get("mpiReplicaSpecs") or {}).items()
+    }
+    said = (written.get("launcher") or {}).get("restartPolicy")
+    if not options.ssh or said:
+        return replicas
+    return tuple(replace(r, restart="OnFailure") if r.role == "Launcher" else r for r in replicas)
 
 
 def from_template(spec: Raw) -> Iterator[tuple[str, str, Raw]]:

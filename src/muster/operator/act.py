@@ -25,6 +25,7 @@ from muster.errors import (
     NotFound,
 )
 from muster.jobs.names import ROLE
+from muster.operator import keys
 from muster.operator.actions import (
     Action,
     Create,
@@ -128,7 +129,7 @@ class Actor:
     async def _create(self, job: Job, action: Create) -> None:
         kind = action.kind
         try:
-            made = await self._client.create(kind, action.manifest)
+            made = await self._client.create(kind, _complete(action.manifest))
         except AlreadyExists:
             await self._already(job, action)
             return
@@ -232,6 +233,11 @@ class Actor:
             await self._client.create(EVENTS, body)
         except MusterError as error:
             log.warning("%s %s: event %s not written: %s", job.kind, job.key, event.reason, error)
+
+
+def _complete(manifest: Raw) -> Raw:
+    """What is decided purely has no random part; keys are made here."""
+    return keys.with_keys(manifest) if keys.is_wanted(manifest) else manifest
 
 
 def _stage(action: Action) -> tuple[str, str]:

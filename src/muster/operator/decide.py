@@ -10,6 +10,7 @@ Promise: when its actions have been carried out, it answers nothing but timers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import SERVICES
@@ -54,12 +55,14 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if status.outcome(found.status) is not None:
         ended = _written(job, found.status, events)
         return [*adopted, *ended, *_end(job, found.status, seen, now)]
+    moved = replace(job, status=found.status)
+    wanted = table.of(job).members(moved, seen)
     return [
         *adopted,
         *_written(job, _explained(found.status, mine, seen.refused), events),
         *ensure.without(found.leaving),
-        *ensure.surplus(job, wanted, seen),
-        *ensure.missing(job, wanted, seen, settings),
+        *ensure.surplus(moved, wanted, seen),
+        *ensure.missing(moved, wanted, seen, settings),
         *_deadline(job, found.status, now),
     ]
 

@@ -110,6 +110,8 @@ def _objects(job: Job, seen: Seen, where: Hosts) -> list[Action]:
     actions: list[Action] = []
     for kind, manifest in table.of(job).objects(job, seen, where):
         name = manifest["metadata"]["name"]
+        if kind == SERVICES and name in services(seen):
+            continue
         existing = seen.objects.get((kind.resource, name))
         if existing is None:
             actions.append(Create(kind, manifest))

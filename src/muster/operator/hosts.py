@@ -53,6 +53,8 @@ class Hosts:
 def find(job: Job, seen: Seen, settings: Settings) -> Hosts:
     """The job's addresses: ports from the services that exist, new ones where none does."""
     chosen: dict[str, int] = {}
+    if not job.shape.port:
+        return Hosts(job, settings, chosen)
     recorded = {
         service.metadata.name: port.port
         for service in seen.services

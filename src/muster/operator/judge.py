@@ -136,19 +136,24 @@ class _Judge:
             for pod, fate in self._failures()
             if fate in (Fate.RETRY, Fate.REPLACE) and pod.metadata.uid not in known
         ]
-        gone = {pod.metadata.uid for pod, _ in anew}
+        going = [pod for pod, _ in anew]
         if anew:
             whole = self.job.annotation("restart") == "gang"
             self._count([pod for pod, fate in anew if fate is Fate.RETRY], whole=whole)
-            self._say_restarting([pod for pod, _ in anew])
+            self._say_restarting(going)
             if whole:
-                gone = {pod.metadata.uid for pod in self.mine}
+                going = list(self.mine)
+        # A failed launcher stays for its log: the next attempt has another name.
+        gone = {p.metadata.uid for p in going if not (p.finished and self._launches(p))}
         present = {pod.metadata.uid for pod in self.mine}
         replaced = sorted((known | gone) & present)
         self.status.pop("replaced", None)
         if replaced:
             self.status["replaced"] = replaced
         return [pod for pod in status.alive(self.mine) if pod.metadata.uid in replaced]
+
+    def _launches(self, pod: Pod) -> bool:
+        return role_of(self.job, pod) == "Launcher"
 
     def _count(self, failed: list[Pod], *, whole: bool) -> None:
         if failed:
@@ -158,7 +163,7 @@ class _Judge:
 
     def _say_restarting(self, failed: list[Pod]) -> None:
         job = self.job
-        if any(role_of(job, pod) == "Launcher" for pod in failed):
+        if any(self._launches(pod) for pod in failed):
             self.status["launcherAttempt"] = int(self.status.get("launcherAttempt") or 0) + 1
         self._exited(failed)
         role = role_of(job, failed[0])

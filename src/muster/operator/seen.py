@@ -29,6 +29,8 @@ class Settings:
     """An image that carries kubectl, for MPI images without Python."""
     address: str = ""
     """Where pods have no network of their own: the one address that all of them share."""
+    init_image: str = ""
+    """An image with a shell and nslookup: PyTorch workers then wait in it for their master."""
     host_ports: range = field(default_factory=lambda: range(20000, 30000))
 
 

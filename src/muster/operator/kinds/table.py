@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster.operator.kinds import mpi
+from muster.operator.kinds.jax import Jax
+from muster.operator.kinds.pytorch import PyTorch
 from muster.operator.kinds.tensorflow import TensorFlow
 
 if TYPE_CHECKING:
@@ -13,9 +16,12 @@ if TYPE_CHECKING:
 
 RULES: dict[str, Rules] = {
     "TFJob": TensorFlow(),
+    "MPIJob": mpi.MpiRules(),
+    "PyTorchJob": PyTorch(),
+    "JAXJob": Jax(),
 }
 
-OWNED: tuple[Kind[Any], ...] = ()
+OWNED: tuple[Kind[Any], ...] = mpi.OWNED
 """Further kinds of object that some rules create."""
 
 

@@ -1,0 +1,215 @@
+"""Runs a command in another pod, as `kubectl exec` does: kubexec.py POD CONTAINER COMMAND…
+
+Not used by Muster itself: it is put into the config volume of an MPI launcher and started by
+kubexec.sh there, with whatever Python 3 the image has (3.5 and newer, hence no f-strings) and
+nothing but its standard library. It reads stdin only when there is something to read, copies
+stdout and stderr, and ends with the command's own exit code.
+"""
+
+import base64
+import json
+import os
+import select
+import socket
+import ssl
+import struct
+import sys
+import time
+from urllib.parse import urlencode
+
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+TRIES = 60
+
+
+class Refused(Exception):
+    """The API server answered, and not with a websocket."""
+
+    def __init__(self, status: int, message: str) -> None:
+        Exception.__init__(self, message)
+        self.status = status
+
+
+def read(name: str) -> str:
+    with open(os.path.join(ACCOUNT, name)) as file:
+        return file.read().strip()
+
+
+def request(host: str, port: int, pod: str, container: str, command: "list[str]") -> bytes:
+    """What asks the API server for the command."""
+    query = [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
+    if container:
+        query.append(("container", container))
+    query.extend(("command", word) for word in command)
+    namespace = os.environ.get("NAMESPACE") or read("namespace")
+    path = "/api/v1/namespaces/" + namespace + "/pods/" + pod + "/exec?" + urlencode(query)
+    lines = [
+        "GET " + path + " HTTP/1.1",
+        "Host: " + host + ":" + str(port),
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode(),
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Protocol: v5.channel.k8s.io, v4.channel.k8s.io",
+        "Authorization: Bearer " + read("token"),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def connect(pod: str, container: str, command: "list[str]") -> "Session":
+    """A session with the command, which has started."""
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = int(os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
+    context = ssl.create_default_context(cafile=os.path.join(ACCOUNT, "ca.crt"))
+    plain = socket.create_connection((host, port), timeout=30)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock = context.wrap_socket(plain, server_hostname=host)
+    sock.sendall(request(host, port, pod, container, command))
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        chunk = sock.recv(4096)
+        if not chunk:
+            raise OSError("the API server hung up")
+        answer += chunk
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    status = int(head.split(None, 2)[1])
+    if status != 101:
+        sock.close()
+        why = head.split(b"\r\n")[0] + b" " + rest[:500]
+        raise Refused(status, why.decode("utf-8", "replace"))
+    sock.settimeout(None)
+    return Session(sock, rest, b"v5.channel.k8s.io" in head)
+
+
+def frame(payload: bytes, opcode: int = 2) -> bytes:
+    """One masked frame, as clients must send them."""
+    mask = os.urandom(4)
+    size = len(payload)
+    if size < 126:
+        head = struct.pack("!BB", 0x80 | opcode, 0x80 | size)
+    elif size < 65536:
+        head = struct.pack("!BBH", 0x80 | opcode, 0x80 | 126, size)
+    else:
+        head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
+    body = bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
+    return head + mask + body
+
+
+class Frames:
+    """Bytes in, whole messages out."""
+
+    def __init__(self) -> None:
+        self.buffer = b""
+        self.parts = b""
+
+    def feed(self, data: bytes) -> "list[tuple[int, bytes]]":
+        self.buffer += data
+        found = []  # type: list[tuple[int, bytes]]
+        while True:
+            one = self.next()
+            if one is None:
+                return found
+            final, opcode, payload = one
+            if opcode >= 8:
+                found.append((opcode, payload))
+                continue
+            self.parts += payload
+            if final:
+                found.append((2, self.parts))
+                self.parts = b""
+
+    def next(self) -> "tuple[bool, int, bytes] | None":
+        data = self.buffer
+        if len(data) < 2:
+            return None
+        size, start = data[1] & 0x7F, 2
+        if size >= 126:
+            start = 4 if size == 126 else 10
+            if len(data) < start:
+                return None
+            size = int.from_bytes(data[2:start], "big")
+        if len(data) < start + size:
+            return None
+        self.buffer = data[start + size :]
+        return bool(data[0] & 0x80), data[0] & 0x0F, data[start : start + size]
+
+
+def exit_code(message: bytes) -> int:
+    """The command's exit code, from the Status that ends a session."""
+    status = json.loads(message.decode() or "{}")
+    if status.get("status") == "Success":
+        return 0
+    for cause in (status.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    sys.stderr.write(status.get("message", "the command failed") + "\n")
+    return 1
+
+
+class Session:
+    """A command that runs elsewhere, joined to our own stdin, stdout and stderr."""
+
+    def __init__(self, sock: ssl.SSLSocket, rest: bytes, half_close: bool) -> None:
+        self.sock = sock
+        self.rest = rest
+        self.half_close = half_close
+        self.frames = Frames()
+        self.open = True
+        self.code = 1
+        self.inputs = [sock.fileno(), 0]
+
+    def run(self) -> int:
+        """Copy both ways until the command ends; the answer is its exit code."""
+        self.take(self.rest)
+        while self.open:
+            waiting = self.sock.pending() > 0
+            ready = [self.inputs[0]] if waiting else select.select(self.inputs, [], [])[0]
+            if 0 in ready:
+                self.give(os.read(0, 32768))
+            if self.inputs[0] in ready:
+                data = self.sock.recv(65536)
+                self.open = bool(data)
+                self.take(data)
+        return self.code
+
+    def give(self, data: bytes) -> None:
+        if data:
+            self.sock.sendall(frame(b"\x00" + data))
+            return
+        self.inputs.remove(0)
+        if self.half_close:
+            self.sock.sendall(frame(b"\xff\x00"))
+
+    def take(self, data: bytes) -> None:
+        outputs = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
+        for opcode, payload in self.frames.feed(data):
+            if opcode == 8:
+                self.open = False
+            elif opcode == 9:
+                self.sock.sendall(frame(payload, 10))
+            elif opcode == 2 and payload:
+                if payload[0] == 3:
+                    self.code = exit_code(payload[1:])
+                elif payload[0] in outputs:
+                    outputs[payload[0]].write(payload[1:])
+                    outputs[payload[0]].flush()
+
+
+def main(arguments: "list[str]") -> int:
+    pod, container, command = arguments[0], arguments[1], arguments[2:]
+    for left in range(TRIES, -1, -1):
+        try:
+            session = connect(pod, container, command)
+        except (OSError, Refused) as error:
+            # Before the command has started a second try cannot run it twice.
+            hopeless = isinstance(error, Refused) and error.status in (401, 403)
+            if not left or hopeless:
+                sys.stderr.write("kubexec: " + pod + ": " + str(error) + "\n")
+                return 255
+            time.sleep(1)
+        else:
+            return session.run()
+    return 255
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,104 @@
+"""The files in an MPI job's config volume, and the variables that point MPI at them.
+
+Pure text, used by `mpi`. Open MPI 4 reads OMPI_MCA_…, Open MPI 5 (which starts ranks through PRRTE)
+PRTE_MCA_…; both are set, so that `mpirun python x.py` works with nothing added.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DIRECTORY = "/etc/mpi"
+KUBECTL = "/opt/kube/kubectl"
+HOSTFILE = f"{DIRECTORY}/hostfile"
+AGENT = f"{DIRECTORY}/kubexec.sh"
+
+_AGENT = """\
+#!/bin/sh
+# Called by mpirun in place of ssh: POD COMMAND…
+pod=$1
+shift
+if [ -x {kubectl} ]; then
+  exec {kubectl} exec "$pod"{container} -- /bin/sh -c "$*"
+fi
+for python in python3 python; do
+  if command -v $python >/dev/null 2>&1; then
+    exec $python {directory}/kubexec.py "$pod" "{name}" /bin/sh -c "$*"
+  fi
+done
+echo "kubexec.sh: this image has neither Python nor {kubectl};" \\
+  "start the operator with --mpi-kubectl-delivery-image" >&2
+exit 127
+"""
+
+
+def agent(container: str) -> str:
+    """The program that starts a command on a worker."""
+    chosen = f" --container {container}" if container else ""
+    return _AGENT.format(kubectl=KUBECTL, container=chosen, name=container, directory=DIRECTORY)
+
+
+@cache
+def exec_client() -> str:
+    """The program by which the agent reaches a worker, where there is no kubectl."""
+    return Path(__file__).with_name("kubexec.py").read_text()
+
+
+def hostfile(hosts: Sequence[str], slots: int, implementation: str) -> str:
+    """One line per host, as the implementation writes it."""
+    if implementation == "OpenMPI":
+        return "".join(f"{host} slots={slots}\n" for host in hosts)
+    return "".join(f"{host}:{slots}\n" for host in hosts)
+
+
+def discover(hosts: Sequence[str], slots: int | None) -> str:
+    """The script by which Elastic Horovod learns who is there."""
+    suffix = "" if slots is None else f":{slots}"
+    return "#!/bin/sh\n" + "".join(f"echo {host}{suffix}\n" for host in hosts)
+
+
+def environment(*, ssh: bool, implementation: str, slots: int) -> dict[str, str]:
+    """What the launcher is told."""
+    if implementation == "Intel":
+        common = {"I_MPI_HYDRA_HOST_FILE": HOSTFILE, "I_MPI_PERHOST": str(slots)}
+        if ssh:
+            return common | {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-o ConnectionAttempts=10"}
+        return common | _intel_agent()
+    if implementation == "MPICH":
+        common = {"HYDRA_HOST_FILE": HOSTFILE}
+        if ssh:
+            return common | {"HYDRA_LAUNCH_EXTRA_ARGS": "-o ConnectionAttempts=10"}
+        return common | {"HYDRA_LAUNCHER": "rsh", "HYDRA_LAUNCHER_EXEC": AGENT}
+    return _open_mpi(ssh, slots) | ({} if ssh else _intel_agent())
+
+
+def _open_mpi(ssh: bool, slots: int) -> dict[str, str]:
+    variables = {
+        "OMPI_MCA_orte_default_hostfile": HOSTFILE,
+        "PRTE_MCA_prte_default_hostfile": HOSTFILE,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    if ssh:
+        return variables | {
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+            "PRTE_MCA_plm_ssh_args": "-o ConnectionAttempts=10",
+            "OMPI_MCA_orte_set_default_slots": str(slots),
+        }
+    return variables | {
+        "OMPI_MCA_plm_rsh_agent": AGENT,
+        "PRTE_MCA_plm_ssh_agent": AGENT,
+    }
+
+
+def _intel_agent() -> dict[str, str]:
+    return {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": AGENT}
