@@ -11,7 +11,8 @@ import random
 import sys
 from pathlib import Path
 
-from muster.local.apiserver.store import Entry, Store
+from muster.local.apiserver.entries import Entry
+from muster.local.apiserver.store import Store
 
 
 def payload(key: str, revision: int) -> bytes:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from muster.errors import AlreadyExists, Conflict, Gone, NotFound
-from muster.local.apiserver.store import Entry, Store
+from muster.local.apiserver.entries import Entry
+from muster.local.apiserver.store import Store
 
 KEYS = st.sampled_from([f"{r}/{n}/{i}" for r in ("pods", "jobs") for n in "ab" for i in "xy"])
 

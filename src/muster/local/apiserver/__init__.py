@@ -1,7 +1,7 @@
 """A Kubernetes API for one machine, on SQLite.
 
 In reading order:
-`log`, `store`            every write in one table; the present in memory
+`entries`, `log`, `store` every write in one table; the present in memory
 `routes`, `registry`      what a path means; which kinds there are (`builtin`, and CRDs)
 `objects`, `names`        bytes to objects and back; what may be called what
 `status`                  every "no" the server can say

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.routes import Route
-    from muster.local.apiserver.store import Entry
 
 
 @dataclass(frozen=True)

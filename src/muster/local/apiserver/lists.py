@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.call import Call
-    from muster.local.apiserver.store import Entry, Store
+    from muster.local.apiserver.entries import Entry
+    from muster.local.apiserver.store import Store
 
 
 class _Token(msgspec.Struct):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.store import Entry
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.store import Change, Store
+    from muster.local.apiserver.entries import Change, Entry
 
 ALL_VERBS = frozenset(
     {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
@@ -82,13 +82,12 @@ class Registry:
         self._custom: dict[str, list[Resource]] = {}
         self._index = dict(self._builtin)
 
-    def follow(self, store: Store) -> None:
-        """Learn the CRDs that are stored, and those to come."""
-        for entry in store.scan(f"{CRD_COLLECTION}/"):
+    def load(self, definitions: Iterable[Entry]) -> None:
+        """Learn the CRDs that are stored already."""
+        for entry in definitions:
             crd = objects.decode(entry.value)
             self._custom[crd["metadata"]["name"]] = list(resources_of(crd))
         self._rebuild()
-        store.subscribe(self._learn)
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource, if it is served in that version."""
@@ -108,7 +107,8 @@ class Registry:
         """Every resource in every version, built-in first."""
         return iter(self._index.values())
 
-    def _learn(self, change: Change) -> None:
+    def learn(self, change: Change) -> None:
+        """Take in a change of the store, if it is one of a CRD."""
         if not change.entry.key.startswith(f"{CRD_COLLECTION}/"):
             return
         crd = objects.decode(change.entry.value)

@@ -15,8 +15,8 @@ from muster.local.apiserver.status import bad_request
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.store import Entry
 
 
 class Selection(NamedTuple):

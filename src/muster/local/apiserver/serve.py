@@ -25,7 +25,7 @@ from muster.local.apiserver import access, bodies, discovery, objects, routes, s
 from muster.local.apiserver.builtin import BUILTIN
 from muster.local.apiserver.call import Answer, Call
 from muster.local.apiserver.openapi import document
-from muster.local.apiserver.registry import Registry
+from muster.local.apiserver.registry import CRD_COLLECTION, Registry
 from muster.local.apiserver.store import Store
 from muster.local.apiserver.streams import STREAMED, PodStreams
 from muster.local.apiserver.subresources import Subresources
@@ -86,7 +86,8 @@ class ApiServer:
             access.prepare, self.data_dir / "access", (host, *extra_addresses)
         )
         self.store = await Store.open(self.data_dir / "objects.db")
-        self.registry.follow(self.store)
+        self.registry.load(self.store.scan(f"{CRD_COLLECTION}/"))
+        self.store.subscribe(self.registry.learn)
         self.verbs = Verbs(self.store, self.registry)
         self.subresources = Subresources(self.verbs)
         await self._create_namespaces()

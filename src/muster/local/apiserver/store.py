@@ -22,6 +22,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
 from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, MusterError, NotFound
+from muster.local.apiserver.entries import Change, Entry
 from muster.local.apiserver.log import Log, Row
 
 if TYPE_CHECKING:
@@ -34,26 +35,6 @@ RING = 20_000
 """Changes kept in memory for watchers that resume; older ones are read from the table."""
 BACKLOG = 50_000
 """Changes a watcher may fall behind before it is ended and has to resume."""
-
-
-class Entry:
-    """One object at one revision. `facts` is a place for whoever decodes it to keep the result."""
-
-    __slots__ = ("facts", "key", "revision", "value")
-
-    def __init__(self, key: str, revision: int, value: bytes) -> None:
-        self.key = key
-        self.revision = revision
-        self.value = value
-        self.facts: object = None
-
-
-class Change(NamedTuple):
-    """One write as watchers see it: added without `before`, else modified or deleted."""
-
-    entry: Entry
-    before: Entry | None
-    deleted: bool
 
 
 class _Write(NamedTuple):

@@ -21,8 +21,9 @@ from muster.local.apiserver.screening import schema_of, screen
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
+    from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Registry, Resource
-    from muster.local.apiserver.store import Entry, Store
+    from muster.local.apiserver.store import Store
 
 Clock = Callable[[], datetime]
 Change = Callable[["Raw"], "Raw"]
