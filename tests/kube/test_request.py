@@ -1,0 +1,127 @@
+"""Requests as values."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster.api.kinds import BUDGETS, CONFIG_MAPS, NODES, PODS, TFJOBS
+from muster.api.meta import Key
+from muster.errors import UsageError
+from muster.kube import request
+from muster.kube.request import LogOptions, Patch, Request
+
+X = Key("ns", "x")
+
+
+def body(ask: Request) -> object:
+    assert ask.body is not None
+    return json.loads(ask.body)
+
+
+@pytest.mark.parametrize(
+    ("ask", "method", "target"),
+    [
+        (request.get(PODS, X), "GET", "/api/v1/namespaces/ns/pods/x"),
+        (request.get(NODES, Key("", "n")), "GET", "/api/v1/nodes/n"),
+        (request.get(TFJOBS, X), "GET", "/apis/kubeflow.org/v1/namespaces/ns/tfjobs/x"),
+        (request.list_page(PODS, "", limit=0, after=""), "GET", "/api/v1/pods"),
+        (
+            request.list_page(PODS, "ns", labels="a in (b,c)", limit=5, after="t=="),
+            "GET",
+            "/api/v1/namespaces/ns/pods?labelSelector=a%20in%20%28b%2Cc%29&limit=5&continue=t%3D%3D",
+        ),
+        (
+            request.watch(PODS, "", since="7", fields="spec.nodeName=", seconds=9),
+            "GET",
+            "/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=7"
+            "&fieldSelector=spec.nodeName%3D&timeoutSeconds=9",
+        ),
+        (
+            request.logs(X, LogOptions("c", follow=True, tail=0, since=0.2, timestamps=True)),
+            "GET",
+            "/api/v1/namespaces/ns/pods/x/log"
+            "?container=c&follow=true&tailLines=0&sinceSeconds=1&timestamps=true",
+        ),
+        (
+            request.delete_collection(BUDGETS, "ns", labels="a=b"),
+            "DELETE",
+            "/apis/policy/v1/namespaces/ns/poddisruptionbudgets?labelSelector=a%3Db",
+        ),
+    ],
+)
+def test_a_call_goes_to_its_path(ask: Request, method: str, target: str) -> None:
+    assert (ask.method, ask.target) == (method, target)
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?b", "a b", "ä", "a%2fb", "#"])
+def test_a_strange_name_cannot_reach_another_object(name: str) -> None:
+    path = request.get(PODS, Key("ns", name)).path
+    assert path.startswith("/api/v1/namespaces/ns/pods/")
+    assert not set("/?# ä") & set(path.removeprefix("/api/v1/namespaces/ns/pods/"))
+
+
+@pytest.mark.parametrize("key", [Key("ns", ""), Key("", "x"), Key("ns", ".."), Key("..", "x")])
+def test_a_key_that_names_nothing_is_refused(key: Key) -> None:
+    with pytest.raises(UsageError):
+        request.get(PODS, key)
+    with pytest.raises(UsageError):
+        request.delete(PODS, key)
+
+
+def test_a_created_object_gets_its_kind_and_goes_to_its_namespace() -> None:
+    ask = request.create(CONFIG_MAPS, {"metadata": {"name": "m", "namespace": "ns"}})
+    assert ask.path == "/api/v1/namespaces/ns/configmaps"
+    assert body(ask) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "m", "namespace": "ns"},
+    }
+    elsewhere = request.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, namespace="other")
+    assert elsewhere.path == "/api/v1/namespaces/other/configmaps"
+    with pytest.raises(UsageError, match="configmaps m: a namespace is needed"):
+        request.create(CONFIG_MAPS, {"metadata": {"name": "m"}})
+
+
+@pytest.mark.parametrize("how", list(Patch))
+def test_a_patch_says_its_type(how: Patch) -> None:
+    ask = request.patch(PODS, X, {"a": 1}, how=how, subresource="status")
+    assert (ask.method, ask.content_type) == ("PATCH", how.value)
+    assert ask.path.endswith("/pods/x/status")
+
+
+def test_apply_names_the_owner_and_forces_only_when_told() -> None:
+    obj = {"metadata": {"name": "x", "namespace": "ns"}}
+    assert request.apply(PODS, obj, owner="me").query == (("fieldManager", "me"),)
+    forced = request.apply(PODS, obj, owner="me", force=True)
+    assert forced.query == (("fieldManager", "me"), ("force", "true"))
+
+
+def test_a_delete_carries_its_conditions_only_if_there_are_any() -> None:
+    assert request.delete(PODS, X).body is None
+    assert body(request.delete(PODS, X, uid="u", grace=0, propagation="Orphan")) == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u"},
+        "gracePeriodSeconds": 0,
+        "propagationPolicy": "Orphan",
+    }
+
+
+def test_a_binding_carries_the_uid_and_the_annotations() -> None:
+    ask = request.bind(X, uid="u", node="n", annotations={"a": "b"})
+    assert ask.path == "/api/v1/namespaces/ns/pods/x/binding"
+    assert body(ask) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "x", "uid": "u", "annotations": {"a": "b"}},
+        "target": {"kind": "Node", "name": "n"},
+    }
+
+
+def test_an_eviction_wraps_the_delete_options() -> None:
+    ask = request.evict(X, uid="u", grace=5)
+    assert ask.path.endswith("/pods/x/eviction")
+    assert json.loads(ask.body or b"")["deleteOptions"]["preconditions"] == {"uid": "u"}
+    assert json.loads(request.evict(X).body or b"")["deleteOptions"] == {}
