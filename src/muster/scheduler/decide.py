@@ -119,6 +119,8 @@ def was_half_bound(muster: Muster) -> bool:
 def _tend_rooms(case: Case) -> list[Action]:
     """End holds that are not needed or have run out; lengthen those whose replacement has come."""
     state, entry = case.state, case.entry
+    if case.gang.ended or (case.gang.label_only and not case.started):
+        _give_up_rooms(state, case.key)
     for uid in sorted(entry.holds)[case.missing.total :]:
         state.drop_room(case.key, uid)
     if case.muster.pending:

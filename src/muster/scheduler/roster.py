@@ -53,6 +53,18 @@ class Gang:
         return None if self.declared is None else dialect.terms(self.declared)
 
     @property
+    def label_only(self) -> bool:
+        """Whether nothing but its pods declares it."""
+        return BY_NAME[self.key.dialect].from_pods is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the object that declares it is gone or going."""
+        if self.label_only:
+            return False
+        return self.declared is None or self.declared.metadata.deletion_timestamp is not None
+
+    @property
     def created(self) -> datetime | None:
         """When it was declared, or when its first pod came."""
         if self.declared is not None:

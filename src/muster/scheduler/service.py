@@ -46,6 +46,8 @@ class Options:
     names: tuple[str, ...] = NAMES
     config: Path | None = None
     leader_elect: bool = False
+    election: Election | None = None
+    """An election that is already set up; `leader_elect` makes one."""
     lease_namespace: str = "kube-system"
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
@@ -56,7 +58,7 @@ class Options:
 async def run(client: Client, options: Options, stop: asyncio.Event | None = None) -> None:
     """Schedule on the cluster of that client until `stop` is set."""
     settings = load(options.config, options.names) if options.config else Settings(options.names)
-    election = _election(client, options) if options.leader_elect else None
+    election = options.election or (_election(client, options) if options.leader_elect else None)
     manager = Manager("scheduler", health=options.health, lead=election.lead if election else None)
     service = Service(client, settings, options, election)
     for informer in service.informers:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muster.scheduler import hold
-from muster.scheduler.gangs import ALONE, BY_NAME, GangKey, role_of
+from muster.scheduler.gangs import ALONE, GangKey, role_of
 from muster.scheduler.nodes import is_ready
 from muster.scheduler.order import Place, place_in_line
 from muster.scheduler.parked import Parked, Wake
@@ -256,15 +256,13 @@ class State:
 
     def _left_room(self, key: GangKey, pod: Pod, slot: Slot, *, gone: bool) -> None:
         gang = self.roster.gangs.get(key)
-        if gang is None or key.dialect == ALONE.name or self.entry(key).gave_up:
-            return
-        if BY_NAME[key.dialect].from_pods is None and gang.declared is None:
+        if gang is None or key.dialect == ALONE.name or gang.ended or self.entry(key).gave_up:
             return
         node = self.snapshot.nodes.get(slot.node)
         left = hold.how_it_left(slot.pod, None if gone else pod, node_lost=node is None)
         kept = hold.hold_for(left, self.now, self.hold_seconds(gang))
         muster = self.muster(gang)
-        if BY_NAME[key.dialect].from_pods is not None and not muster.bound:
+        if gang.label_only and not muster.bound:
             return
         lacks = self.missing(gang, muster).total > len(self.entry(key).holds)
         if kept is not None and lacks and node is not None and _takes_pods(node):

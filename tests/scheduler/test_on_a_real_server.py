@@ -1,0 +1,162 @@
+"""The seeds' stories on a real kube-apiserver, in every dialect."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import NAMESPACES, NODES, PODS
+from muster.api.meta import Key
+from muster.kube.client import Client
+from muster.kube.config import load
+from tests.controlplane.cluster import ControlPlane
+from tests.scheduler import real
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+every_dialect = pytest.mark.parametrize("dialect", real.DIALECTS)
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A control plane of one's own: these tests own its nodes."""
+    with ControlPlane(control_plane_binaries) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
+    """A namespace and two nodes of 4 GPUs; afterwards no pod and no node is left."""
+    name = f"gangs-{secrets.token_hex(4)}"
+    async with Client.connect(load(plane.kubeconfig)) as client:
+        await real.install_crds(client)
+        await client.create(NAMESPACES, {"metadata": {"name": name}})
+        await real.add_nodes(client, "n1", "n2", gpus=4)
+        yield name
+        await client.delete_collection(PODS, name)
+        for pod in (await client.list(PODS, name)).items:
+            await client.delete(PODS, pod.metadata.key, grace=0)
+        await real.remove_nodes(client)
+
+
+@every_dialect
+async def test_five_by_two_on_eight_gpus_all_pend_and_say_why(
+    plane: ControlPlane, namespace: str, dialect: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.submit(client, dialect, namespace, "big", 5, 2)
+
+        said = await real.all_told(client, namespace, "big")
+
+        assert "4 of 5 pods fit; short 2 nvidia.com/gpu" in said
+        assert await real.bound(client, namespace, "big") == {}
+
+
+@every_dialect
+async def test_four_by_two_on_eight_gpus_are_all_bound(
+    plane: ControlPlane, namespace: str, dialect: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.submit(client, dialect, namespace, "fits", 4, 2)
+
+        await real.all_bound(client, namespace, "fits", 4)
+
+        pods = await real.pods_of(client, namespace, "fits")
+        assert sorted(p.spec.node_name for p in pods) == ["n1", "n1", "n2", "n2"]
+        assert all("muster.dev/plan" in p.metadata.annotations for p in pods)
+
+
+@every_dialect
+async def test_of_two_gangs_with_room_for_one_the_other_waits_and_then_runs(
+    plane: ControlPlane, namespace: str, dialect: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.submit(client, dialect, namespace, "one", 3, 2)
+        await real.all_bound(client, namespace, "one", 3)
+        await real.submit(client, dialect, namespace, "two", 3, 2)
+        await real.all_told(client, namespace, "two")
+
+        assert await real.bound(client, namespace, "two") == {}
+        for i in range(3):
+            await client.delete(PODS, Key(namespace, f"one-{i}"), grace=0)
+        kind = real.GROUPS.get(dialect)
+        if kind is not None:
+            await client.delete(kind, Key(namespace, "one"))
+
+        await real.all_bound(client, namespace, "two", 3)
+
+
+@every_dialect
+@pytest.mark.parametrize("death", ["deleted", "failed"])
+async def test_a_member_dies_and_its_replacement_gets_the_room_while_a_rival_waits(
+    plane: ControlPlane, namespace: str, dialect: str, death: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.submit(client, dialect, namespace, "gang", 4, 2)
+        await real.all_bound(client, namespace, "gang", 4)
+        await client.create(PODS, real.member("none", namespace, "rival", "rival-0", 1, 2))
+        await real.all_told(client, namespace, "rival")
+
+        if death == "deleted":
+            await client.delete(PODS, Key(namespace, "gang-1"), grace=0)
+        else:
+            await real.fail(client, namespace, "gang-1")
+        # A rival that is created now, when the room is empty, must not get it either.
+        await client.create(PODS, real.member("none", namespace, "late", "late-0", 1, 2))
+        await real.all_told(client, namespace, "late")
+        assert await real.bound(client, namespace, "rival") == {}
+
+        await client.create(PODS, real.member(dialect, namespace, "gang", "gang-9", 4, 2))
+
+        async def replaced() -> bool:
+            return "gang-9" in await real.bound(client, namespace, "gang")
+
+        await real.becomes(replaced, what="the replacement bound")
+        assert await real.bound(client, namespace, "rival") == {}
+        assert await real.bound(client, namespace, "late") == {}
+
+
+async def test_a_node_is_lost_and_its_members_get_room_before_a_rival(
+    plane: ControlPlane, namespace: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.submit(client, "volcano", namespace, "gang", 4, 2)
+        await real.all_bound(client, namespace, "gang", 4)
+        await client.create(PODS, real.member("none", namespace, "rival", "rival-0", 1, 4))
+        await real.all_told(client, namespace, "rival")
+
+        await client.delete(NODES, Key("", "n2"))
+        for name, node in (await real.bound(client, namespace, "gang")).items():
+            if node == "n2":
+                await client.delete(PODS, Key(namespace, name), grace=0)
+        await real.add_nodes(client, "n3", gpus=4)
+        for i in (8, 9):
+            pod = real.member("volcano", namespace, "gang", f"gang-{i}", 4, 2)
+            await client.create(PODS, pod)
+
+        await real.all_bound(client, namespace, "gang", 4)
+        assert await real.bound(client, namespace, "rival") == {}
+
+
+async def test_without_a_gang_four_of_five_are_bound_and_one_pends(
+    plane: ControlPlane, namespace: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        for i in range(5):
+            await client.create(PODS, real.member("none", namespace, "loose", f"loose-{i}", 1, 2))
+
+        await real.all_bound(client, namespace, "loose", 4)
+
+        async def one_told() -> bool:
+            pods = await real.pods_of(client, namespace, "loose")
+            waiting = [p for p in pods if not p.spec.node_name]
+            return len(waiting) == 1 and any(
+                c.reason == "Unschedulable" for c in waiting[0].status.conditions
+            )
+
+        await real.becomes(one_told, what="the fifth told why it waits")
