@@ -47,9 +47,7 @@ def main() -> int:
 
 
 def too_big() -> None:
-    say(
-        "Three workers of one GPU each do not fit on two GPUs: none of them starts, and it says why."
-    )
+    say("Three workers of one GPU each do not fit on two GPUs: none starts, and it says why.")
     arena("submit", "tf", "--name=too-big", *FLAGS, "--workers=3", TRAIN)
     await_job("too-big", lambda job: bool(job["reason"]) and len(job["instances"]) == 4)
     arena("get", "too-big")

@@ -105,7 +105,9 @@ def test_help_does_not_even_import_click() -> None:
 @pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_every_path_a_document_names_exists(document: str) -> None:
     text = (ROOT / document).read_text()
-    named = set(re.findall(r"`((?:src|tests|docs|examples|benchmarks|deploy|scripts)/[\w./-]*)`", text))
+    named = set(
+        re.findall(r"`((?:src|tests|docs|examples|benchmarks|deploy|scripts)/[\w./-]*)`", text)
+    )
 
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 

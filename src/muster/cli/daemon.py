@@ -1,4 +1,4 @@
-"""What `muster operator` and `muster scheduler` share: connect, log, serve metrics, stop on a signal.
+"""What the daemons share: connect, log, serve metrics, elect a leader, stop on a signal.
 
 A daemon is built by its own package; here it gets its client, its election and its end. SIGTERM and
 SIGINT stop it gracefully, with exit code 0.

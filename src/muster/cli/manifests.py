@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 SUFFIXES = (".yaml", ".yml", ".json")
+DEEPEST, MOST = 100, 1_000_000
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _ANY = (re.compile(rf"{_LABEL}(\.{_LABEL})*"), 253, "lower-case letters, digits, '-' and '.'")
@@ -72,17 +73,32 @@ def _text(file: Path) -> str:
 def documents(text: str, source: str) -> list[Any]:
     """The documents of a text that are not empty."""
     try:
-        if text.lstrip()[:1] == "{":
-            found = _json_stream(text)
-            if found is not None:
-                return found
-        return [document for document in yaml.load_all(text, Loader) if document is not None]
+        found = _json_stream(text) if text.lstrip()[:1] == "{" else None
+        if found is None:
+            found = [document for document in yaml.load_all(text, Loader) if document is not None]
+        for document in found:
+            _measure(document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise UsageError(f"{source}{line}: {getattr(error, 'problem', None) or error}") from None
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{source}: cannot be read: {error}") from None
+    return found
+
+
+def _measure(document: object) -> None:
+    """Refuse what YAML's references can build: a document within itself, or one beyond measure."""
+    count, waiting = 0, [(document, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        count += 1
+        if depth > DEEPEST or count > MOST:
+            raise ValueError("it is nested too deeply, contains itself or is far too large")
+        if isinstance(node, dict):
+            waiting += [(value, depth + 1) for value in node.values()]
+        elif isinstance(node, list):
+            waiting += [(value, depth + 1) for value in node]
 
 
 def _json_stream(text: str) -> list[Any] | None:
@@ -121,10 +137,12 @@ class Loader(_Safe):  # type: ignore[misc]
         """Before `<<` brings in keys that this mapping may override, look at its own."""
         if id(node) not in self._flat:
             self._flat.add(id(node))
-            own = [(key.tag, str(key.value)) for key, _ in node.value]
-            for (key, _), written in zip(node.value, own, strict=True):
-                if own.count(written) > 1:
+            seen = set()
+            for key, _ in node.value:
+                written = (key.tag, str(key.value))
+                if written in seen:
                     raise _twice(key.value, key.start_mark)
+                seen.add(written)
         super().flatten_mapping(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:

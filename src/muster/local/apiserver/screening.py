@@ -24,8 +24,14 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 def schema_of(resource: Resource) -> Schema | None:
     """The shape of a resource's objects."""
     if resource.custom:
-        return schemas.Schema(resource.schema) if resource.schema else None
+        return schemas.Schema(_without_metadata(resource.schema)) if resource.schema else None
     return schemas.of(resource.group, resource.version, resource.kind)
+
+
+def _without_metadata(schema: Raw) -> Raw:
+    """A CRD may say `metadata: {type: object}`; what metadata holds is not the CRD's to say."""
+    properties = {k: v for k, v in schema.get("properties", {}).items() if k != "metadata"}
+    return {**schema, "properties": properties}
 
 
 def screen(resource: Resource, obj: Raw, strictness: str = "") -> tuple[str, ...]:

@@ -1,0 +1,151 @@
+"""The local cluster in one process: API server, operator, scheduler, node and workloads, wired.
+
+Called by `arena up`. This is the only module besides the CLI that composes components; they still
+meet only at the Kubernetes API, through one client. A graceful stop ends the pods and removes the
+network; `kill -9` leaves the pods running, and the next start finds them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.api import crds
+from muster.api.kinds import CRDS
+from muster.api.meta import Key
+from muster.errors import AlreadyExists
+from muster.kube.client import Client
+from muster.kube.config import Endpoint
+from muster.local.apiserver.serve import ApiServer
+from muster.local.node import agent as node
+from muster.local.node.machine import declare
+from muster.local.workloads.garbage import Garbage
+from muster.operator import run as operator
+from muster.scheduler import service as scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from muster.local.home import Home
+
+log = logging.getLogger(__name__)
+
+SCHEDULER_NAMES = (
+    "muster",
+    "kube-batchd",
+    "kube-batch",
+    "volcano",
+    "scheduler-plugins",
+    "default-scheduler",
+)
+PORT_FILE = "port"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `arena up` was told."""
+
+    home: Home
+    nodes: int = 1
+    gpus_per_node: int | None = None
+    cpus_per_node: int | None = None
+    memory_per_node: str | None = None
+    data_dir: Path | None = None
+    port: int | None = None
+    python: str | None = None
+
+    @property
+    def data(self) -> Path:
+        return self.data_dir or self.home.data
+
+    def agent(self) -> node.Agent:
+        cpus = str(self.cpus_per_node) if self.cpus_per_node else None
+        nodes = declare(
+            self.nodes,
+            cpus_each=cpus,
+            memory_each=self.memory_per_node,
+            gpus_each=self.gpus_per_node,
+        )
+        return node.Agent(node.Settings(self.data, nodes, python=self.python))
+
+
+async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Run the cluster until SIGTERM or SIGINT, then end its pods and leave nothing behind."""
+    with settings.home.held():
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        agent = settings.agent()
+        await asyncio.to_thread(agent.open)
+        server = ApiServer(settings.data, backend=agent.backend)
+        await server.start(port=_port(settings), extra_addresses=(agent.gateway,))
+        try:
+            (settings.data / PORT_FILE).write_text(str(server.port))
+            await _run(settings, server, agent, stop, ready)
+            await agent.teardown()
+        finally:
+            await server.stop()
+
+
+async def _run(
+    settings: Settings,
+    server: ApiServer,
+    agent: node.Agent,
+    stop: asyncio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+    async with Client.connect(endpoint, user_agent="muster-local") as client:
+        await _install_crds(client)
+        server.access.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
+        parts = (
+            server.run,
+            Garbage(client).run,
+            lambda: operator.run(client, operator.Options(), stop),
+            lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
+            lambda: agent.run(client),
+        )
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_part(part)) for part in parts]
+            settings.home.announce(url=server.url, nodes=settings.nodes, data=str(settings.data))
+            ready(server.url)
+            await stop.wait()
+            log.info("stopping")
+            for task in tasks:
+                task.cancel()
+
+
+async def _part(run: Callable[[], Awaitable[None]]) -> None:
+    await run()
+
+
+def _port(settings: Settings) -> int:
+    """The port asked for, else the one of last time, else any that is free."""
+    if settings.port is not None:
+        return settings.port
+    try:
+        return int((settings.data / PORT_FILE).read_text())
+    except FileNotFoundError:
+        return 0
+
+
+async def _install_crds(client: Client) -> None:
+    for definition in crds.load_all():
+        try:
+            await client.create(CRDS, definition)
+        except AlreadyExists:
+            key = Key("", definition["metadata"]["name"])
+            await client.patch(CRDS, key, {"spec": definition["spec"]})
+
+
+async def sweep(home: Home, data: Path | None = None) -> None:
+    """End what a killed daemon left running, without starting a cluster."""
+    agent = Settings(home, data_dir=data).agent()
+    with home.held():
+        await asyncio.to_thread(agent.open)
+        await agent.teardown()
