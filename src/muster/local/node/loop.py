@@ -1,8 +1,8 @@
 """THE POD LOOP: pods bound to our nodes -> processes -> status.
 
 One key is one pod's name. Each visit reads the pod from the informer and from disk, lets `decide`
-say what to do, does it, and writes the status that `status` computes if it is another than the
-last one. Run by the agent through `control/loop.py`; nothing here is kept that a restart would miss.
+say what to do, does it, and writes the status that `status` computes if it is not the last one.
+Run by the agent through `control/loop.py`; nothing here is kept that a restart would miss.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class PodLoop:
         record = self._parts.runtime.read(uid)
         host = self._parts.runtime.host_address
         body = status(pod, record, troubles, host, self._parts.clock())
-        if body == self._written.get(uid):
+        if not body or body == self._written.get(uid):
             return
         self._say_what_ended(pod, record)
         with contextlib.suppress(NotFound, Conflict):  # another pod has the name by now

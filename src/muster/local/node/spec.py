@@ -16,6 +16,14 @@ from muster.api.core import (
 from muster.api.kinds import PODS
 from muster.api.meta import Condition, Object, ObjectMeta
 
+_CAPITALS = {"pod_ip": "podIP", "downward_api": "downwardAPI"}
+
+
+def _on_the_wire(name: str) -> str:
+    """Camel case, but for the words that Kubernetes writes in capitals."""
+    first, *rest = name.split("_")
+    return _CAPITALS.get(name) or first + "".join(word.capitalize() for word in rest)
+
 
 class KeyRef(Object, frozen=True):
     """One key of a ConfigMap or Secret."""
@@ -62,7 +70,7 @@ class VolumeMount(Object, frozen=True):
     read_only: bool = False
 
 
-class Container(Object, frozen=True, rename={"tty": "tty"}):
+class Container(Object, frozen=True):
     name: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
@@ -116,12 +124,12 @@ class SecretFiles(Object, frozen=True):
     optional: bool = False
 
 
-class DownwardFiles(Object, frozen=True, rename={"default_mode": "defaultMode"}):
+class DownwardFiles(Object, frozen=True):
     items: tuple[DownwardFile, ...] = ()
     default_mode: int = 0o644
 
 
-class ProjectedSource(Object, frozen=True, rename={"downward_api": "downwardAPI"}):
+class ProjectedSource(Object, frozen=True, rename=_on_the_wire):
     """One part of a projected volume; tokens are not made yet."""
 
     config_map: ConfigMapFiles | None = None
@@ -139,17 +147,7 @@ class Claim(Object, frozen=True):
     read_only: bool = False
 
 
-class Volume(
-    Object,
-    frozen=True,
-    rename={
-        "empty_dir": "emptyDir",
-        "host_path": "hostPath",
-        "config_map": "configMap",
-        "downward_api": "downwardAPI",
-        "persistent_volume_claim": "persistentVolumeClaim",
-    },
-):
+class Volume(Object, frozen=True, rename=_on_the_wire):
     name: str = ""
     empty_dir: EmptyDir | None = None
     host_path: HostPath | None = None
@@ -180,7 +178,7 @@ class PodSpec(Object, frozen=True):
     service_account_name: str = ""
 
 
-class PodStatus(Object, frozen=True, rename={"pod_ip": "podIP", "start_time": "startTime"}):
+class PodStatus(Object, frozen=True, rename=_on_the_wire):
     phase: str = ""
     reason: str = ""
     message: str = ""

@@ -32,7 +32,10 @@ def text(time: datetime | None) -> str | None:
 def status(
     pod: Pod, record: PodRecord, troubles: Mapping[str, Trouble], host_ip: str, now: datetime
 ) -> Raw:
-    """The pod's status. `troubles` says by container (or "" for the pod) what keeps it waiting."""
+    """The pod's status; empty if there is nothing to say.
+
+    `troubles` says by container, or "" for the whole pod, what keeps it waiting.
+    """
     if pod.finished:
         return _after_the_end(pod, record, now)
     phase, reason, message = _phase(pod, record, now)
@@ -62,9 +65,11 @@ class Trouble:
 
 
 def _after_the_end(pod: Pod, record: PodRecord, now: datetime) -> Raw:
-    """A finished pod stays as it is, but for containers that were still being stopped."""
-    statuses = _containers(pod.spec.containers, pod, record, {}, now) if record.known else None
-    return {"phase": pod.status.phase} | ({"containerStatuses": statuses} if statuses else {})
+    """Nothing, but for containers that were still running when the pod was declared finished."""
+    told = all(c.state.terminated is not None for c in pod.status.container_statuses)
+    if told or not record.known:
+        return {}
+    return {"containerStatuses": _containers(pod.spec.containers, pod, record, {}, now)}
 
 
 def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:

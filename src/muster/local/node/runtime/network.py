@@ -102,7 +102,7 @@ class Network:
     def __init__(self, data_dir: Path) -> None:
         digest = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()
         self.bridge = f"muster{digest[:8]}"
-        self._prefix = f"mu{digest[:8]}"
+        self.prefix = f"mu{digest[:8]}"
         self._seed = int(digest[8:16], 16)
         self._file = data_dir / "network"
         self._addresses: Addresses | None = None
@@ -134,7 +134,7 @@ class Network:
                 net.add_address(bridge.number, address)
             keep = {self._link(Address(text)) for text in live}
             for link in net.links():
-                if link.name.startswith(self._prefix) and link.name not in keep:
+                if link.name.startswith(self.prefix) and link.name not in keep:
                     net.delete(link.number)
         self._save()
 
@@ -170,13 +170,13 @@ class Network:
         """Remove the bridge and every link in it."""
         with Netlink() as net:
             for link in net.links():
-                if link.name == self.bridge or link.name.startswith(self._prefix):
+                if link.name == self.bridge or link.name.startswith(self.prefix):
                     with contextlib.suppress(OSError):  # a pair goes with its other end
                         net.delete(link.number)
 
     def _link(self, address: Address) -> str:
         offset = int(address) - int(self.addresses.subnet.network_address)
-        return f"{self._prefix}{offset:04x}"
+        return f"{self.prefix}{offset:04x}"
 
     def _remembered(self, taken: list[Subnet]) -> Addresses:
         """The former subnet while it is free, so that names keep their addresses."""

@@ -53,8 +53,13 @@ async def open_sandbox(
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     try:
         async with asyncio.timeout(_START):
-            shared = list(wanted.shared)
-            _say(writer, hostname=wanted.hostname, network=wanted.own_network, shared=shared)
+            _say(
+                writer,
+                folder=str(folder),
+                hostname=wanted.hostname,
+                network=wanted.own_network,
+                shared=list(wanted.shared),
+            )
             pid = int((await _hear(reader, errors))["pid"])
             given = await asyncio.to_thread(made, pid)
             _say(writer, **given)

@@ -1,13 +1,15 @@
 """A pod's first process: makes the pod's namespaces, then sleeps in them; its death ends the pod.
 
 Started by the daemon's `sandbox` with a socket as standard input, on which it
-1. reads `{"hostname", "network", "shared", "join"}`, makes the namespaces and answers `{"pid"}`,
+1. reads `{"folder", "hostname", "network", "shared", "join"}`, makes the namespaces and answers
+   `{"pid"}`,
 2. reads `{"address", "gateway"}` once the daemon has written the PID down and given it a link,
    configures the link and answers `{"ready": true}`.
 A daemon that dies in between leaves nothing: end of file ends this process too.
 
-Afterwards it is `sleep`, a megabyte. It ignores SIGCHLD, which survives exec and makes the kernel
-reap every orphan of the pod, so nothing has to wait for them.
+Afterwards it is `sleep`, a megabyte, with the pod's folder in its environment for whoever looks.
+It ignores SIGCHLD, which survives exec and makes the kernel reap every orphan of the pod, so
+nothing has to wait for them.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def _first(channel: Any, wanted: dict[str, Any]) -> int:
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.closerange(3, null + 1024)
-    return os.execvp("sleep", ["sleep", "infinity"])
+    return os.execvpe("sleep", ["sleep", "infinity"], {"MUSTER_POD": wanted["folder"]})
 
 
 def _configure(given: dict[str, Any]) -> None:

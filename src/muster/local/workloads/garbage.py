@@ -1,0 +1,187 @@
+"""Garbage collection: what belongs to an object goes with it, in the way its deletion asked for.
+
+Run by `local/up.py` on the local cluster only; a real cluster has its own. Every kind the API has
+is watched as metadata alone, kinds that appear later too. Before anything is deleted, an owner that
+our watches do not show is looked for in the API itself, because they may be behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import CRDS, Partial
+from muster.api.meta import Key
+from muster.control.loop import After, work
+from muster.control.queue import WorkQueue
+from muster.errors import Conflict, MusterError, NotFound
+from muster.kube.informer import Informer
+from muster.local.workloads import discover
+from muster.local.workloads.ownership import (
+    FOREGROUND,
+    ORPHAN,
+    Delete,
+    Drop,
+    Graph,
+    Item,
+    Keep,
+    Owner,
+    Wait,
+    blocking,
+    judge,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import OwnerReference, Raw
+    from muster.kube.client import Client
+    from muster.kube.store import Change
+
+log = logging.getLogger(__name__)
+
+_WORKERS = 4
+_ASK_AGAIN = 30.0
+_RETRY_DISCOVERY = 1.0
+
+
+class Garbage:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._graph = Graph()
+        self._queue: WorkQueue[str] = WorkQueue("garbage")
+        self._kinds: dict[tuple[str, str], Kind[Partial]] = {}
+        self._rediscover = asyncio.Event()
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        definitions = Informer(self._client, CRDS)
+        definitions.subscribe(lambda _: self._rediscover.set())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(definitions.run())
+            group.create_task(work(self._queue, self.reconcile, workers=_WORKERS))
+            while True:
+                self._rediscover.clear()
+                for kind in await self._new_kinds():
+                    informer = Informer(self._client, kind)
+                    informer.subscribe(self._listener(kind))
+                    group.create_task(informer.run())
+                await self._rediscover.wait()
+
+    async def _new_kinds(self) -> list[Kind[Partial]]:
+        """Kinds that are not watched yet; a definition may need a moment to be served."""
+        while True:
+            try:
+                found = await discover.kinds(self._client)
+                break
+            except MusterError as error:
+                log.warning("garbage: cannot ask which kinds there are: %s", error)
+                await asyncio.sleep(_RETRY_DISCOVERY)
+        new = [kind for kind in found if (kind.group, kind.kind) not in self._kinds]
+        self._kinds |= {(kind.group, kind.kind): kind for kind in new}
+        return new
+
+    def _listener(self, kind: Kind[Partial]) -> Callable[[Change[Partial]], None]:
+        def changed(change: Change[Partial]) -> None:
+            meta = change.current.metadata
+            if change.new is None:
+                self._graph.remove(meta.uid)
+                for dependent in self._graph.dependents(meta.uid):
+                    self._queue.add(dependent.meta.uid)
+                for owner in meta.owner_references:
+                    self._queue.add(owner.uid)
+                return
+            self._graph.put(Item(kind, meta))
+            if meta.owner_references or meta.deletion_timestamp is not None:
+                self._queue.add(meta.uid)
+
+        return changed
+
+    async def reconcile(self, uid: str) -> After | None:
+        item = self._graph.get(uid)
+        if item is None:
+            return None
+        with contextlib.suppress(NotFound, Conflict):  # it changed or went: another event tells
+            if item.waits_with(ORPHAN):
+                await self._orphan(item)
+            elif item.waits_with(FOREGROUND):
+                await self._foreground(item)
+            elif item.meta.owner_references and not item.deleting:
+                return await self._collect(item)
+        return None
+
+    async def _collect(self, item: Item) -> After | None:
+        owners = {
+            reference.uid: await self._standing(item, reference)
+            for reference in item.meta.owner_references
+        }
+        match judge(item, owners):
+            case Delete(propagation):
+                log.info("garbage: %s %s: its owner is gone", item.kind.kind, item.meta.key)
+                await self._client.delete(
+                    item.kind, item.meta.key, uid=item.meta.uid, propagation=propagation
+                )
+            case Drop(kept):
+                await self._patch(item, {"ownerReferences": [_reference(o) for o in kept]})
+            case Wait():
+                return After(_ASK_AGAIN)
+            case Keep():
+                pass
+        return None
+
+    async def _standing(self, item: Item, reference: OwnerReference) -> Owner:
+        known = self._graph.get(reference.uid)
+        if known is not None:
+            return Owner.GOING if known.waits_with(FOREGROUND) else Owner.HERE
+        kind = self._kinds.get((reference.api_version.rpartition("/")[0], reference.kind))
+        if kind is None:
+            return Owner.UNKNOWN
+        space = item.meta.namespace if kind.namespaced else ""
+        try:
+            found = await self._client.get(kind, Key(space, reference.name))
+        except NotFound:
+            return Owner.GONE
+        return Owner.HERE if found.metadata.uid == reference.uid else Owner.GONE
+
+    async def _orphan(self, item: Item) -> None:
+        """Let the dependents stay, without an owner, and the object go."""
+        for dependent in self._graph.dependents(item.meta.uid):
+            others = [o for o in dependent.meta.owner_references if o.uid != item.meta.uid]
+            with contextlib.suppress(NotFound):
+                await self._patch(dependent, {"ownerReferences": [_reference(o) for o in others]})
+        await self._finish(item, ORPHAN)
+
+    async def _foreground(self, item: Item) -> None:
+        """Delete the dependents; let the object go when none is left that holds it."""
+        dependents = self._graph.dependents(item.meta.uid)
+        if not any(blocking(dependent, item.meta.uid) for dependent in dependents):
+            await self._finish(item, FOREGROUND)
+        for dependent in dependents:
+            if not dependent.deleting:
+                self._queue.add(dependent.meta.uid)
+
+    async def _finish(self, item: Item, finalizer: str) -> None:
+        left = [name for name in item.meta.finalizers if name != finalizer]
+        await self._patch(item, {"finalizers": left})
+
+    async def _patch(self, item: Item, changes: Raw) -> None:
+        """Change metadata, if the object still is as we saw it."""
+        seen = {"uid": item.meta.uid, "resourceVersion": item.meta.resource_version}
+        await self._client.patch(item.kind, item.meta.key, {"metadata": seen | changes})
+
+
+def _reference(owner: OwnerReference) -> Raw:
+    body: Raw = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
+    if owner.controller is not None:
+        body["controller"] = owner.controller
+    if owner.block_owner_deletion is not None:
+        body["blockOwnerDeletion"] = owner.block_owner_deletion
+    return body

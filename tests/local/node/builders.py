@@ -1,0 +1,70 @@
+"""Pods as the API has them, and records as this machine has them, in a line each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from muster.local.node.runtime.records import Attempt, PodRecord, State
+from muster.local.node.spec import Pod
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+Raw = dict[str, Any]
+
+
+def container(name: str = "main", *words: str, **fields: Any) -> Raw:
+    return {"name": name, "image": "tf:1", "command": list(words or ("true",)), **fields}
+
+
+def manifest(name: str = "p", *containers: Raw, **spec: Any) -> Raw:
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {
+            "nodeName": "muster-0",
+            "restartPolicy": "Never",
+            "containers": list(containers or (container(),)),
+            **spec,
+        },
+    }
+
+
+def pod(name: str = "p", *containers: Raw, meta: Raw | None = None, **spec: Any) -> Pod:
+    """A pod as the node reads it. `status=` sets its status."""
+    status = spec.pop("status", {})
+    body = manifest(name, *containers, **spec) | {"status": status}
+    body["metadata"] |= {"uid": f"uid-{name}"} | (meta or {})
+    return msgspec.convert(body, Pod)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def running(number: int = 0, since: float = 5) -> Attempt:
+    return Attempt(number, State.RUNNING, pid=42, started_at=ago(since))
+
+
+def exited(code: int = 0, number: int = 0, *, since: float = 5, ended: float = 1) -> Attempt:
+    return Attempt(
+        number,
+        State.EXITED,
+        pid=42,
+        started_at=ago(since),
+        finished_at=ago(ended),
+        exit_code=code,
+        signal=code - 128 if code > 128 else 0,
+        reason="Error" if code else "Completed",
+    )
+
+
+def record(*, open: bool = True, **containers: Attempt | tuple[Attempt, ...]) -> PodRecord:
+    """What this machine knows: attempts by container name."""
+    attempts = {n: a if isinstance(a, tuple) else (a,) for n, a in containers.items()}
+    return PodRecord(
+        "uid-p", known=True, open=open, address="10.1.0.2", pause=7, containers=attempts
+    )
+
+
+NOTHING = PodRecord("uid-p")

@@ -1,0 +1,130 @@
+"""What to do next about a pod."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide, outcome
+from tests.local.node.builders import (
+    NOTHING,
+    NOW,
+    ago,
+    container,
+    exited,
+    pod,
+    record,
+    running,
+)
+
+
+def starts(decision: Decision) -> list[tuple[str, int]]:
+    assert all(isinstance(action, Start) for action in decision.actions)
+    return [(a.container.name, a.number) for a in decision.actions if isinstance(a, Start)]
+
+
+def test_namespaces_come_before_containers() -> None:
+    assert decide(pod(), NOTHING, NOW) == Decision((Open(),))
+
+
+def test_all_containers_start_together() -> None:
+    two = pod("p", container("a"), container("b"))
+
+    assert starts(decide(two, record(), NOW)) == [("a", 0), ("b", 0)]
+
+
+def test_init_containers_run_one_after_the_other_before_the_rest() -> None:
+    one = pod("p", container(), initContainers=[container("i1"), container("i2")])
+
+    assert starts(decide(one, record(), NOW)) == [("i1", 0)]
+    assert starts(decide(one, record(i1=running()), NOW)) == []
+    assert starts(decide(one, record(i1=exited()), NOW)) == [("i2", 0)]
+    assert starts(decide(one, record(i1=exited(), i2=exited()), NOW)) == [("main", 0)]
+
+
+def test_a_sidecar_only_has_to_have_started_and_is_started_again() -> None:
+    sidecar = container("side", restartPolicy="Always")
+    one = pod("p", container(), initContainers=[sidecar])
+
+    assert starts(decide(one, record(side=running()), NOW)) == [("main", 0)]
+    assert starts(decide(one, record(side=exited(), main=running()), NOW)) == [("side", 1)]
+
+
+def test_a_failed_init_container_fails_a_pod_that_never_restarts() -> None:
+    one = pod("p", container(), initContainers=[container("i")])
+
+    assert outcome(one, record(i=exited(1))) == "Failed"
+    assert decide(one, record(i=exited(1)), NOW) == Decision((Close(),))
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "expected"),
+    [
+        ("Never", 0, "Succeeded"),
+        ("Never", 1, "Failed"),
+        ("OnFailure", 0, "Succeeded"),
+        ("OnFailure", 1, None),
+        ("Always", 0, None),
+    ],
+)
+def test_the_restart_policy_says_whether_an_end_is_the_end(
+    policy: str, code: int, expected: str | None
+) -> None:
+    assert outcome(pod(restartPolicy=policy), record(main=exited(code))) == expected
+
+
+def test_the_first_restart_comes_at_once_and_later_ones_after_growing_pauses() -> None:
+    again = pod(restartPolicy="Always")
+
+    assert starts(decide(again, record(main=exited(1)), NOW)) == [("main", 1)]
+    assert decide(again, record(main=exited(1, 1, ended=4)), NOW) == Decision((), 6.0)
+    assert decide(again, record(main=exited(1, 2, ended=4)), NOW) == Decision((), 16.0)
+    assert decide(again, record(main=exited(1, 30, ended=4)), NOW) == Decision((), 296.0)
+    assert starts(decide(again, record(main=exited(1, 2, ended=20)), NOW)) == [("main", 3)]
+
+
+def test_a_container_that_ran_well_for_long_is_restarted_without_a_pause() -> None:
+    ran = exited(1, 5, since=700, ended=1)
+
+    assert starts(decide(pod(restartPolicy="Always"), record(main=ran), NOW)) == [("main", 6)]
+
+
+def test_one_container_still_running_keeps_the_pod_going() -> None:
+    two = pod("p", container("a"), container("b"))
+
+    assert decide(two, record(a=exited(1), b=running()), NOW) == Decision()
+
+
+def test_lost_namespaces_are_made_again_only_if_something_is_to_run() -> None:
+    lost = record(open=False, main=exited(137))
+
+    assert decide(pod(restartPolicy="OnFailure"), lost, NOW) == Decision((Open(),))
+    assert decide(pod(restartPolicy="Never"), lost, NOW) == Decision()
+
+
+def test_deletion_asks_first_and_gives_what_is_left_of_the_grace() -> None:
+    meta = {"deletionTimestamp": ago(-20).isoformat(), "deletionGracePeriodSeconds": 30}
+    leaving = pod("p", meta=meta)
+
+    assert decide(leaving, record(main=running()), NOW) == Decision((Stop("main", 20.0),), 21.0)
+    assert decide(leaving, record(main=exited(143)), NOW) == Decision((Close(), Remove()))
+    assert decide(leaving, NOTHING, NOW) == Decision((Remove(),))
+
+
+def test_deletion_kills_when_the_grace_is_over() -> None:
+    meta = {"deletionTimestamp": ago(1).isoformat(), "deletionGracePeriodSeconds": 30}
+
+    assert decide(pod("p", meta=meta), record(main=running()), NOW) == Decision((Close(), Remove()))
+
+
+def test_a_pod_that_others_declared_finished_is_ended() -> None:
+    evicted = pod("p", status={"phase": "Failed", "reason": "Evicted"})
+
+    assert decide(evicted, record(main=running()), NOW) == Decision((Close(),))
+
+
+def test_a_pod_past_its_own_deadline_is_ended_and_before_it_looked_at_in_time() -> None:
+    timed = pod("p", activeDeadlineSeconds=60, status={"startTime": ago(50).isoformat()})
+    late = pod("p", activeDeadlineSeconds=60, status={"startTime": ago(61).isoformat()})
+
+    assert decide(timed, record(main=running()), NOW) == Decision((), 10.0)
+    assert decide(late, record(main=running()), NOW) == Decision((Close(),))

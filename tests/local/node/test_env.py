@@ -1,0 +1,150 @@
+"""Environment and command line of a container."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+import pytest
+
+from muster.errors import Missing
+from muster.local.node import env
+from muster.local.node.env import Surroundings
+from muster.local.node.spec import Container
+from tests.local.node.builders import Raw, container, pod
+
+BASE = {"PATH": "/bin", "HOME": "/root"}
+
+
+def variables(*given: Raw, around: Surroundings | None = None, **fields: object) -> dict[str, str]:
+    one = pod("p", container("main", "true", env=list(given), **fields))
+    return env.environment(one, one.spec.containers[0], around or Surroundings(), BASE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$(A)", "one"),
+        ("x$(A)y$(A)", "xoneyone"),
+        ("$$(A)", "$(A)"),
+        ("$(UNKNOWN)", "$(UNKNOWN)"),
+        ("$A ${A} $", "$A ${A} $"),
+        ("$(A", "$(A"),
+    ],
+)
+def test_references_are_replaced_where_the_name_is_known(text: str, expected: str) -> None:
+    assert env.expand(text, {"A": "one"}) == expected
+
+
+def test_a_variable_may_use_those_before_it_but_not_those_after() -> None:
+    found = variables(
+        {"name": "LATE", "value": "$(HOST)"},
+        {"name": "HOST", "value": "ps-0"},
+        {"name": "URL", "value": "$(HOST):2222"},
+    )
+
+    assert found["URL"] == "ps-0:2222"
+    assert found["LATE"] == "$(HOST)"
+
+
+def test_own_variables_win_over_those_every_container_gets() -> None:
+    assert variables({"name": "PATH", "value": "/opt:$(PATH)"})["PATH"] == "/opt:/bin"
+
+
+def test_fields_of_the_pod_can_be_asked_for() -> None:
+    asked = {
+        "NAME": "metadata.name",
+        "SPACE": "metadata.namespace",
+        "NODE": "spec.nodeName",
+        "IP": "status.podIP",
+        "APP": "metadata.labels['app']",
+    }
+    given = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in asked.items()
+    ]
+
+    found = variables(*given, around=Surroundings(pod_ip="10.0.0.7"))
+
+    assert {name: found[name] for name in asked} == {
+        "NAME": "p",
+        "SPACE": "default",
+        "NODE": "muster-0",
+        "IP": "10.0.0.7",
+        "APP": "p",
+    }
+
+
+@pytest.mark.parametrize(
+    ("resource", "divisor", "expected"),
+    [
+        ("limits.cpu", "0", "2"),
+        ("limits.cpu", "1m", "1500"),
+        ("requests.memory", "1Mi", "512"),
+        ("limits.memory", "1Gi", "64"),
+    ],
+)
+def test_resources_are_counted_in_units_of_the_divisor(
+    resource: str, divisor: str, expected: str
+) -> None:
+    asked = {"resourceFieldRef": {"resource": resource, "divisor": divisor}}
+    resources = {"limits": {"cpu": "1500m"}, "requests": {"memory": "512Mi"}}
+
+    found = variables(
+        {"name": "X", "valueFrom": asked},
+        around=Surroundings(node={"memory": "64Gi"}),
+        resources=resources,
+    )
+
+    assert found["X"] == expected
+
+
+def test_config_maps_and_secrets_give_single_values_and_whole_sets() -> None:
+    around = Surroundings(
+        config_maps={"conf": {"rate": "0.1", "not a name": "x"}},
+        secrets={"key": {"token": base64.b64encode(b"s3cret").decode()}},
+    )
+
+    found = variables(
+        {"name": "RATE", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "rate"}}},
+        around=around,
+        envFrom=[
+            {"secretRef": {"name": "key"}},
+            {"prefix": "C_", "configMapRef": {"name": "conf"}},
+        ],
+    )
+
+    assert found["RATE"] == found["C_rate"] == "0.1"
+    assert found["token"] == "s3cret"
+    assert "C_not a name" not in found
+
+
+def test_what_is_missing_is_named_unless_it_is_optional() -> None:
+    ref = {"name": "conf", "key": "rate"}
+
+    with pytest.raises(Missing, match='configmap "conf" not found'):
+        variables({"name": "A", "valueFrom": {"configMapKeyRef": ref}})
+    with pytest.raises(Missing, match="key rate"):
+        variables(
+            {"name": "A", "valueFrom": {"configMapKeyRef": ref}},
+            around=Surroundings(config_maps={"conf": {}}),
+        )
+    optional = variables({"name": "A", "valueFrom": {"configMapKeyRef": ref | {"optional": True}}})
+    assert "A" not in optional
+
+
+def line(**fields: object) -> list[str]:
+    return env.command_line(msgspec.convert(fields, Container), {"N": "3"})
+
+
+def test_the_command_comes_before_the_args_and_both_are_expanded() -> None:
+    assert line(command=["train"], args=["--n=$(N)"]) == ["train", "--n=3"]
+
+
+def test_args_alone_are_the_whole_command_line() -> None:
+    assert line(args=["python", "t.py"]) == ["python", "t.py"]
+
+
+def test_neither_command_nor_args_says_what_to_write() -> None:
+    with pytest.raises(Missing, match="command or args"):
+        line()
