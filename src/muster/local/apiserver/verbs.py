@@ -175,8 +175,9 @@ class Verbs:
         """Read, change, admit, write; again if somebody else wrote in between."""
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
-            old = objects.decode(objects.in_version(entry.value, call.resource))
-            new = change(old)
+            shown = objects.in_version(entry.value, call.resource)
+            # Two copies: patches share what they do not touch, and admission works in place.
+            old, new = objects.decode(shown), change(objects.decode(shown))
             warnings = screen(call.resource, new, call.query.get("fieldValidation", ""))
             claimed = str(new["metadata"].get("resourceVersion") or "")
             self._check_claims(call, new, old)
