@@ -167,7 +167,7 @@ class BlockingClient:
         attempt = 1
         while True:
             response = self._wire.send(ask)
-            if response.status < 400:
+            if response.status < 300:
                 return response
             pause = pause_before_retry(ask, response, attempt)
             if pause is None:

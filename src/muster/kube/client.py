@@ -268,7 +268,7 @@ class Client:
                 await self._held()
             async with self._slots:
                 response = await self.transport.send(ask)
-            if response.status < 400:
+            if response.status < 300:
                 return response
             pause = pause_before_retry(ask, response, attempt)
             if pause is None:

@@ -130,7 +130,10 @@ def _no_such_kind(status: Status) -> bool:
     named = status.details is not None and status.details.name
     return not named and (
         status.reason in ("", "NotFound")
-        and ("could not find the requested resource" in status.message or status.message == "404 page not found")
+        and (
+            "could not find the requested resource" in status.message
+            or status.message == "404 page not found"
+        )
     )
 
 

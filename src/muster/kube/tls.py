@@ -1,4 +1,4 @@
-"""TLS contexts, and saying when our own certificate has run out.
+"""TLS contexts, and saying why a connection failed: a certificate, or the network.
 
 Called by both transports. Promise: private keys touch the disk only as long as OpenSSL takes to
 read them, in a file only we can open.
@@ -6,6 +6,7 @@ read them, in a file only we can open.
 
 from __future__ import annotations
 
+import os
 import ssl
 import tempfile
 from datetime import UTC, datetime
@@ -73,6 +74,15 @@ def untrusted(endpoint: Endpoint, error: Exception) -> str:
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     why = getattr(inner, "verify_message", "") or str(inner)
     return f"the certificate of {endpoint.url} is not trusted: {why}"
+
+
+def reason(error: Exception) -> str:
+    """Why no connection came about, in the system's own words and without its addresses."""
+    inner = getattr(error, "os_error", error)
+    number = getattr(inner, "errno", None)
+    if number is not None and number > 0 and not isinstance(inner, ssl.SSLError):
+        return os.strerror(number)
+    return getattr(inner, "strerror", None) or str(error) or type(error).__name__
 
 
 def _who(endpoint: Endpoint) -> str:

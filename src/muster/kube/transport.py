@@ -11,7 +11,6 @@ followed log holds its connection for hours and must not eat the others' share.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -141,7 +140,7 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             raise self._explain(error) from error
         async with response:
-            if response.status >= 400:
+            if response.status >= 300:
                 answer = Response(response.status, response.headers, await response.read())
                 if response.status == 401:
                     self._endpoint.credentials.refused()
@@ -258,7 +257,7 @@ class HttpTransport:
             return Untrusted(f"{self._base} hung up: {expired}")
         if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
             return kind(f"{self._base} broke the connection off")
-        return kind(f"cannot reach {self._base}: {_reason(error)}")
+        return kind(f"cannot reach {self._base}: {tls.reason(error)}")
 
 
 class _AiohttpWebSocket:
@@ -288,15 +287,6 @@ class _AiohttpWebSocket:
 
     async def close(self) -> None:
         await self._raw.close()
-
-
-def _reason(error: Exception) -> str:
-    """The system's own words; aiohttp and asyncio wrap them in ours and in addresses."""
-    inner = getattr(error, "os_error", error)
-    number = getattr(inner, "errno", None)
-    if number is not None and number > 0 and not isinstance(inner, socket.gaierror):
-        return os.strerror(number)
-    return getattr(inner, "strerror", None) or str(error) or type(error).__name__
 
 
 def _socket_with_keepalive(address: Any) -> socket.socket:

@@ -69,7 +69,7 @@ class Wire:
         connection = self._connect()
         try:
             response = self._ask(connection, ask, headers)
-            if response.status >= 400:
+            if response.status >= 300:
                 found = Response(response.status, dict(response.headers), response.read())
                 raise decode_error(found, ask, expired=self.expired(found.status))
             # No answer for a while is the nature of a stream.
@@ -160,7 +160,7 @@ class Wire:
             return Unreachable(f"no answer from {url} in time")
         if isinstance(error, STALE) and (expired := tls.expired(self._endpoint)):
             return Untrusted(f"{url} hung up: {expired}")
-        return Unreachable(f"cannot reach {url}: {str(error) or type(error).__name__}")
+        return Unreachable(f"cannot reach {url}: {tls.reason(error)}")
 
 
 def _proxy_headers(via: SplitResult) -> dict[str, str]:

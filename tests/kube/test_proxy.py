@@ -1,0 +1,42 @@
+"""When a proxy is used."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.errors import ConfigError
+from muster.kube.config import Endpoint
+from muster.kube.proxy import choose
+
+ENVIRON = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "inner.corp,.svc, 10.0.0.0/8,odd/rule"}
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://outer.example", "http://proxy:3128"),
+        ("https://inner.corp:6443", ""),
+        ("https://api.inner.corp", ""),
+        ("https://notinner.corp", "http://proxy:3128"),
+        ("https://kubernetes.default.svc", ""),
+        ("https://10.1.2.3:6443", ""),
+        ("https://11.1.2.3:6443", "http://proxy:3128"),
+        ("https://127.0.0.1:6443", ""),
+        ("https://[::1]:6443", ""),
+        ("https://localhost:6443", ""),
+        ("http://outer.example", ""),
+    ],
+)
+def test_the_environment_is_followed_with_its_exceptions(url: str, proxy: str) -> None:
+    assert choose(Endpoint(url), ENVIRON) == proxy
+
+
+def test_the_kubeconfig_goes_before_the_environment() -> None:
+    assert choose(Endpoint("https://127.0.0.1", proxy="http://own:1"), ENVIRON) == "http://own:1"
+    assert choose(Endpoint("https://a"), {"https_proxy": "bare:1"}) == "http://bare:1"
+    assert choose(Endpoint("https://a"), {**ENVIRON, "NO_PROXY": "*"}) == ""
+
+
+def test_a_proxy_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="proxy-url of context c: 'socks5://p:1' is not"):
+        choose(Endpoint("https://a", name="c", proxy="socks5://p:1"), {})
