@@ -257,13 +257,10 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
     state, entry, key = case.state, case.entry, case.key
     kept = sorted(entry.holds.values(), key=lambda one: one.until, reverse=True)
     _give_up_rooms(state, key)
-    pairs = tuple(pair for pair in plan.nodes if not _is_phantom(pair[0]))
-    for pod, node in pairs:
-        state.snapshot.assume(pod, node, key)
-        state.assumed[pod.metadata.uid] = node
+    pairs = tuple((p.pod, p.node) for p in plan.placements if not _is_phantom(p.pod))
+    state.assume(case.gang, [p for p in plan.placements if not _is_phantom(p.pod)])
     fresh = hold.Hold(case.now + state.hold_seconds(case.gang), promised=True)
-    for number, (pod, node) in enumerate(p for p in plan.nodes if _is_phantom(p[0])):
-        cls = state.snapshot.classes.of(pod)
+    for number, (pod, node, cls) in enumerate(p for p in plan.placements if _is_phantom(p.pod)):
         slot = Slot(pod.metadata.uid, node, cls, pod)
         state.keep_room(key, slot, kept[number] if number < len(kept) else fresh)
     if not pairs:
@@ -280,8 +277,8 @@ def _surplus(case: Case) -> list[Action]:
     """Members beyond the minimum: as many as fit; the rest wait."""
     pods = case.muster.pending
     plan = place_surplus(case.state.snapshot, _demand(case, pods))
-    actions = _commit(case, plan) if plan.nodes else []
-    placed = {pod.metadata.uid for pod, _ in plan.nodes}
+    actions = _commit(case, plan) if plan.placements else []
+    placed = {p.pod.metadata.uid for p in plan.placements}
     left = tuple(pod for pod in pods if pod.metadata.uid not in placed)
     if not left:
         return actions

@@ -131,15 +131,24 @@ class _Kept:
 
 
 def standing(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes the class may go to by what rarely changes; cached until a node changes."""
-    nodes = snapshot.nodes
-    stamp = (nodes.version, nodes.layout)
-    kept = cls.cache.get("standing")
+    """Nodes the class may go to by what rarely changes."""
+    return _kept_mask(snapshot, cls, _standing)
+
+
+def _standing(snapshot: Snapshot, cls: PodClass) -> Mask:
+    ready = snapshot.nodes.ready
+    return ready & tolerates_taints(snapshot, cls) & matches_selector(snapshot, cls)
+
+
+def _kept_mask(snapshot: Snapshot, cls: PodClass, make: Callable[..., Mask]) -> Mask:
+    """A mask that only nodes decide, kept for the class until a node changes."""
+    stamp = (snapshot.nodes.version, snapshot.nodes.layout)
+    kept = cls.cache.get(make.__name__)
     if isinstance(kept, tuple) and kept[0] == stamp:
         mask: Mask = kept[1]
         return mask
-    mask = nodes.ready & tolerates_taints(snapshot, cls) & matches_selector(snapshot, cls)
-    cls.cache["standing"] = (stamp, mask)
+    mask = make(snapshot, cls)
+    cls.cache[make.__name__] = (stamp, mask)
     return mask
 
 
@@ -227,9 +236,9 @@ def away_from_unwanted_pods(snapshot: Snapshot, cls: PodClass) -> Mask:
 def unwanted_by_none(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes in no domain with a pod whose own anti-affinity forbids this one."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for term, counts in snapshot.tallies.carriers.items():
-        if snapshot.tallies.applies(term, cls) and counts.any():
-            mask &= ~_in_domain(snapshot, term, counts)
+    for tally in snapshot.tallies.forbidding(cls):
+        if tally.counts.any():
+            mask &= ~_in_domain(snapshot, tally.term, tally.counts)
     return mask
 
 
@@ -237,7 +246,7 @@ def spreads_evenly(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes where one more copy keeps every required spread within its skew."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     required = [item for item in cls.spread if item.required]
-    eligible = _spread_nodes(snapshot, cls, required)
+    eligible = _spread_nodes(snapshot, required)
     for item in required:
         mask &= skew(snapshot, cls, item, eligible) <= item.max_skew
     return mask
@@ -246,6 +255,8 @@ def spreads_evenly(snapshot: Snapshot, cls: PodClass) -> Mask:
 def by_domain(snapshot: Snapshot, term: PodTerm, counts: Vector) -> Vector:
     """Counts per node summed over the node's domain; zero where the node has no such label."""
     column = snapshot.nodes.column(term.topology)
+    if column.distinct():
+        return counts
     sums = np.bincount(column.codes, weights=counts, minlength=len(column.values))
     sums[0] = 0
     return sums.astype(np.int64)[column.codes]
@@ -262,15 +273,17 @@ def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm, eligible: Mask) ->
     """The skew each node would have after one more copy; enormous where it has no such domain."""
     column = snapshot.nodes.column(item.pods.topology)
     tally = snapshot.matching(item.pods, living=True)
-    counts = np.where(_honoured(snapshot, cls, item, eligible), tally.counts, 0)
-    there = np.unique(column.codes[_honoured(snapshot, cls, item, eligible)])
-    sums = np.bincount(column.codes, weights=counts, minlength=len(column.values)).astype(np.int64)
-    least = 0 if len(there) < item.min_domains or len(there) == 0 else int(sums[there].min())
+    honoured = _honoured(snapshot, cls, item, eligible)
+    sums = np.bincount(column.codes, tally.counts * honoured, len(column.values)).astype(np.int64)
+    there = np.bincount(column.codes[honoured], minlength=len(column.values)) > 0
+    there[0] = False
+    domains = int(there.sum())
+    least = int(sums[there].min()) if domains and domains >= item.min_domains else 0
     own = 1 if tally.matches(cls) else 0
     return np.where(column.codes > 0, sums[column.codes] + own - least, NO_DOMAIN)
 
 
-def _spread_nodes(snapshot: Snapshot, cls: PodClass, items: list[SpreadTerm]) -> Mask:
+def _spread_nodes(snapshot: Snapshot, items: list[SpreadTerm]) -> Mask:
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for item in items:
         mask &= snapshot.nodes.column(item.pods.topology).codes > 0
@@ -280,9 +293,9 @@ def _spread_nodes(snapshot: Snapshot, cls: PodClass, items: list[SpreadTerm]) ->
 def _honoured(snapshot: Snapshot, cls: PodClass, item: SpreadTerm, eligible: Mask) -> Mask:
     mask = eligible
     if item.honour_affinity:
-        mask = mask & matches_selector(snapshot, cls)
+        mask = mask & _kept_mask(snapshot, cls, matches_selector)
     if item.honour_taints:
-        mask = mask & tolerates_taints(snapshot, cls)
+        mask = mask & _kept_mask(snapshot, cls, tolerates_taints)
     return mask
 
 
@@ -302,10 +315,7 @@ def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 def is_coupled(snapshot: Snapshot, cls: PodClass) -> bool:
     """Whether copies must be placed one by one: its own constraints, or some pod's against it."""
-    return cls.coupled or any(
-        counts.any() and snapshot.tallies.applies(term, cls)
-        for term, counts in snapshot.tallies.carriers.items()
-    )
+    return cls.coupled or any(t.counts.any() for t in snapshot.tallies.forbidding(cls))
 
 
 class Filter(NamedTuple):

@@ -35,6 +35,18 @@ class LabelColumn:
     values: list[str | None]
     index: dict[str | None, int]
     codes: Codes
+    _distinct: bool | None = None
+
+    def distinct(self) -> bool:
+        """Whether every node is a domain of its own, as with host names."""
+        if self._distinct is None:
+            self._distinct = len(np.unique(self.codes)) == len(self.codes) and 0 not in self.codes
+        return self._distinct
+
+    def put(self, row: int, value: str | None) -> None:
+        """Write one row."""
+        self.codes[row] = self.code(value)
+        self._distinct = None
 
     def code(self, value: str | None) -> int:
         """The code of a value, a new one if it was never seen."""
@@ -119,7 +131,7 @@ class NodeTable:
         if found is None:
             found = LabelColumn(key, [None], {None: 0}, np.zeros(len(self), np.int32))
             for row, node in enumerate(self.nodes):
-                found.codes[row] = found.code(node.metadata.labels.get(key))
+                found.put(row, node.metadata.labels.get(key))
             self._labels[key] = found
         return found
 
@@ -156,7 +168,7 @@ class NodeTable:
             self.version += 1
         if fresh or old.metadata.labels != node.metadata.labels:
             for column in self._labels.values():
-                column.codes[row] = column.code(node.metadata.labels.get(column.key))
+                column.put(row, node.metadata.labels.get(column.key))
             self.version += 1
 
     def _write_room(self, row: int, node: Node) -> None:

@@ -8,7 +8,6 @@ pods that came near. With nothing happening nothing is tried, however many gangs
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 from muster.scheduler import filters
@@ -21,20 +20,20 @@ if TYPE_CHECKING:
     from muster.scheduler.snapshot import Snapshot
 
 
-class Wake(Flag):
-    """Kinds of events, beside the gang's own changes, which always wake it."""
+class Wake:
+    """Kinds of events, as bits, beside the gang's own changes, which always wake it."""
 
     NONE = 0
-    ROOM = auto()  # room was freed on some node
-    NODES = auto()  # a node came, or its labels, taints, readiness or size changed
-    PODS = auto()  # a pod was placed or left: what affinity and spread look at
+    ROOM = 1  # room was freed on some node
+    NODES = 2  # a node came, or its labels, taints, readiness or size changed
+    PODS = 4  # a pod was placed or left: what affinity and spread look at
 
 
 @dataclass
 class Spot:
     """A parked gang: what wakes it and the classes it lacks room for."""
 
-    wakes: Wake
+    wakes: int
     classes: tuple[PodClass, ...] = ()
 
 
@@ -50,7 +49,7 @@ class Parked:
     def unpark(self, key: GangKey) -> None:
         self.spots.pop(key, None)
 
-    def woken(self, snapshot: Snapshot, events: Wake, freed: Iterable[str]) -> list[GangKey]:
+    def woken(self, snapshot: Snapshot, events: int, freed: Iterable[str]) -> list[GangKey]:
         """The gangs that these events could help; `freed` are the nodes that got room."""
         rows = snapshot.nodes.rows_of(freed)
         answers: dict[PodClass, bool] = {}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler import filters, scores
+from muster.scheduler.snapshot import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +64,7 @@ class Demand:
 class Plan:
     """Pod by pod, the node it gets."""
 
-    nodes: tuple[tuple[Pod, str], ...]
+    placements: tuple[Placement, ...]
 
 
 @dataclass(frozen=True)
@@ -268,11 +269,12 @@ def _own(trial: Trial, demand: Demand) -> set[int]:
 
 
 def _plan(snapshot: Snapshot, demand: Demand, placed: Sequence[Counts]) -> Plan:
-    pairs: list[tuple[Pod, str]] = []
+    found: list[Placement] = []
     for want, counts in zip(demand.wants, placed, strict=True):
         names = [snapshot.nodes.names[row] for row in sorted(counts) for _ in range(counts[row])]
-        pairs += zip(want.pods, names, strict=False)
-    return Plan(tuple(pairs))
+        pairs = zip(want.pods, names, strict=False)
+        found += [Placement(pod, node, want.cls) for pod, node in pairs]
+    return Plan(tuple(found))
 
 
 def _why(trial: Trial, demand: Demand, counts: Sequence[int], short: Short | None) -> Unplaced:

@@ -43,6 +43,8 @@ class Gang:
     pods: dict[str, Pod] = field(default_factory=dict)
     declared: HasMetadata | None = None
     kind: Kind[Any] | None = None
+    called: Muster | None = None
+    """The members as last sorted; None once one of them has changed."""
 
     @property
     def terms(self) -> Terms | None:
@@ -109,7 +111,8 @@ class Roster:
             self._leave(uid, before)
         if key is not None:
             self.of_pod[uid] = key
-            self._gang(key).pods[uid] = pod
+            gang = self._gang(key)
+            gang.pods[uid], gang.called = pod, None
         return key
 
     def drop_pod(self, uid: str) -> GangKey | None:
@@ -216,6 +219,7 @@ class Roster:
         gang = self.gangs.get(key)
         if gang is not None:
             gang.pods.pop(uid, None)
+            gang.called = None
 
 
 def call(gang: Gang, assumed: Mapping[str, str]) -> Muster:

@@ -10,10 +10,11 @@ and leaving a trial restores it exactly.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.scheduler.nodes import NodeTable
 from muster.scheduler.podclass import Classes, PodClass, PodTerm
@@ -46,6 +47,14 @@ class Slot:
     terminating: bool = False
     priority: int = 0
     owner: object = None
+
+
+class Placement(NamedTuple):
+    """A pod, the node it gets, and the class it was placed as."""
+
+    pod: Pod
+    node: str
+    cls: PodClass
 
 
 LOG_LIMIT = 65536
@@ -94,9 +103,20 @@ class Snapshot:
         else:
             self.remove(uid)
 
-    def assume(self, pod: Pod, node: str, owner: object = None) -> None:
-        """A bind is on its way: the room is taken from now on."""
-        self.put(self._slot(pod, node, Stay.ASSUMED, owner))
+    def assume(self, placements: Iterable[Placement], owner: object = None) -> None:
+        """Binds are on their way: their rooms are taken from now on, row by row."""
+        taken: Counter[tuple[PodClass, str]] = Counter()
+        for pod, node, cls in placements:
+            uid = pod.metadata.uid
+            self.remove(uid)
+            slot = Slot(uid, node, cls, pod, Stay.ASSUMED, False, pod.spec.priority, owner)
+            self.slots[uid] = slot
+            self.on_node.setdefault(node, {})[uid] = slot
+            taken[cls, node] += 1
+        for (cls, node), n in taken.items():
+            row = self.nodes.rows.get(node)
+            if row is not None:
+                self.take(Use(cls, row, n))
 
     def put(self, slot: Slot) -> None:
         """Occupy room, or change what occupies it."""

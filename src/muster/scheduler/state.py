@@ -20,16 +20,19 @@ from muster.scheduler.nodes import is_ready
 from muster.scheduler.order import Place, place_in_line
 from muster.scheduler.parked import Parked, Wake
 from muster.scheduler.roster import Gang, Muster, Roster, call
-from muster.scheduler.snapshot import Slot, Snapshot, Stay
+from muster.scheduler.snapshot import Placement, Slot, Snapshot, Stay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key
     from muster.scheduler.explain import Reason
     from muster.scheduler.settings import Settings
+
+
+NOBODY = GangKey("", "", "")
 
 
 @dataclass
@@ -87,7 +90,7 @@ class State:
         else:
             self.snapshot.remove(uid)
         if new is None or new.spec.node_name or new.finished:
-            self.assumed.pop(uid, None)
+            self._not_assumed(uid)
         self._room_changed(slot, self.snapshot.slots.get(uid))
         for gang in {before, key} - {None}:
             assert gang is not None
@@ -158,7 +161,7 @@ class State:
         """Add what timers and events have woken."""
         while self._timers and self._timers[0][0] <= now:
             self.touch(heapq.heappop(self._timers)[1])
-        if self.events is not Wake.NONE:
+        if self.events:
             self.snapshot.settle()
             for key in self.parked.woken(self.snapshot, self.events, self.freed):
                 self.touch(key)
@@ -185,7 +188,9 @@ class State:
 
     def muster(self, gang: Gang) -> Muster:
         """The gang's members by what they are doing now."""
-        return call(gang, self.assumed)
+        if gang.called is None:
+            gang.called = call(gang, self.assumed)
+        return gang.called
 
     def missing(self, gang: Gang, muster: Muster) -> hold.Missing:
         """What the gang lacks; members that succeeded and are gone still count."""
@@ -222,9 +227,22 @@ class State:
         slot = self.snapshot.remove(uid)
         self._room_changed(slot, None)
 
+    def assume(self, gang: Gang, placements: Iterable[Placement]) -> None:
+        """Binds are on their way: their rooms are taken from now on."""
+        for placement in placements:
+            self.assumed[placement.pod.metadata.uid] = placement.node
+        self.snapshot.assume(placements, gang.key)
+        gang.called = None
+
+    def _not_assumed(self, uid: str) -> None:
+        self.assumed.pop(uid, None)
+        gang = self.roster.gangs.get(self.roster.of_pod.get(uid, NOBODY))
+        if gang is not None:
+            gang.called = None
+
     def unassume(self, uid: str) -> Slot | None:
         """A bind did not happen: give its room back. Gives the slot, for whoever keeps the room."""
-        self.assumed.pop(uid, None)
+        self._not_assumed(uid)
         slot = self.snapshot.slots.get(uid)
         if slot is None or slot.stay is not Stay.ASSUMED:
             return None
@@ -286,7 +304,7 @@ class State:
         elif new is not None and old is None:
             self._happened(Wake.PODS)
 
-    def _happened(self, event: Wake) -> None:
+    def _happened(self, event: int) -> None:
         self.events |= event
         if event & (Wake.ROOM | Wake.NODES):
             self.failed.clear()

@@ -11,14 +11,19 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from muster.scheduler.podclass import ABSENT, PodClass, PodTerm, Port, Vector, selector_of
+from muster.scheduler.podclass import PodClass, PodTerm, Port, Vector, selector_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+MANY = 512
+"""Counts kept at once; beyond it all are dropped and made again as they are asked for."""
 
 
 class Use(NamedTuple):
@@ -52,8 +57,13 @@ class Tally:
         return answer
 
     def take(self, use: Use) -> None:
-        if self.matches(use.cls) and not (self.living and use.terminating):
+        """Count pods that are known to match."""
+        if not (self.living and use.terminating):
             self.counts[use.row] += use.n
+
+    def forget_answers(self) -> None:
+        """Namespaces changed: judge every class anew."""
+        self._answers.clear()
 
     def _speaks_of(self, namespace: str) -> bool:
         if namespace in self.term.namespaces:
@@ -67,16 +77,18 @@ class Tallies:
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.size = 0
-        self.carriers: dict[PodTerm, Vector] = {}
         self._ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
         self._matching: dict[tuple[PodTerm, bool], Tally] = {}
+        self._carried: dict[PodTerm, Tally] = {}
+        self._counting = _Relevant(self._matching)
+        self._forbidding = _Relevant(self._carried)
 
     def take(self, use: Use) -> None:
         """Count pods in, or out where `n` is negative."""
-        for tally in self._matching.values():
+        for tally in self._counting.to(use.cls):
             tally.take(use)
         for term in use.cls.anti_affinity:
-            self._carrying(term)[use.row] += use.n
+            self._carrying(term).counts[use.row] += use.n
         for port in use.cls.ports:
             users = self._ports.setdefault((port.protocol, port.number), {})
             users.setdefault(use.row, Counter())[port.address] += use.n
@@ -84,7 +96,9 @@ class Tallies:
     def rebuild(self, size: int, uses: Iterable[Use]) -> None:
         """Start again: rows have moved, or pods have been classified anew."""
         self.size = size
-        self.carriers, self._ports, self._matching = {}, {}, {}
+        self._ports = {}
+        self._forget(self._counting, self._matching)
+        self._forget(self._forbidding, self._carried)
         for use in uses:
             self.take(use)
 
@@ -93,31 +107,64 @@ class Tallies:
         key = (term._replace(topology=""), living)
         found = self._matching.get(key)
         if found is None:
+            if len(self._matching) >= MANY:
+                self._forget(self._counting, self._matching)
             counts = np.zeros(self.size, np.int64)
             found = self._matching[key] = Tally(key[0], living, self.namespaces, counts)
             for use in uses:
-                found.take(use)
+                if found.matches(use.cls):
+                    found.take(use)
         return found
 
     def namespace_changed(self) -> None:
         """A namespace's labels changed: counts that choose namespaces by label are made anew."""
-        self._matching = {k: t for k, t in self._matching.items() if t.term.chooser == ABSENT}
+        self._forget(self._counting, self._matching)
+        for tally in self._carried.values():
+            tally.forget_answers()
+        self._forbidding.clear()
 
     def rows_using(self, port: Port) -> list[int]:
         """Rows where that port cannot be had: the same number on the same or on every address."""
         users = self._ports.get((port.protocol, port.number), {})
         return [row for row, addresses in users.items() if _clash(port.address, addresses)]
 
-    def applies(self, carried: PodTerm, cls: PodClass) -> bool:
-        """Whether a term that some pods carry speaks of this class."""
-        empty = np.zeros(0, np.int64)
-        return Tally(carried, False, self.namespaces, empty).matches(cls)
+    def forbidding(self, cls: PodClass) -> list[Tally]:
+        """Anti-affinity terms that speak of this class, with the pods per node that carry them."""
+        return self._forbidding.to(cls)
 
-    def _carrying(self, term: PodTerm) -> Vector:
-        found = self.carriers.get(term)
+    def _carrying(self, term: PodTerm) -> Tally:
+        found = self._carried.get(term)
         if found is None:
-            found = self.carriers[term] = np.zeros(self.size, np.int64)
+            counts = np.zeros(self.size, np.int64)
+            found = self._carried[term] = Tally(term, False, self.namespaces, counts)
         return found
+
+    @staticmethod
+    def _forget(relevant: _Relevant, tallies: dict[Any, Tally]) -> None:
+        tallies.clear()
+        relevant.clear()
+
+
+class _Relevant:
+    """For each class the tallies that match it; tallies that came since are judged on demand."""
+
+    def __init__(self, tallies: Mapping[Any, Tally]) -> None:
+        self._tallies = tallies
+        self._known: weakref.WeakKeyDictionary[PodClass, tuple[int, list[Tally]]]
+        self._known = weakref.WeakKeyDictionary()
+
+    def to(self, cls: PodClass) -> list[Tally]:
+        if not self._tallies:
+            return []
+        judged, found = self._known.get(cls, (0, []))
+        if judged < len(self._tallies):
+            fresh = islice(self._tallies.values(), judged, None)
+            found = [*found, *(tally for tally in fresh if tally.matches(cls))]
+            self._known[cls] = (len(self._tallies), found)
+        return found
+
+    def clear(self) -> None:
+        self._known.clear()
 
 
 def _clash(address: str, addresses: Counter[str]) -> bool:

@@ -1,0 +1,86 @@
+"""How fast gangs are decided, in memory: from watch events to assumed binds, without an API server.
+
+`python -m benchmarks.decide [NODES] [GANGS] [SIZE]` prints pods per second for uniform gangs and for
+gangs coupled by anti-affinity and spread; `make bench` keeps the numbers. A pod's arrival (roster,
+snapshot, class) and the record of its bind are part of what is timed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from muster.scheduler.actions import Bind
+from muster.scheduler.decide import consider
+from muster.scheduler.settings import Settings
+from muster.scheduler.state import State
+from tests.scheduler.builders import KIND_OF, node, pod, volcano_group
+
+ZONES = 10
+
+
+def coupled(name: str) -> dict[str, Any]:
+    """No two of a gang on one node, and the gang even over the zones."""
+    chosen = {"matchLabels": {"gang": name}}
+    term = {"labelSelector": chosen, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": chosen,
+            }
+        ],
+    }
+
+
+def cluster(nodes: int) -> State:
+    """Equal nodes of 8 GPUs in some zones."""
+    state = State(Settings())
+    for i in range(nodes):
+        labels = {"zone": f"z{i % ZONES}"}
+        state.node_changed(None, node(f"node-{i:05d}", gpus=8, cpu="96", labels=labels))
+    state.snapshot.settle()
+    return state
+
+
+def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[float, int]:
+    """Decide a backlog; the rate, and how many pods were placed."""
+    state = cluster(nodes)
+    backlog = []
+    for g in range(gangs):
+        name = f"gang-{g:05d}"
+        spec = coupled(name) if bound else {}
+        labels = {"gang": name} if bound else {}
+        backlog.append(
+            (
+                volcano_group(name, size, created=g),
+                [pod(f"{name}-{i}", gpus=1, group=name, spec=spec, labels=labels) for i in range(size)],
+            )
+        )
+    placed, started = 0, time.process_time()
+    for group, members in backlog:
+        state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+        for member in members:
+            state.pod_changed(None, member)
+    for key in state.due(0.0):
+        for action in consider(state, key, 0.0):
+            if isinstance(action, Bind):
+                placed += len(action.pairs)
+    return placed / (time.process_time() - started), placed
+
+
+def main() -> None:
+    nodes, gangs, size = [*map(int, sys.argv[1:4]), *(5000, 500, 16)[len(sys.argv) - 1 :]]
+    for what, bound, share in (("uniform", False, 1), ("anti-affinity and spread", True, 10)):
+        rate, placed = pods_per_second(nodes, gangs // share, size, bound=bound)
+        print(f"{what}: {rate:,.0f} pods/s ({placed} pods, {nodes} nodes)")
+
+
+if __name__ == "__main__":
+    main()
