@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from muster.api import crds
 from muster.api.kinds import CONFIG_MAPS, CRDS, NAMESPACES
@@ -433,6 +435,27 @@ def test_what_cannot_be_sent_is_told_in_a_sentence(
     assert told.startswith("error: ")
     assert says in told
     assert len(told.splitlines()) <= 3
+
+
+SCRAPS = (
+    "apiVersion: v1|kind: |Pod|List|items:|metadata:|name|: |- |  |{|}|[|]|\"|'|&a|*a|<<: |!!|---"
+)
+scraps = st.sampled_from([*SCRAPS.split("|"), "null", "1", "|", "\n", "\x00", "#"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.lists(scraps | st.text(max_size=3), max_size=30).map("".join))
+def test_no_text_whatever_ends_in_a_traceback(
+    text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "any.yaml"
+    path.write_text(text, encoding="utf-8")
+    for verb in ("apply", "create", "process"):
+        line = [verb, "-f", str(path)]
+        code = main.run("arena", line if verb == "process" else [*line, "--dry-run"])
+        out = capsys.readouterr()
+        assert code in (0, 2), out.err
+        assert code == 0 or out.err.startswith("error: ")
 
 
 def test_another_namespace_than_the_one_asked_for_is_refused(

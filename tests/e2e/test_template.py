@@ -1,0 +1,53 @@
+"""The template workshop's lines as they stand: process, apply, and the chief's log as it trains."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.local import ARENA, EXAMPLES, Local
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+LINES = """
+set -euo pipefail
+oc process -f openshift/tf-job_distributed-template.yaml \
+ --param JOB_NAME=training-distributed-user1 --param IMAGE_NAME=training-user1 \
+ --param BUCKET=user1 --param WORKERS=2 | oc apply -f -
+"""
+JOB = "training-distributed-user1"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    cluster = Local(tmp_path_factory.mktemp("home"))
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+def test_the_workshops_lines_train_and_export_a_model(local: Local) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'oc() {{ "{ARENA}" "$@"; }}\n{LINES}'],
+        cwd=EXAMPLES,
+        env=local.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"tfjob.kubeflow.org/{JOB} created"
+
+    log = local.arena("logs", "-f", JOB).stdout
+    for replica in ("chief-0", "ps-0", "worker-0", "worker-1"):
+        assert f"{JOB}-{replica}" in log
+    assert "trained: loss" in log
+    until(lambda: local.job(JOB)["status"] == "SUCCEEDED", what="the job's success")
+    exported = list(local.home.rglob("model.npz"))
+    assert [path.relative_to(path.parents[4]).as_posix() for path in exported] == [
+        f"user1/{JOB}/export/1/model.npz"
+    ]
