@@ -1,0 +1,135 @@
+"""Training processes as a job would start them, on loopback, and the Python that has the packages.
+
+TensorFlow and its like are heavy and are not needed to develop Muster, so they may live in another
+environment: MUSTER_TRAINING_PYTHON names its interpreter. What it lacks is skipped, unless
+MUSTER_REQUIRE names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.waiting import until
+
+ROOT = Path(__file__).parent.parent.parent
+PYTHON = os.environ.get("MUSTER_TRAINING_PYTHON") or sys.executable
+Codes = dict[str, int | None]
+CONTRACT = re.compile("TF_CONFIG|COORDINATOR_|NUM_PROCESSES|PROCESS_ID|OMPI_|PMIX_|PRTE_")
+
+
+def need(prerequisite: str, *modules: str) -> None:
+    """Skip without these modules; fail instead where `prerequisite` is required."""
+    missing = [name for name in modules if name not in installed()]
+    if missing:
+        _lack(prerequisite, f"{PYTHON} has no {', '.join(missing)}")
+
+
+def mpirun() -> str:
+    """The launcher that belongs to the interpreter's own MPI, else the machine's."""
+    beside = Path(PYTHON).with_name("mpirun")
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    return found or _lack("mpirun", f"no mpirun beside {PYTHON} nor on the PATH")
+
+
+def _lack(prerequisite: str, reason: str) -> str:
+    required = os.environ.get("MUSTER_REQUIRE", "").split(",")
+    if prerequisite in (name.strip() for name in required):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@functools.cache
+def installed() -> frozenset[str]:
+    """Which of the training packages the interpreter has, without the cost of importing them."""
+    names = ["tensorflow", "tensorboard", "jax", "mpi4py", "numpy"]
+    script = f"import importlib.util as u; print([n for n in {names} if u.find_spec(n)])"
+    shown = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
+    return frozenset(re.findall(r"\w+", shown.stdout))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now; held together, so that no two are the same."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class Processes:
+    """Processes of one job, by name; what is left of them at the end of the block is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def start(self, name: str, command: list[str], **contract: str) -> None:
+        """Run the command with nothing of our own environment that a job would set."""
+        mine = {name: value for name, value in os.environ.items() if not CONTRACT.match(name)}
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._running[name] = subprocess.Popen(
+                command,
+                env={**mine, **contract},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def start_tensorflow(self, command: list[str], **replicas: int) -> None:
+        """One process a replica, each told its place by TF_CONFIG."""
+        names = [(role, index) for role, count in replicas.items() for index in range(count)]
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        cluster = {
+            role: [f"localhost:{ports[role, index]}" for index in range(count)]
+            for role, count in replicas.items()
+        }
+        for role, index in names:
+            config = {"cluster": cluster, "task": {"type": role, "index": index}}
+            self.start(f"{role}-{index}", command, TF_CONFIG=json.dumps(config))
+
+    def exit_codes(self, *, timeout: float = 90.0, after_failure: float = 15.0) -> Codes:
+        """How they ended. One that fails may leave its peers waiting for ever: those show None."""
+        until(
+            lambda: self._all_ended() or any(self._codes().values()),
+            timeout=timeout,
+            what=f"the end of {', '.join(self._running)}",
+        )
+        with contextlib.suppress(AssertionError):
+            until(self._all_ended, timeout=after_failure)
+        return self._codes()
+
+    def _codes(self) -> Codes:
+        return {name: process.poll() for name, process in self._running.items()}
+
+    def _all_ended(self) -> bool:
+        return None not in self._codes().values()
+
+    def log(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text()
+
+    def losses(self, name: str) -> dict[int, float]:
+        """What the process printed: the loss at each step it reported."""
+        lines = re.findall(r"^step (\d+) loss ([\d.]+)$", self.log(name), re.MULTILINE)
+        return {int(step): float(loss) for step, loss in lines}
