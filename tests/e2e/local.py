@@ -11,6 +11,11 @@ from typing import Any
 
 import psutil
 
+from muster.api.core import Pod
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
 from tests.waiting import until
 
 ARENA = Path(sys.executable).with_name("arena")
@@ -70,6 +75,22 @@ class Local:
             raise AssertionError(f"{error}\n{shown}\n{self.log_tail()}") from error
         assert found is not None
         return found
+
+    def pod(self, name: str) -> Pod:
+        with BlockingClient(config.load(self.home / "kubeconfig")) as client:
+            return client.get(PODS, Key("default", name))
+
+    def shim_of(self, pod: str) -> int:
+        """The host pid of the process that watches over the pod's container."""
+        uid = self.pod(pod).metadata.uid
+        found = [
+            process.info["pid"]
+            for process in psutil.process_iter(["pid", "cmdline"])
+            if any("shim" in word for word in process.info["cmdline"] or [])
+            and any(uid in word for word in process.info["cmdline"] or [])
+        ]
+        assert len(found) == 1, found
+        return int(found[0])
 
     @property
     def daemon(self) -> int:

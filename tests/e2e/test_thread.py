@@ -8,10 +8,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.e2e.footprint import Footprint
 from tests.e2e.local import EXAMPLES, Local, processes_with
-from tests.local.node.leftovers import Leftovers
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -22,12 +23,11 @@ TRAIN = f"python {EXAMPLES / 'numpy_ps.py'}"
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     """Two nodes with one declared GPU each; whatever they leave behind fails the module."""
     cluster = Local(tmp_path_factory.mktemp("home"))
-    before = Leftovers.now(outside=cluster.home)
+    before = Footprint.now()
     cluster.up("--nodes", "2", "--gpus-per-node", "1")
     yield cluster
     cluster.down()
-    after = Leftovers.now(outside=cluster.home)
-    assert after.beyond(before) == []
+    assert Footprint.now().beyond(before, cluster.home) == []
 
 
 def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: Local) -> None:
@@ -95,21 +95,20 @@ def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: Local) ->
 def test_an_end_while_the_daemon_is_away_is_reported_with_its_exit_code(
     local: Local, tmp_path: Path
 ) -> None:
+    """The pod waits for a line in a pipe, so that the test decides when it ends."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    command = f"read line < {gate}; exit 7"
-    flags = ("--workers=1", f"--data-dir={tmp_path}")
-    local.submit("late", *flags, command=command)
+    local.submit("late", f"--data-dir={tmp_path}", command=f"read line < {gate}; exit 7")
     local.wait_job("late", "RUNNING")
+    shim = local.shim_of("late-chief-0")
 
     os.kill(local.daemon, signal.SIGKILL)
     gate.write_text("go\n")
-    until(lambda: not processes_with(command), what="the process has ended")
+    until(lambda: not psutil.pid_exists(shim), what="the pod has ended")
     local.up("--nodes", "2", "--gpus-per-node", "1")
 
-    job = local.wait_job("late", "SUCCEEDED", "FAILED")
-    assert job["status"] == "FAILED"
-    pod = local.kubectl_json("pod", "late-chief-0")
-    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert ended["exitCode"] == 7
+    assert local.wait_job("late", "SUCCEEDED", "FAILED")["status"] == "FAILED"
+    ended = local.pod("late-chief-0").status.container_statuses[0].state.terminated
+    assert ended is not None
+    assert ended.exit_code == 7
     local.arena("delete", "late")

@@ -33,9 +33,9 @@ class Kube:
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def start(self, *words: str) -> None:
-        log = (self._logs / f"{words[0]}.log").open("wb")
-        command = [BIN / "muster", *words, "--kubeconfig", str(self.plane.kubeconfig)]
-        self._daemons.append(subprocess.Popen(command, env=self.env, stdout=log, stderr=log))
+        command = [str(BIN / "muster"), *words, "--kubeconfig", str(self.plane.kubeconfig)]
+        with (self._logs / f"{words[0]}.log").open("wb") as log:
+            self._daemons.append(subprocess.Popen(command, env=self.env, stdout=log, stderr=log))
 
     def stop(self) -> None:
         for daemon in self._daemons:

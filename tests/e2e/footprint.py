@@ -1,0 +1,81 @@
+"""What the machine looks like from outside a cluster, to compare before `up` and after `down`.
+
+Network links, mounts, named network namespaces, control groups, firewall rules, the forwarding
+switch, and the entries of the directories where a program might leave a file. Processes are found
+by what they mention of the cluster's home, since the rest of the machine goes on living.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.local.node import leftovers
+
+DIRECTORIES = (
+    "/",
+    "/etc",
+    "/run",
+    "/run/netns",
+    "/var/lib",
+    "/var/run",
+    "/var/tmp",
+    "/usr/local/bin",
+)
+SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """One look at the machine: every fact is a line."""
+
+    facts: frozenset[str]
+
+    @classmethod
+    def now(cls) -> Footprint:
+        return cls(frozenset([*_links(), *_mounts(), *_groups(), *_rules(), *_files()]))
+
+    def beyond(self, before: Footprint, home: Path) -> list[str]:
+        """What is there now and was not before, and whatever still belongs to the cluster."""
+        return sorted(self.facts - before.facts) + _remains(home)
+
+
+def _remains(home: Path) -> list[str]:
+    left = leftovers.of(home / "data")
+    found = [f"process {pid}: {line}" for pid, line in left.processes.items()]
+    return found + [f"link {name}" for name in left.links] + [f"mount {m}" for m in left.mounts]
+
+
+def _links() -> list[str]:
+    return [f"link {name}" for name in os.listdir("/sys/class/net")]
+
+
+def _mounts() -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [f"mount {line.split(' ', 5)[4]}" for line in lines]
+
+
+def _groups() -> list[str]:
+    return [f"cgroup {folder}" for folder, _, _ in os.walk("/sys/fs/cgroup") if "muster" in folder]
+
+
+def _rules() -> list[str]:
+    switches = [f"{path} = {Path(path).read_text().strip()}" for path in SWITCHES]
+    if shutil.which("nft") is None:
+        return switches
+    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
+    return switches + [f"nft {line}" for line in rules.stdout.splitlines()]
+
+
+def _files() -> list[str]:
+    listed = [
+        f"file {Path(folder) / name}"
+        for folder in DIRECTORIES
+        if Path(folder).is_dir()
+        for name in os.listdir(folder)
+    ]
+    mine = [f"file {path}" for path in Path("/tmp").iterdir() if path.name.startswith("muster")]
+    return listed + mine + [f"file {path}" for path in Path.home().iterdir()]
