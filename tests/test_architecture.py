@@ -1,4 +1,4 @@
-"""What keeps the code findable: sizes, names, docstrings, cheap start-up, documents that are true."""
+"""What keeps the code findable: sizes, names, docstrings, cheap start-up, true documents."""
 
 from __future__ import annotations
 

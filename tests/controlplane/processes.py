@@ -12,9 +12,10 @@ import random
 import socket
 import subprocess
 import sys
-import time
 from functools import partial
 from typing import TYPE_CHECKING
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,14 +77,18 @@ class Child:
 
     def await_ready(self, ready: Callable[[], bool]) -> None:
         """Return once `ready()`; otherwise kill the child and raise StartFailed."""
-        deadline = time.monotonic() + START_SECONDS
-        while not ready():
-            if not self.is_running():
-                raise StartFailed(self._failure(f"ended with {self._process.returncode}"))
-            if time.monotonic() > deadline:
-                self.kill()
-                raise StartFailed(self._failure(f"was not ready in {START_SECONDS:.0f} s"))
-            time.sleep(0.05)
+        try:
+            until(
+                lambda: not self.is_running() or ready(),
+                timeout=START_SECONDS,
+                every=0.05,
+                what=f"{self.name} is ready",
+            )
+        except AssertionError:
+            self.kill()
+            raise StartFailed(self._failure(f"was not ready in {START_SECONDS:.0f} s")) from None
+        if not self.is_running():
+            raise StartFailed(self._failure(f"ended with {self._process.returncode}"))
 
     def _failure(self, what: str) -> str:
         tail = "\n".join(self._output().splitlines()[-25:])

@@ -100,6 +100,9 @@ class TensorFlow(Submission):
     success_policy: str = "ChiefWorker"
 
 
+_TYPES: dict[type[Submission], str] = {TensorFlow: "tfjob"}
+
+
 @dataclass(frozen=True)
 class _Role:
     """What one role of a job asks for, after defaults."""
@@ -228,7 +231,7 @@ def _job(args: Submission, kind: str, spec: Raw) -> Raw:
 
 
 def _type(args: Submission) -> str:
-    return {TensorFlow: "tfjob"}[type(args)]
+    return _TYPES[type(args)]
 
 
 def _labels(args: Submission) -> dict[str, str]:
