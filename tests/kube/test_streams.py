@@ -17,7 +17,7 @@ from muster.errors import BadRequest, Forbidden, Unreachable, Unsupported
 from muster.kube.client import Client
 from muster.kube.config import Endpoint
 from muster.kube.forward import PROTOCOL
-from muster.kube.spdy import Data, Mux, Reply, Reset
+from muster.kube.spdy import Data, Mux, Opened, Reply, Reset
 from muster.kube.streams import V4, V5, Channel
 from tests.kube.test_transport import serving
 
@@ -147,6 +147,7 @@ class Node:
         self._refuses = refuses
         self._inflate = zlib.decompressobj()
         self._kinds: dict[int, str] = {}
+        self._accepted: set[int] = set()
 
     async def __call__(self, socket: Socket, request: web.BaseRequest) -> None:
         ping = struct.pack(">III", 0x80030006, 4, 2)
@@ -172,9 +173,12 @@ class Node:
             headers = self._headers(frame[10:])
             self.opened.append(headers)
             self._kinds[stream] = headers["streamtype"]
+            await socket.send_bytes(struct.pack(">III", 0x80030002, 4, stream))
             if headers["streamtype"] == "error" and self._refuses:
                 await self._send(socket, stream, self._refuses.encode(), last=True)
+            self._accepted.add(stream)
         elif not first & 0x80000000:
+            assert first in self._accepted, "data before the stream was accepted is dropped"
             assert self._kinds[first] == "data"
             await self._send(socket, first, frame.upper(), last=bool(flags & 1))
 
@@ -243,9 +247,17 @@ def test_frames_may_be_cut_anywhere() -> None:
     ours = struct.pack(">III", 0x80030006, 4, 1)
     theirs = struct.pack(">III", 0x80030006, 4, 2)
     settings = struct.pack(">III", 0x80030004, 4, 0)
-    wire = mux.data(1, b"abc", last=True) + settings + ours + theirs + reset + mux.data(3, b"")
+    opened = struct.pack(">III", 0x80030002, 4, 1)
+    wire = opened + mux.data(1, b"abc", last=True) + settings + ours + theirs + reset
+    wire += mux.data(3, b"")
     events = [event for byte in wire for event in mux.feed(bytes([byte]))]
-    assert events == [Data(1, b"abc", True), Reply(theirs), Reset(1), Data(3, b"", False)]
+    assert events == [
+        Opened(1),
+        Data(1, b"abc", True),
+        Reply(theirs),
+        Reset(1),
+        Data(3, b"", False),
+    ]
     with pytest.raises(Unreachable):
         mux.feed(struct.pack(">IIII", 0x80030007, 8, 1, 0))
 

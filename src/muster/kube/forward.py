@@ -11,19 +11,21 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muster.errors import Unreachable
-from muster.kube.spdy import Data, Mux, Reply, Reset
+from muster.kube.spdy import Data, Mux, Opened, Reply, Reset
 
 if TYPE_CHECKING:
     from muster.kube.transport import WebSocket
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+OPEN_TIMEOUT = 30.0
 
 
 class Connection:
     """One TCP connection to the pod."""
 
-    def __init__(self, forward: Forward, stream: int) -> None:
-        self._forward, self._stream = forward, stream
+    def __init__(self, forward: Forward) -> None:
+        self._forward = forward
+        self.stream = 0
         self._arrived: asyncio.Queue[bytes] = asyncio.Queue()
         self.trouble = ""
 
@@ -37,11 +39,11 @@ class Connection:
         return data
 
     async def write(self, data: bytes) -> None:
-        await self._forward.send(self._stream, data)
+        await self._forward.send(self.stream, data)
 
     async def close_write(self) -> None:
         """Say that we send no more."""
-        await self._forward.send(self._stream, b"", last=True)
+        await self._forward.send(self.stream, b"", last=True)
 
     def arrived(self, data: bytes) -> None:
         self._arrived.put_nowait(data)
@@ -64,21 +66,37 @@ class Forward:
         self._requests = 0
         self._connections: dict[int, Connection] = {}
         self._errors: dict[int, Connection] = {}
+        self._opening: dict[int, asyncio.Future[None]] = {}
         self._sending = asyncio.Lock()
 
     async def connect(self) -> Connection:
         """Open one more connection; whether the pod takes it shows on reading."""
         headers = {"port": str(self._port), "requestid": str(self._requests)}
         self._requests += 1
-        # The order of streams must be the order of their frames.
-        async with self._sending:
-            errors, frame = self._mux.open({**headers, "streamtype": "error"}, last=True)
-            await self._socket.send(frame)
-            stream, frame = self._mux.open({**headers, "streamtype": "data"})
-            connection = Connection(self, stream)
-            self._connections[stream] = self._errors[errors] = connection
-            await self._socket.send(frame)
+        connection = Connection(self)
+        await self._open({**headers, "streamtype": "error"}, connection, self._errors)
+        connection.stream = await self._open(
+            {**headers, "streamtype": "data"}, connection, self._connections
+        )
         return connection
+
+    async def _open(
+        self, headers: dict[str, str], connection: Connection, among: dict[int, Connection]
+    ) -> int:
+        """A stream that the other side has accepted, known before its first bytes can come."""
+        async with self._sending:  # the order of streams must be the order of their frames
+            stream, frame = self._mux.open(headers, last=among is self._errors)
+            opened = self._opening[stream] = asyncio.get_running_loop().create_future()
+            among[stream] = connection
+            await self._socket.send(frame)
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                await opened
+        except TimeoutError as error:
+            raise Unreachable("the node does not answer") from error
+        finally:
+            del self._opening[stream]
+        return stream
 
     async def send(self, stream: int, data: bytes, *, last: bool = False) -> None:
         async with self._sending:
@@ -98,8 +116,21 @@ class Forward:
         finally:
             for connection in self._connections.values():
                 connection.end(trouble)
+            for opening in self._opening.values():
+                if not opening.done():
+                    opening.set_exception(Unreachable(trouble))
 
-    def _take(self, event: Data | Reset) -> None:
+    def _take(self, event: Data | Opened | Reset) -> None:
+        opening = self._opening.get(event.stream)
+        if opening is not None and not opening.done():
+            if isinstance(event, Opened):
+                opening.set_result(None)
+            elif isinstance(event, Reset):
+                opening.set_exception(Unreachable("the node refused the connection"))
+        if not isinstance(event, Opened):
+            self._deliver(event)
+
+    def _deliver(self, event: Data | Reset) -> None:
         if failing := self._errors.get(event.stream):
             if isinstance(event, Data) and event.payload:
                 failing.end(event.payload.decode("utf-8", "replace"))

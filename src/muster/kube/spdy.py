@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct(">II")
 _CONTROL = 0x8000_0000
 _VERSION = 3 << 16
-_SYN_STREAM, _RST_STREAM, _PING, _GOAWAY = 1, 3, 6, 7
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _FIN = 1
 _LENGTH = 0x00FF_FFFF
 MAX_DATA = 64 * 1024
@@ -32,6 +32,12 @@ class Data(NamedTuple):
     stream: int
     payload: bytes
     last: bool
+
+
+class Opened(NamedTuple):
+    """The other side accepted a stream. Data sent before that may be dropped."""
+
+    stream: int
 
 
 class Reset(NamedTuple):
@@ -46,7 +52,7 @@ class Reply(NamedTuple):
     payload: bytes
 
 
-Event = Data | Reset | Reply
+Event = Data | Opened | Reset | Reply
 
 
 class Mux:
@@ -106,10 +112,12 @@ def _understand(first: int, flags: int, body: bytes) -> Event | None:
     if not first & _CONTROL:
         return Data(first, body, bool(flags & _FIN))
     kind = first & 0xFFFF
+    if kind == _SYN_REPLY:
+        return Opened(struct.unpack_from(">I", body)[0])
     if kind == _RST_STREAM:
         return Reset(struct.unpack_from(">I", body)[0])
     if kind == _PING and struct.unpack_from(">I", body)[0] % 2 == 0:  # even: the server asks
         return Reply(_control(_PING, 0, body))
     if kind == _GOAWAY:
         raise Unreachable("the server ended the port-forward")
-    return None  # replies, settings and windows tell us nothing we need
+    return None  # settings and windows tell us nothing we need
