@@ -43,6 +43,7 @@ class FakeCluster:
         self.plans: list[Bind] = []
         self.fault: Fault = lambda pod, node: None
         self.fault_after: Fault = lambda pod, node: None
+        self.evict: Callable[[str, str], object] = self.delete_pod
         self.settings = settings or Settings()
         self.scheduler(State(self.settings))
 
@@ -201,7 +202,7 @@ class _Hands:
         for pod in delete.pods:
             found = self._cluster.pods.get(pod.metadata.key)
             if found is not None and found.metadata.uid == pod.metadata.uid:
-                self._cluster.delete_pod(pod.metadata.name, pod.metadata.namespace)
+                self._cluster.evict(pod.metadata.name, pod.metadata.namespace)
 
     def say(self, say: Say) -> None:
         self._cluster.said.append(say)

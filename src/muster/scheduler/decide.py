@@ -24,6 +24,7 @@ from muster.scheduler.explain import Reason
 from muster.scheduler.gangs import GangKey, Terms, role_of
 from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import Demand, Plan, Unplaced, Want, place, place_surplus
+from muster.scheduler.preempt import preempt
 from muster.scheduler.roster import Gang, Muster, per_role
 from muster.scheduler.snapshot import Slot, Stay
 
@@ -119,7 +120,9 @@ def was_half_bound(muster: Muster) -> bool:
 def _tend_rooms(case: Case) -> list[Action]:
     """End holds that are not needed or have run out; lengthen those whose replacement has come."""
     state, entry = case.state, case.entry
-    if case.gang.ended or (case.gang.label_only and not case.started):
+    entry.victims &= state.snapshot.slots.keys()
+    orphaned = case.gang.label_only and not case.started and not entry.preempts
+    if case.gang.ended or orphaned:
         _give_up_rooms(state, case.key)
     for uid in sorted(entry.holds)[case.missing.total :]:
         state.drop_room(case.key, uid)
@@ -265,7 +268,7 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
         state.keep_room(key, slot, kept[number] if number < len(kept) else fresh)
     if not pairs:
         return []
-    entry.release_at, entry.waits_since = None, None
+    entry.release_at, entry.waits_since, entry.preempts = None, None, False
     if not case.started:
         entry.whole = False
     state.plans += 1
@@ -295,9 +298,40 @@ def _surplus(case: Case) -> list[Action]:
 
 def _unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
     reason = explain.unplaced(result, len(case.state.snapshot.nodes))
-    actions = _wait(case, reason, _spot(result))
-    if case.started and case.entry.whole is False:
+    evictions = _preempt(case, demand)
+    if evictions:
+        reason = Reason(explain.PREEMPTING, "waits for pods of lower priority to leave")
+    actions = [*evictions, *_wait(case, reason, _spot(result))]
+    if case.started and case.entry.whole is False and not case.entry.victims:
         actions += _repair(case, reason)
+    return actions
+
+
+def _preempt(case: Case, demand: Demand) -> list[Action]:
+    """Evict what makes room for this gang, if anything of lower priority does; keep that room."""
+    state, entry = case.state, case.entry
+    never = any(pod.spec.preemption_policy == "Never" for pod in case.muster.pending)
+    if never or entry.victims or not state.settings.preempt:
+        return []
+    found = preempt(state.snapshot, demand, state.victims(case.gang))
+    if found is None:
+        return []
+    actions: list[Action] = []
+    for victim in found.victims:
+        pods = tuple(slot.pod for slot in victim.slots if slot.stay is Stay.POD)
+        entry.victims |= {pod.metadata.uid for pod in pods}
+        if victim.whole and victim.gang in state.roster.gangs:
+            state.entry(victim.gang).gave_up = True
+            _give_up_rooms(state, victim.gang)
+        why = f"makes room for {case.key}, which has a higher priority"
+        actions += [Delete(victim.gang, pods, why, "Preempted")] if pods else []
+    _give_up_rooms(state, case.key)
+    kept = hold.Hold(case.now + state.hold_seconds(case.gang), promised=True)
+    for pod, node, cls in found.plan.placements:
+        state.keep_room(case.key, Slot(pod.metadata.uid, node, cls, pod), kept)
+    entry.preempts = True
+    if not entry.victims:
+        state.touch(case.key)
     return actions
 
 

@@ -32,6 +32,7 @@ NEVER_FITS = "FitsNowhere"
 NOT_TOGETHER = "DoesNotFitTogether"
 UNSUPPORTED = "Unsupported"
 NOT_BOUND = "BindFailed"
+PREEMPTING = "Preempting"
 
 
 def no_group(key: GangKey) -> Reason:

@@ -189,10 +189,13 @@ class Budget(NamedTuple):
 def gang_budget(budget: PodDisruptionBudget | None) -> Budget | None:
     """The budget as a gang's declaration; percentages and odd selectors declare none."""
     least = budget.spec.min_available if budget is not None else None
-    if budget is None or not isinstance(least, int) or isinstance(least, bool):
-        return None
+    return readable(budget) if isinstance(least, int) and not isinstance(least, bool) else None
+
+
+def readable(budget: PodDisruptionBudget | None) -> Budget | None:
+    """Any budget, ready for use, unless its selector makes no sense."""
     try:
-        return Budget(budget, from_labels(budget.spec.selector))
+        return None if budget is None else Budget(budget, from_labels(budget.spec.selector))
     except InvalidSelector:
         return None
 

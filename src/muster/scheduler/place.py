@@ -71,8 +71,8 @@ class Plan:
 class Short:
     """A class that did not fit: how many were wanted, how many would fit by themselves, and then:
 
-    what the rest lacks over all nodes it may go to, how many nodes each filter removed, and whether
-    any node would do if it were empty.
+    what the rest lacks over all nodes it may go to, how many nodes each filter removed, and
+    whether any node would do if it were empty.
     """
 
     want: Want

@@ -24,6 +24,7 @@ from muster.scheduler.gangs import (
     may_be_budgeted,
     named_gang,
     own_gang,
+    readable,
     role_of,
 )
 
@@ -100,6 +101,7 @@ class Roster:
         self.of_pod: dict[str, GangKey] = {}
         self._declared: dict[Kind[Any], dict[Key, HasMetadata]] = {}
         self._budgets: dict[Key, Budget] = {}
+        self._guarding: dict[Key, Budget] = {}
         self._classes: dict[str, int] = {}
 
     def put_pod(self, pod: Pod) -> GangKey | None:
@@ -139,7 +141,11 @@ class Roster:
 
     def put_budget(self, key: Key, budget: PodDisruptionBudget | None) -> set[GangKey]:
         """A budget came, changed or went: pods may join its gang or leave it."""
-        declared = gang_budget(budget)
+        declared, guarding = gang_budget(budget), readable(budget)
+        if guarding is not None:
+            self._guarding[key] = guarding
+        else:
+            self._guarding.pop(key, None)
         if declared is not None:
             self._budgets[key] = declared
         else:
@@ -159,6 +165,14 @@ class Roster:
         for gang_key in touched:
             self._declare(gang_key)
         return touched
+
+    def guards(self, pod: Pod, but: GangKey | None = None) -> bool:
+        """Whether some disruption budget guards a pod, other than the one that declares `but`."""
+        return any(
+            key != (but.namespace, but.name) if but is not None else True
+            for key, budget in self._guarding.items()
+            if budget_covers(budget, pod)
+        )
 
     def put_priority_class(self, name: str, priority: PriorityClass | None) -> None:
         if priority is None:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muster.scheduler import hold
-from muster.scheduler.gangs import ALONE, GangKey, role_of
+from muster.scheduler.gangs import ALONE, GangKey, Terms, role_of
 from muster.scheduler.nodes import is_ready
 from muster.scheduler.order import Place, place_in_line
 from muster.scheduler.parked import Parked, Wake
+from muster.scheduler.preempt import Victim, gang_victims, lone_victim, may_be_evicted
 from muster.scheduler.roster import Gang, Muster, Roster, call
 from muster.scheduler.snapshot import Placement, Slot, Snapshot, Stay
 
@@ -49,6 +50,10 @@ class Entry:
     release_at: float | None = None
     not_before: float = 0.0
     failures: int = 0
+    victims: frozenset[str] = frozenset()
+    """Pods being evicted for it: while they are there, no more are chosen."""
+    preempts: bool = False
+    """Its rooms were taken from others, before it had a member running."""
     succeeded: dict[str, str] = field(default_factory=dict)
     """Members that succeeded, name to role, also after their objects are gone."""
 
@@ -72,6 +77,8 @@ class State:
         self.run = "plan"
         """Tells this process's plans from those of others."""
         self.plans = 0
+        self._keepers: dict[str, dict[str, GangKey]] = {}
+        """Rooms held, by node: for whom."""
         self._timers: list[tuple[float, GangKey]] = []
         self._line: list[Place] = []
 
@@ -211,6 +218,33 @@ class State:
         found = (self.snapshot.slots.get(uid) for uid in sorted(self.entry(key).holds))
         return tuple(slot for slot in found if slot is not None)
 
+    def victims(self, gang: Gang) -> Iterator[Victim]:
+        """What could make room for this gang: everything of strictly lower priority.
+
+        A pod that a disruption budget guards is left alone, unless the budget is what declares its
+        own gang and the gang is taken whole.
+        """
+        ours = self.roster.priority(gang)
+        by_gang: dict[GangKey, list[Slot]] = {}
+        for slot in self.snapshot.slots.values():
+            key = slot.owner if slot.stay is Stay.HOLD else self.roster.of_pod.get(slot.uid)
+            if isinstance(key, GangKey):
+                by_gang.setdefault(key, []).append(slot)
+            elif self._may_go(slot, ours):
+                yield lone_victim(slot)
+        for key, slots in by_gang.items():
+            other = self.roster.gangs.get(key)
+            if other is None or key == gang.key or self.roster.priority(other) >= ours:
+                continue
+            guarded = any(self.roster.guards(slot.pod, but=key) for slot in slots)
+            if not guarded:
+                terms = other.terms or Terms()
+                yield from gang_victims(other, terms, self.roster.priority(other), slots)
+
+    def _may_go(self, slot: Slot, priority: int) -> bool:
+        lower = slot.priority < priority and slot.stay is Stay.POD and not slot.terminating
+        return lower and may_be_evicted(slot.pod) and not self.roster.guards(slot.pod)
+
     # -- rooms ---------------------------------------------------------------------------------
 
     def keep_room(self, key: GangKey, slot: Slot, kept: hold.Hold) -> None:
@@ -219,12 +253,15 @@ class State:
         priority = self.roster.priority(self.roster.gangs[key])
         self.snapshot.put(Slot(uid, slot.node, slot.cls, slot.pod, Stay.HOLD, False, priority, key))
         self.entry(key).holds[uid] = kept
+        self._keepers.setdefault(slot.node, {})[uid] = key
         self.look_again(key, kept.until)
 
     def drop_room(self, key: GangKey, uid: str) -> None:
         """Give a kept room up."""
         self.entry(key).holds.pop(uid, None)
         slot = self.snapshot.remove(uid)
+        if slot is not None:
+            self._keepers[slot.node].pop(uid, None)
         self._room_changed(slot, None)
 
     def assume(self, gang: Gang, placements: Iterable[Placement]) -> None:
@@ -300,6 +337,8 @@ class State:
     def _room_changed(self, old: Slot | None, new: Slot | None) -> None:
         if old is not None and (new is None or new.node != old.node or new.cls is not old.cls):
             self.freed.add(old.node)
+            for key in self._keepers.get(old.node, {}).values():
+                self.touch(key)  # room beside or inside what is kept for it
             self._happened(Wake.ROOM | Wake.PODS)
         elif new is not None and old is None:
             self._happened(Wake.PODS)

@@ -1,0 +1,139 @@
+"""Whom to evict so that a gang fits: surplus members first, then whole gangs, never half of one.
+
+Called by `decide` when a gang of some priority does not fit. Pure: the answer is a plan that fits
+once the victims are gone, and the victims; nothing is evicted unless such a plan exists.
+
+Theory: victims stand in the order in which they are best spared last. The shortest run of them
+that makes room is found by halving, then each of it, the most valuable first, is spared if the
+gang fits without its room. Both steps ask `place` itself, so every constraint is honoured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.scheduler import filters
+from muster.scheduler.gangs import GangKey, Terms, own_gang, role_of
+from muster.scheduler.order import EVER
+from muster.scheduler.place import Demand, Plan, place
+from muster.scheduler.roster import Gang, per_role
+from muster.scheduler.snapshot import Slot, Snapshot, Stay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from muster.api.core import Pod
+
+SPARED = 64
+"""How many victims are looked at once more, to be spared."""
+
+
+@dataclass(frozen=True)
+class Victim:
+    """What is evicted together: one surplus member, or all a gang has, its holds included."""
+
+    gang: GangKey
+    slots: tuple[Slot, ...]
+    priority: int
+    whole: bool
+    created: datetime
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Surplus before whole gangs, then low priority before high, then young before old."""
+        return (self.whole, self.priority, -self.created.timestamp(), self.gang)
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """Who must go, and where the gang then goes."""
+
+    plan: Plan
+    victims: tuple[Victim, ...]
+
+
+def preempt(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> Eviction | None:
+    """The least harmful way to make room, or None if there is none."""
+    useful = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.order)
+    if _fits_without(snapshot, demand, useful) is None:
+        return None
+    few, many = 0, len(useful)
+    while few < many:
+        middle = (few + many) // 2
+        if _fits_without(snapshot, demand, useful[:middle]) is not None:
+            many = middle
+        else:
+            few = middle + 1
+    chosen = useful[:many]
+    for victim in chosen[::-1][:SPARED]:
+        rest = [other for other in chosen if other is not victim]
+        if _fits_without(snapshot, demand, rest) is not None:
+            chosen = rest
+    plan = _fits_without(snapshot, demand, chosen)
+    return None if plan is None or not chosen else Eviction(plan, tuple(chosen))
+
+
+def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Plan | None:
+    slots = tuple(slot for victim in victims for slot in victim.slots)
+    result = place(snapshot, replace(demand, rooms=(*demand.rooms, *slots)))
+    return result if isinstance(result, Plan) else None
+
+
+def _useful(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> Iterator[Victim]:
+    """Victims with room on some node that the gang could use."""
+    snapshot.settle()
+    may = np.zeros(len(snapshot.nodes), np.bool_)
+    for want in demand.wants:
+        may |= filters.could_ever(snapshot, want.cls)
+    names = {snapshot.nodes.names[row] for row in np.flatnonzero(may)}
+    return (victim for victim in victims if any(slot.node in names for slot in victim.slots))
+
+
+def gang_victims(
+    gang: Gang, terms: Terms, priority: int, slots: Sequence[Slot]
+) -> Iterator[Victim]:
+    """What a gang of lower priority could give: its surplus one by one, then all of it.
+
+    A gang with binds in flight gives nothing: what is on its way cannot be called back.
+    """
+    if any(slot.stay is Stay.ASSUMED for slot in slots):
+        return
+    created = gang.created or EVER
+    members = [slot for slot in slots if slot.stay is Stay.POD and not slot.terminating]
+    surplus = _surplus(terms, members)
+    for slot in surplus:
+        yield Victim(gang.key, (slot,), priority, False, _created(slot.pod))
+    if slots:
+        yield Victim(gang.key, tuple(slots), priority, True, created)
+
+
+def _surplus(terms: Terms, members: Sequence[Slot]) -> list[Slot]:
+    """Members beyond the minimum of the gang and of their role, youngest first."""
+    spare = len(members) - terms.min
+    by_role = per_role(slot.pod for slot in members)
+    found: list[Slot] = []
+    for slot in sorted(members, key=lambda s: (_created(s.pod), s.pod.metadata.name), reverse=True):
+        role = role_of(slot.pod)
+        if spare > len(found) and by_role[role] > terms.roles.get(role, 0):
+            by_role[role] -= 1
+            found.append(slot)
+    return found
+
+
+def lone_victim(slot: Slot) -> Victim:
+    """A pod that is in no gang of ours."""
+    return Victim(own_gang(slot.pod), (slot,), slot.priority, True, _created(slot.pod))
+
+
+def may_be_evicted(pod: Pod) -> bool:
+    """Not what would come back to the same node at once."""
+    owner = pod.metadata.controller
+    return owner is None or owner.kind not in ("DaemonSet", "Node")
+
+
+def _created(pod: Pod) -> datetime:
+    return pod.metadata.creation_timestamp or EVER
