@@ -125,7 +125,7 @@ class Refusal(ApiError):
         details: dict[str, object] | None = None,
     ) -> None:
         super().__init__(message, status=status, reason=reason)
-        self.details = details or {}
+        self.details = details
 
 
 class Unreachable(MusterError):

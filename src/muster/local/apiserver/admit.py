@@ -88,7 +88,7 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
     _check_finalizers(resource, new, old)
     if resource.collection == "pods" and not subresource:
         _check_pod_update(new, old)
-    if _counts(resource) and _body(new) != _body(old):
+    if _counts(resource) and not subresource and _body(new) != _body(old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return new
 
@@ -256,8 +256,8 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
     grace = _grace(resource, obj, options)
     waiting = grace > 0 or finalizers or _terminates(resource, obj)
     if not waiting:
-        if resource.collection == "pods" and meta.get("deletionTimestamp"):
-            meta["deletionGracePeriodSeconds"] = 0
+        if resource.collection == "pods":
+            _mark(resource, meta, now, 0)
         return Deletion(remove=True, obj=marked)
     if finalizers:
         meta["finalizers"] = finalizers
@@ -266,14 +266,20 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
         if shorter:
             meta["deletionGracePeriodSeconds"] = grace
         return Deletion(remove=False, obj=marked, changed=shorter or marked != obj)
-    meta["deletionTimestamp"] = stamp(now + timedelta(seconds=grace))
-    meta["deletionGracePeriodSeconds"] = grace
-    if _counts(resource):
-        meta["generation"] = meta.get("generation", 0) + 1
+    _mark(resource, meta, now, grace)
     if resource.collection == "namespaces":
         del meta["deletionGracePeriodSeconds"]
         marked["status"] = marked.get("status", {}) | {"phase": "Terminating"}
     return Deletion(remove=False, obj=marked)
+
+
+def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
+    """Write down that the object is going, and how long it may take."""
+    if "deletionTimestamp" not in meta:
+        meta["deletionTimestamp"] = stamp(now + timedelta(seconds=grace))
+        if _counts(resource):
+            meta["generation"] = meta.get("generation", 0) + 1
+    meta["deletionGracePeriodSeconds"] = grace
 
 
 def released(resource: Resource, obj: Raw) -> bool:

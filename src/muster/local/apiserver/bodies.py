@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from muster.errors import Refusal
-from muster.local.apiserver.status import bad_request, unsupported_media
+from muster.local.apiserver.status import bad_request, unsupported_media, unsupported_patch
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -57,7 +57,7 @@ def read_patch(body: bytes, content_type: str, accepted: tuple[str, ...]) -> Any
     """The patch in a patch request: an object, or a list for JSON patch."""
     kind = media_type(content_type)
     if kind not in accepted:
-        raise unsupported_media(accepted)
+        raise unsupported_media(accepted) if kind in PATCHES else unsupported_patch()
     if kind == PATCHES[0]:
         return parse_json(body)
     return _object(parse_yaml(body) if kind.endswith("yaml") else parse_json(body))

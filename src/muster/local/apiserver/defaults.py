@@ -134,10 +134,12 @@ def _deployment(deployment: Raw) -> None:
     if strategy.get("type") == "RollingUpdate":
         fill(_part(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
     _template(spec)
+    fill(deployment, status={})
 
 
 def _replica_set(replica_set: Raw) -> None:
     _template(fill(_part(replica_set, "spec"), replicas=1))
+    fill(replica_set, status={"replicas": 0})
 
 
 def _job(job: Raw) -> None:
@@ -152,6 +154,42 @@ def _job(job: Raw) -> None:
         spec["completions"] = 1
     fill(spec, parallelism=1)
     _template(spec)
+    if not spec.get("manualSelector"):
+        _own_selector(job)
+    fill(job, status={})
+
+
+def _own_selector(job: Raw) -> None:
+    """A job finds its pods by labels that name its uid."""
+    uid, name = job["metadata"].get("uid"), job["metadata"].get("name")
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    fill(_part(job["metadata"], "labels"), **labels)
+    fill(_part(job["spec"]["template"]["metadata"], "labels"), **labels)
+    mine = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    fill(job["spec"], selector=mine)
+
+
+def _budget(budget: Raw) -> None:
+    none = dict.fromkeys(
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+    )
+    fill(budget, status=none)
+
+
+def _node(node: Raw) -> None:
+    _part(node, "spec")
+    status = _part(node, "status")
+    if status.get("capacity"):
+        fill(status, allocatable=dict(status["capacity"]))
+
+
+def _quota(quota: Raw) -> None:
+    fill(quota, status={})
 
 
 def _service(service: Raw) -> None:
@@ -223,6 +261,9 @@ _RULES: dict[str, Callable[[Raw], None]] = {
     "secrets": _secret,
     "persistentvolumeclaims": _claim,
     "persistentvolumes": _volume_object,
+    "nodes": _node,
+    "resourcequotas": _quota,
+    "poddisruptionbudgets.policy": _budget,
     "deployments.apps": _deployment,
     "replicasets.apps": _replica_set,
     "jobs.batch": _job,

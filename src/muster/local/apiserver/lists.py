@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.errors import Gone, Refusal
+from muster.errors import Gone
 from muster.local.apiserver import objects
 from muster.local.apiserver.call import Answer
 from muster.local.apiserver.selection import selection
-from muster.local.apiserver.status import bad_request, expired
+from muster.local.apiserver.status import bad_request, expired, too_new
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,13 +50,18 @@ async def page(store: Store, call: Call) -> Page:
     limit = call.number("limit") or 0
     token = _token(call.query.get("continue", ""))
     revision = token.rv if token else _exact(call) or store.revision
+    newest = max(call.number("resourceVersion") or 0, revision)
+    if newest > store.revision:
+        raise too_new(newest, store.revision)
     found = await _entries(store, call, revision, token.start if token else "")
     if wanted.everything:
         matching: Iterable[Entry] = found
     else:
         matching = (entry for entry in found if wanted.matches(entry))
     entries = list(islice(matching, limit + 1)) if limit > 0 else list(matching)
-    metadata: Raw = {"resourceVersion": str(revision)}
+    # Lists of custom kinds always have the token, empty or not.
+    metadata: Raw = {"continue": ""} if call.resource.custom else {}
+    metadata["resourceVersion"] = str(revision)
     if limit > 0 and len(entries) > limit:
         entries.pop()
         metadata["continue"] = _Token(revision, entries[-1].key).text()
@@ -69,8 +74,6 @@ async def _entries(store: Store, call: Call, revision: int, after: str) -> Itera
     prefix = objects.prefix(call.resource, call.route.namespace)
     if revision == store.revision:
         return iter(list(store.scan(prefix, after)))
-    if revision > store.revision:
-        raise _too_new(revision, store.revision)
     try:
         entries = await store.scan_at(prefix, revision)
     except Gone as error:
@@ -80,10 +83,6 @@ async def _entries(store: Store, call: Call, revision: int, after: str) -> Itera
             else f"The resourceVersion for the provided list is too old. ({error})"
         ) from error
     return iter([entry for entry in entries if entry.key > after])
-
-
-def _too_new(asked: int, current: int) -> Refusal:
-    return bad_request(f"Too large resource version: {asked}, current: {current}")
 
 
 def _exact(call: Call) -> int:

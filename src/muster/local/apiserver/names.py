@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_SERVICE = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = rf"({_QUALIFIED})?"
 
@@ -30,11 +29,6 @@ _SAYS = {
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
         " '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex"
         f" used for validation is '{_SUBDOMAIN}')"
-    ),
-    _SERVICE: (
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
-        " alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or"
-        f" 'abc-123', regex used for validation is '{_SERVICE}')"
     ),
     _QUALIFIED: (
         "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and"
@@ -64,11 +58,18 @@ def _matches(pattern: str, longest: int) -> Callable[[str], list[str]]:
     return check
 
 
-_label = _matches(_LABEL, 63)
 _subdomain = _matches(_SUBDOMAIN, 253)
-_service = _matches(_SERVICE, 63)
+_one_label = _matches(_LABEL, 63)
 _qualified = _matches(_QUALIFIED, 63)
 _value = _matches(_VALUE, 63)
+
+
+def _label(text: str) -> list[str]:
+    """One part of a domain name."""
+    wrong = _one_label(text)
+    if wrong and "." in text and not _subdomain(text):
+        return [w for w in wrong if w != _SAYS[_LABEL]] + ["must not contain dots"]
+    return wrong
 
 
 def _segment(text: str) -> list[str]:
@@ -80,7 +81,7 @@ def _segment(text: str) -> list[str]:
 
 _BY_RESOURCE: dict[str, Callable[[str], list[str]]] = {
     "namespaces": _label,
-    "services": _service,
+    "services": _label,
     "roles.rbac.authorization.k8s.io": _segment,
     "clusterroles.rbac.authorization.k8s.io": _segment,
     "rolebindings.rbac.authorization.k8s.io": _segment,

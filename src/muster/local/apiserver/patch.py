@@ -9,12 +9,11 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
-from muster.local.apiserver.status import bad_request
+from muster.local.apiserver.status import bad_request, unprocessable
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
-    from muster.errors import Refusal
 
 # -- merge patch (RFC 7396) ----------------------------------------------------------------------
 
@@ -62,7 +61,7 @@ def _apply(document: Any, step: Raw) -> Any:
         return _remove(document, path)
     if op == "test":
         if _get(document, path) != _value(step):
-            raise _unprocessable(f"testing value {step['path']} failed")
+            raise unprocessable()
         return document
     if op in ("copy", "move"):
         source = _pointer(str(step.get("from", "")))
@@ -85,17 +84,11 @@ def _pointer(text: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
-def _unprocessable(why: str) -> Refusal:
-    refusal = bad_request(f"the server rejected our request due to an error in our request: {why}")
-    refusal.status, refusal.reason = 422, "Invalid"
-    return refusal
-
-
 def _index(items: list[Any], part: str, *, end: bool = False) -> int:
     if end and part == "-":
         return len(items)
     if not part.isdigit() or int(part) > len(items) - (not end):
-        raise _unprocessable(f"invalid index {part}")
+        raise unprocessable()
     return int(part)
 
 
@@ -106,7 +99,7 @@ def _get(document: Any, path: list[str]) -> Any:
         elif isinstance(document, dict) and part in document:
             document = document[part]
         else:
-            raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+            raise unprocessable()
     return document
 
 
@@ -119,13 +112,13 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
     elif isinstance(parent, dict):
         parent[path[-1]] = value
     else:
-        raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+        raise unprocessable()
     return document
 
 
 def _remove(document: Any, path: list[str]) -> Any:
     if not path:
-        raise _unprocessable("cannot remove the whole object")
+        raise unprocessable()
     _get(document, path)
     parent = _get(document, path[:-1])
     if isinstance(parent, list):
@@ -161,7 +154,9 @@ def strategic(target: Any, patch: Any, schema: Schema | None) -> Any:
         field = key.removeprefix(_ORDER)
         if field != key and isinstance(result.get(field), list):
             known = schema.field(field) if schema else None
-            result[field] = _ordered(result[field], order, known.merge_key if known else "")
+            before = target.get(field) if isinstance(target, dict) else None
+            merge_key = known.merge_key if known else ""
+            result[field] = _ordered(result[field], order, before or [], merge_key)
     return result
 
 
@@ -180,7 +175,8 @@ def _merge_field(result: Raw, key: str, value: Any, schema: Schema | None) -> No
 def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
     key = schema.merge_key
     if not key:  # a set of plain values
-        return target + [value for value in patch if value not in target]
+        whole = target + [value for value in patch if value not in target]
+        return _ordered(whole, patch, target, key)
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
         return [_plain(i) for i in patch if i.get("$patch") != "replace"]
     result = list(target)
@@ -194,32 +190,29 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
             result[places[0]] = strategic(result[places[0]], item, schema.items())
         else:
             result.append(strategic({}, item, schema.items()))
-    return result
+    return _ordered(result, patch, target, key)
 
 
-def _ordered(items: list[Any], order: list[Any], key: str) -> list[Any]:
-    """Items named by `order` in that order; the others stay behind what preceded them."""
+def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
+    """Items in the order the patch has them; the others where they stood before.
 
-    def name(item: Any) -> Any:
-        return item.get(key) if key and isinstance(item, dict) else item
+    Both sequences are kept; where they meet, an item of the patch goes first unless the former
+    list had the other one in front of it. That is what Kubernetes does.
+    """
 
-    wanted = [name(item) for item in order]
-    known = {repr(name(item)): item for item in items}
-    listed = [known[repr(w)] for w in wanted if repr(w) in known]
-    result = list(listed)
-    previous: Any = None
-    for item in items:
-        if name(item) in wanted:
-            previous = item
-        else:
-            at = (
-                0
-                if previous is None
-                else next(i for i, r in enumerate(result) if r is previous) + 1
-            )
-            result.insert(at, item)
-            previous = item
-    return result
+    def names(items: list[Any]) -> list[Any]:
+        return [item.get(key) if key and isinstance(item, dict) else item for item in items]
+
+    wanted, stood = names(order), names(before)
+    by_name = dict(zip(map(repr, names(merged)), merged, strict=True))
+    patched = [(w, by_name[repr(w)]) for w in wanted if repr(w) in by_name]
+    others = [(n, m) for n, m in zip(names(merged), merged, strict=True) if n not in wanted]
+    result = []
+    while patched and others:
+        mine, theirs = patched[0][0], others[0][0]
+        behind = mine in stood and theirs in stood and stood.index(theirs) < stood.index(mine)
+        result.append((others if behind else patched).pop(0)[1])
+    return result + [item for _, item in patched + others]
 
 
 def _plain(value: Any) -> Any:

@@ -101,13 +101,12 @@ def terminating(resource: Resource, name: str, namespace: str) -> Refusal:
     """Nothing new comes into a namespace that is going away."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     refusal = status.forbidden(resource.group, resource.plural, name, why)
-    refusal.details["causes"] = [
-        {
-            "reason": "NamespaceTerminating",
-            "message": f"namespace {namespace} is being terminated",
-            "field": "metadata.namespace",
-        }
-    ]
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    refusal.details = (refusal.details or {}) | {"causes": [cause]}
     return refusal
 
 
@@ -116,7 +115,7 @@ def check_delete_options(options: Raw) -> None:
     chosen = options.get("propagationPolicy")
     if chosen not in (None, "Foreground", "Background", "Orphan"):
         cause = status.not_supported(
-            "propagationPolicy", chosen, ("Foreground", "Background", "Orphan")
+            "propagationPolicy", chosen, ("Foreground", "Background", "Orphan", "nil")
         )
         raise status.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
     grace = options.get("gracePeriodSeconds")

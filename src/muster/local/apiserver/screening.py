@@ -34,6 +34,34 @@ def _without_metadata(schema: Raw) -> Raw:
     return {**schema, "properties": properties}
 
 
+def check_kind(resource: Resource, obj: Raw) -> None:
+    """The object must be of the path's kind and version; built-in ones need not say theirs."""
+    if not resource.custom:
+        obj.setdefault("apiVersion", resource.api_version)
+        obj.setdefault("kind", resource.kind)
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    if not kind or not version:
+        missing = "apiVersion" if kind else "Kind"
+        raise status.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}):"
+            f" Object '{missing}' is missing"
+        )
+    if version != resource.api_version:
+        raise status.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version"
+            f" ({resource.api_version})"
+        )
+    if kind == resource.kind:
+        return
+    if resource.custom:
+        cause = status.bad_value("kind", kind, f"must be {resource.kind}")
+        name = obj["metadata"].get("name") if isinstance(obj.get("metadata"), dict) else ""
+        raise status.invalid(resource.group, str(kind), str(name or ""), [cause])
+    raise status.bad_request(
+        f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+    )
+
+
 def screen(resource: Resource, obj: Raw, strictness: str = "") -> tuple[str, ...]:
     """Check and complete an object in place; returns warnings about fields that were dropped."""
     if strictness not in ("", "Ignore", "Warn", "Strict"):
@@ -49,14 +77,15 @@ def screen(resource: Resource, obj: Raw, strictness: str = "") -> tuple[str, ...
     if unknown and strictness == "Strict":
         told = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise _unreadable(resource, f"strict decoding error: {told}")
-    if resource.custom:
+    if not resource.custom:
+        # Built-in kinds are decoded into types here; their rules are admission's business.
+        _check_types(resource, structural.check(obj, schema))
+    else:
         structural.fill_defaults(obj, schema)
-    causes = structural.check(obj, schema)
-    if causes and resource.custom:
-        name = str(obj["metadata"].get("name") or "")
-        raise status.invalid(resource.group, resource.kind, name, causes)
-    if causes:
-        raise _undecodable(resource, causes[0])
+        causes = structural.check(obj, schema)
+        if causes:
+            name = str(obj["metadata"].get("name") or "")
+            raise status.invalid(resource.group, resource.kind, name, causes)
     return tuple(f'unknown field "{path}"' for path in unknown) if strictness != "Ignore" else ()
 
 
@@ -67,16 +96,15 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
         return []
     schema = schemas.Schema(known, schemas.definitions())
     unknown = structural.prune(obj["metadata"], schema, "metadata")
-    causes = structural.check(obj["metadata"], schema, "metadata")
-    if causes:
-        raise _undecodable(resource, causes[0])
+    _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
     return unknown
 
 
-def _undecodable(resource: Resource, cause: status.Cause) -> Refusal:
-    return _unreadable(
-        resource, f"json: cannot unmarshal into field {cause.field}: {cause.message}"
-    )
+def _check_types(resource: Resource, causes: list[status.Cause]) -> None:
+    for cause in causes:
+        if cause.reason == "FieldValueTypeInvalid":
+            told = f"json: cannot unmarshal into field {cause.field}: {cause.message}"
+            raise _unreadable(resource, told)
 
 
 def _unreadable(resource: Resource, why: str) -> Refusal:

@@ -189,7 +189,7 @@ class ApiServer:
             found = discovery.answer(self.registry, path, accept)
             kind = discovery.content_type(accept, path)
         if found is None:
-            raise status.no_such_path()
+            raise web.HTTPNotFound(text="404 page not found\n")
         return web.Response(body=objects.dump(found), headers={"Content-Type": kind})
 
     async def _call(self, request: web.Request, route: Route, user: str) -> Call:
@@ -205,9 +205,11 @@ class ApiServer:
 
     def _resource(self, group: str, version: str, plural: str) -> Resource:
         resource = self.registry.find(group, version, plural)
-        if resource is None:
+        if resource is not None:
+            return resource
+        if any((r.group, r.version) == (group, version) for r in self.registry.all()):
             raise status.no_such_path()
-        return resource
+        raise web.HTTPNotFound(text="404 page not found\n")
 
     async def _answer(self, call: Call) -> Answer:
         route = call.route

@@ -83,9 +83,8 @@ def not_found(group: str, plural: str, name: str) -> Refusal:
 
 def no_such_path() -> Refusal:
     """No such resource, version or group."""
-    return Refusal(
-        "the server could not find the requested resource", status=404, reason="NotFound"
-    )
+    told = "the server could not find the requested resource"
+    return Refusal(told, status=404, reason="NotFound", details={})
 
 
 def already_exists(group: str, plural: str, name: str) -> Refusal:
@@ -148,6 +147,7 @@ def not_allowed() -> Refusal:
         "the server does not allow this method on the requested resource",
         status=405,
         reason="MethodNotAllowed",
+        details={},
     )
 
 
@@ -160,6 +160,29 @@ def unsupported_media(allowed: Sequence[str]) -> Refusal:
     return Refusal(message, status=415, reason="UnsupportedMediaType")
 
 
+def unsupported_patch() -> Refusal:
+    """A patch in a format that this kind does not take."""
+    told = "415: Unsupported Media Type"
+    return Refusal(told, status=415, reason="UnsupportedMediaType", details={})
+
+
+def unprocessable() -> Refusal:
+    """A patch that cannot be applied to the object as it is."""
+    told = "the server rejected our request due to an error in our request"
+    return Refusal(told, status=422, reason="Invalid", details={})
+
+
+def too_new(asked: int, current: int) -> Refusal:
+    """A revision that is not there yet."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return Refusal(
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        status=504,
+        reason="Timeout",
+        details={"causes": [cause], "retryAfterSeconds": 1},
+    )
+
+
 def too_large(limit: int) -> Refusal:
     """The body is beyond the limit."""
     message = f"limit is {limit}"
@@ -168,9 +191,9 @@ def too_large(limit: int) -> Refusal:
 
 def too_many(message: str, cause: Cause | None = None) -> Refusal:
     """Not now: a disruption budget or a limit stands in the way."""
-    details: dict[str, object] = {}
+    details: dict[str, object] | None = None
     if cause is not None:
-        details["causes"] = [{"reason": cause.reason, "message": cause.message}]
+        details = {"causes": [{"reason": cause.reason, "message": cause.message}]}
     return Refusal(message, status=429, reason="TooManyRequests", details=details)
 
 
@@ -186,7 +209,7 @@ def body(refusal: Refusal) -> Raw:
         "details": refusal.details,
         "code": refusal.status,
     }
-    return {key: value for key, value in found.items() if value or key == "metadata"}
+    return {key: value for key, value in found.items() if value not in (None, "")}
 
 
 def success(group: str, plural: str, name: str, uid: str = "") -> Raw:

@@ -71,8 +71,9 @@ class _Collection:
 class Watch:
     """Changes under a prefix after a revision, in order and without gaps. Close it."""
 
-    def __init__(self, store: Store, prefix: str) -> None:
+    def __init__(self, store: Store, prefix: str, since: int) -> None:
         self._store = store
+        self._since = since
         self._ready = asyncio.Event()
         self._waiting: deque[Change] = deque()
         self.prefix = prefix
@@ -80,7 +81,7 @@ class Watch:
 
     def push(self, change: Change) -> None:
         """Called by the store for each change of the collection."""
-        if not change.entry.key.startswith(self.prefix):
+        if change.entry.revision <= self._since or not change.entry.key.startswith(self.prefix):
             return
         if len(self._waiting) >= BACKLOG:
             self.end()
@@ -229,7 +230,7 @@ class Store:
         """Changes under `prefix` after revision `since`; Gone if they were compacted."""
         if since < self.compacted:
             raise _gone(since, self.compacted)
-        watch = Watch(self, prefix)
+        watch = Watch(self, prefix, since)
         upto = self.revision
         self._watches[_collection(prefix)].append(watch)
         if since >= self._ring_start:

@@ -17,7 +17,7 @@ from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import admit, bodies, lists, objects, patch, policy, status
 from muster.local.apiserver.admit import Birth
 from muster.local.apiserver.call import Answer, Call, one, raw
-from muster.local.apiserver.screening import schema_of, screen
+from muster.local.apiserver.screening import check_kind, schema_of, screen
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -33,6 +33,10 @@ _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _TRIES = 8
 # Deleting one of these answers with the object, all others with a Status.
 _SHOWN = frozenset({"pods", "services", "persistentvolumeclaims", "persistentvolumes"})
+_PRECONDITIONS = (
+    ("uid", "UID", "deleted and then recreated"),
+    ("resourceVersion", "ResourceVersion", "modified"),
+)
 
 
 def _now() -> datetime:
@@ -134,7 +138,7 @@ class Verbs:
                 "metadata.resourceVersion", 0, "must be specified for an update"
             )
             resource = call.resource
-            raise status.invalid(resource.group, resource.kind, call.route.name, [cause])
+            raise status.invalid(resource.group, resource.plural, call.route.name, [cause])
         return await self.change(call, lambda _: _copy(body))
 
     async def patch(self, call: Call) -> Answer:
@@ -298,26 +302,21 @@ class Verbs:
 
     def _check_preconditions(self, call: Call, options: Raw, obj: Raw) -> None:
         wanted = options.get("preconditions") or {}
-        for field, told in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        for field, told, meaning in _PRECONDITIONS:
             if wanted.get(field) and wanted[field] != obj["metadata"][field]:
                 why = (
-                    f"Precondition failed: {told} in precondition: {wanted[field]},"
-                    f" {told} in object meta: {obj['metadata'][field]}"
+                    f"the {told} in the precondition ({wanted[field]}) does not match the {told}"
+                    f" in record ({obj['metadata'][field]}). The object might have been {meaning}"
                 )
-                raise self._conflict(call, why)
+                resource = call.resource
+                raise status.conflict(resource.group, resource.kind, call.route.name, why)
 
     # -- small things ----------------------------------------------------------------------------
 
     def _match(self, call: Call, obj: Raw) -> None:
         """The body must be of the kind, version, namespace and name that the path says."""
         resource, route = call.resource, call.route
-        obj.setdefault("apiVersion", resource.api_version)
-        obj.setdefault("kind", resource.kind)
-        if obj["apiVersion"] != resource.api_version or obj["kind"] != resource.kind:
-            raise status.bad_request(
-                f"{obj['kind']} in version {obj['apiVersion']} cannot be handled as a"
-                f" {resource.kind} in version {resource.api_version}"
-            )
+        check_kind(resource, obj)
         meta = obj.setdefault("metadata", {})
         if not isinstance(meta, dict):
             raise status.bad_request("metadata must be an object")

@@ -92,7 +92,7 @@ async def _follow(
             async with asyncio.timeout_at(min(end, loop.time() + BOOKMARK_EVERY)):
                 batch = await changes.next()
         except TimeoutError:
-            if bookmarks:
+            if bookmarks and loop.time() < end:
                 yield _bookmark(call, store.revision)
             continue
         lines = b"".join(_shown(change, call, wanted, show) for change in batch)

@@ -1,0 +1,68 @@
+"""Both servers: ours, running in a thread of its own, and the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.local.apiserver.serve import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.controlplane.cluster import ControlPlane
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that can be talked to."""
+
+    url: str
+    token: str
+    authority_pem: bytes
+    kubeconfig: Path
+
+
+class InThread:
+    """Our server on an event loop of its own, for callers that block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def start(self) -> Running:
+        self._thread.start()
+        self.server = ApiServer(self._folder)
+        asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result(20)
+        kubeconfig = self._folder / "kubeconfig"
+        self.server.access.write_kubeconfig(kubeconfig, self.server.url)
+        return Running(self.server.url, self.server.token, self.server.ca, kubeconfig)
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(20)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(20)
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    host = InThread(tmp_path_factory.mktemp("apiserver"))
+    yield host.start()
+    host.stop()
+
+
+@pytest.fixture(scope="session")
+def real(control_plane: ControlPlane) -> Running:
+    return Running(
+        control_plane.url,
+        control_plane.token,
+        control_plane.authority.certificate,
+        control_plane.kubeconfig,
+    )

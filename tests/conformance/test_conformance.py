@@ -1,0 +1,50 @@
+"""Our API server and the real one, given the same requests, give the same answers."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api import crds
+from tests.conformance.cases import ALL
+from tests.conformance.transcript import Case, Conversation, Step, normal, play
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from tests.conformance.conftest import Running
+
+pytestmark = pytest.mark.kube
+
+
+@pytest.fixture(scope="module")
+def installed(ours: Running, real: Running) -> None:
+    """Our CRDs on both servers, served."""
+    for server in (ours, real):
+        talk = Conversation(server)
+        for crd in crds.load_all():
+            made = talk.say(
+                Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+            )
+            assert made.status in (201, 409), made.body
+        until(partial(_serves_jobs, talk), what="the jobs' CRD being served")
+        talk.close()
+
+
+def _serves_jobs(talk: Conversation) -> bool:
+    return talk.say(Step("GET", "/apis/kubeflow.org/v1/tfjobs")).status == 200
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_both_servers_answer_alike(
+    case: Case, ours: Running, real: Running, installed: None
+) -> None:
+    name = f"case-{secrets.token_hex(4)}"
+
+    expected = normal(play(real, case, name), case, name)
+    found = normal(play(ours, case, name), case, name)
+
+    for step, want, got in zip(case.steps, expected, found, strict=True):
+        assert got == want, f"{step.method} {step.path}"
