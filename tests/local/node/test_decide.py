@@ -105,13 +105,13 @@ def test_deletion_asks_first_and_gives_what_is_left_of_the_grace() -> None:
     meta = {"deletionTimestamp": ago(-20).isoformat(), "deletionGracePeriodSeconds": 30}
     leaving = pod("p", meta=meta)
 
-    assert decide(leaving, record(main=running()), NOW) == Decision((Stop("main", 20.0),), 21.0)
+    assert decide(leaving, record(main=running()), NOW) == Decision((Stop("main", 21.0),), 22.0)
     assert decide(leaving, record(main=exited(143)), NOW) == Decision((Close(), Remove()))
     assert decide(leaving, NOTHING, NOW) == Decision((Remove(),))
 
 
 def test_deletion_kills_when_the_grace_is_over() -> None:
-    meta = {"deletionTimestamp": ago(1).isoformat(), "deletionGracePeriodSeconds": 30}
+    meta = {"deletionTimestamp": ago(2).isoformat(), "deletionGracePeriodSeconds": 30}
 
     assert decide(pod("p", meta=meta), record(main=running()), NOW) == Decision((Close(), Remove()))
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from muster.local.node.spec import Pod
 
 _WORKERS = 16
+_PRIVATE = (".kube", ".muster")
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,17 @@ class Settings:
     nodes: list[NodeSpec]
     python: str | None = None
     """The interpreter that `python` is in pods."""
+    images: Path | None = None
+    """Where folders named like images are; by default `images` in the home."""
     user_home: str = field(default_factory=lambda: os.path.expanduser("~"))
     visible: tuple[str, ...] = ()
     """Directories that pods see even where the host's files are hidden."""
+
+
+def _hidden(settings: Settings) -> tuple[str, ...]:
+    """The cluster's state and kubeconfigs, wherever they are said to be."""
+    places = [str(settings.home), *(os.path.join(settings.user_home, d) for d in _PRIVATE)]
+    return tuple(dict.fromkeys([*places, os.environ.get("MUSTER_HOME", places[0])]))
 
 
 def _now() -> datetime:
@@ -68,10 +77,11 @@ class Agent:
         user_home = settings.user_home
         rules = Rules(
             home=user_home,
-            hidden=(str(settings.home), os.path.join(user_home, ".kube")),
+            hidden=_hidden(settings),
             visible=(*self._interpreter.directories, *settings.visible),
         )
-        self.runtime = Namespaces(settings.home, self.network, rules)
+        images = settings.images or settings.home / "images"
+        self.runtime = Namespaces(settings.home, self.network, rules, images)
         self.backend = Backend(self.runtime)
 
     @property

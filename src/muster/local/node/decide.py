@@ -25,6 +25,10 @@ _RAN_WELL = 600.0
 """Seconds after which a container that ended counts as having worked: the pauses start anew."""
 
 
+_CUT_OFF = 1.0
+"""The API writes times in whole seconds: a deletion may have been asked for up to so much later."""
+
+
 @dataclass(frozen=True)
 class Open:
     """Make the pod's namespaces."""
@@ -87,7 +91,7 @@ def _end(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     if not record.alive:
         return Decision((Close(), Remove()) if record.open else (Remove(),))
     longest = pod.metadata.deletion_grace_period_seconds or 0
-    left = min(float(longest), (deletion - now).total_seconds())
+    left = min(float(longest), (deletion - now).total_seconds() + _CUT_OFF)
     if left <= 0:
         return Decision((Close(), Remove()))
     return Decision(tuple(Stop(name, left) for name in record.alive), left + 1.0)

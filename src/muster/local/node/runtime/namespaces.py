@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster.local.node.runtime import rootfs, sandbox, shims
-from muster.local.node.runtime.records import Records
+from muster.local.node.runtime.records import Records, write
 from muster.local.node.runtime.rootfs import Mount
 from muster.local.node.standalone import kernel
 
@@ -41,8 +41,8 @@ class _Watched:
 class Namespaces:
     """Runs pods in namespaces, below one data directory."""
 
-    def __init__(self, data_dir: Path, network: Network, rules: rootfs.Rules) -> None:
-        self._images = data_dir / "images"
+    def __init__(self, data_dir: Path, network: Network, rules: rootfs.Rules, images: Path) -> None:
+        self._images = images
         self._network = network
         self._rules = rules
         self._tree = rootfs.HostTree()
@@ -85,6 +85,9 @@ class Namespaces:
         folder.mkdir(parents=True, exist_ok=True)
         address = "" if spec.host_network else self.address(spec.key)
         self._busy.add(str(spec.key))
+        if address:
+            write(folder / "resolv.conf", self._network.resolver)
+        write(folder / "hostname", f"{spec.hostname}\n")
         facts = {"key": str(spec.key), "address": address or self._network.gateway}
 
         def made(pid: int) -> dict[str, str]:

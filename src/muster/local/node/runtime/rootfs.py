@@ -114,7 +114,8 @@ def plan(
         sketch.put(rules.home, _Kind.OPEN, mode=0o755)
         sketch.put(posixpath.join(rules.home, ".cache"), _Kind.FRESH)
     for path in rules.hidden:
-        sketch.put(path, _Kind.HIDE)
+        if not sketch.covered(path):
+            sketch.put(path, _Kind.HIDE)
     for path in rules.visible:
         if sketch.covered(path):
             sketch.put(path, _Kind.BIND, source=path)

@@ -1,0 +1,177 @@
+"""A local API server and a node agent in this process, for tests of real pods.
+
+Also a program, `python -m tests.local.node.cluster HOME`: the same as a daemon that tests can kill.
+It prints one line of JSON when it is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.errors import BadRequest, NotFound
+from muster.kube.client import Client
+from muster.kube.config import Endpoint
+from muster.local.apiserver.serve import ApiServer
+from muster.local.node.agent import Agent, Settings
+from muster.local.node.machine import declare
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from muster.local.node.backend import Backend
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for namespaces")
+
+Raw = dict[str, Any]
+T = TypeVar("T")
+RAW_PODS = PODS.read_as(dict)
+
+
+async def wait_for(check: Callable[[], Awaitable[T]], what: str = "") -> T:
+    """`eventually`, for coroutine functions."""
+    return await eventually(cast("Callable[[], T | Awaitable[T]]", check), what=what)
+
+
+@dataclass
+class Cluster:
+    """The client of a running cluster, and what tests often ask it."""
+
+    client: Client
+    home: Path
+    port: int = 0
+    agent: Agent | None = None
+
+    @property
+    def backend(self) -> Backend:
+        assert self.agent is not None, "the agent runs in another process"
+        return self.agent.backend
+
+    async def run(self, *manifests: Raw) -> None:
+        for manifest in manifests:
+            await self.client.create(PODS, manifest)
+
+    async def pod(self, name: str) -> Raw:
+        return await self.client.get(RAW_PODS, Key("default", name))
+
+    async def until(self, name: str, check: Callable[[Raw], Any], what: str = "") -> Raw:
+        """The pod as soon as the check holds."""
+        last: Raw = {}
+
+        async def look() -> bool:
+            nonlocal last
+            last = await self.pod(name)
+            return bool(check(last))
+
+        try:
+            await wait_for(look, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps(last.get('status'), indent=1)}") from None
+        return last
+
+    async def phase(self, name: str, *phases: str) -> Raw:
+        return await self.until(
+            name, lambda p: p.get("status", {}).get("phase") in phases, f"{name} in {phases}"
+        )
+
+    async def ended(self, name: str) -> Raw:
+        """How the pod's first container ended."""
+        pod = await self.phase(name, "Succeeded", "Failed")
+        state: Raw = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+        return state
+
+    async def gone(self, name: str) -> None:
+        async def look() -> bool:
+            try:
+                await self.pod(name)
+            except NotFound:
+                return True
+            return False
+
+        await wait_for(look, f"{name} gone")
+
+    async def log(self, name: str, **options: Any) -> str:
+        chunks = [c async for c in self.client.logs(Key("default", name), **options)]
+        return b"".join(chunks).decode()
+
+    async def says(self, name: str, words: str) -> str:
+        """The pod's log as soon as it has these words."""
+        return await wait_for(lambda: self._log_with(name, words), f"{name}: {words}")
+
+    async def _log_with(self, name: str, words: str) -> str:
+        try:
+            text = await self.log(name)
+        except BadRequest:  # not started yet
+            return ""
+        return text if words in text else ""
+
+    def pid(self, pod: Raw, container: str = "main", number: int = 0) -> int:
+        """The PID, seen from outside, of a container's process."""
+        folder = self.home / "pods" / pod["metadata"]["uid"] / "containers" / container
+        return int(json.loads((folder / str(number) / "started").read_text())["pid"])
+
+
+@contextlib.asynccontextmanager
+async def cluster(home: Path) -> AsyncIterator[Cluster]:
+    """A cluster that is torn down at the end."""
+    agent = Agent(Settings(home, declare(2, gpus_each=1)))
+    agent.open()
+    server = ApiServer(home / "data", backend=agent.backend)
+    await server.start(extra_addresses=[agent.gateway])
+    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+    try:
+        async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
+            manager = agent.manager(client)
+            serving = group.create_task(manager.run())
+            yield Cluster(client, home, server.port, agent)
+            manager.stop()
+            await serving
+    finally:
+        await agent.teardown()
+        await server.stop()
+
+
+async def serve(home: Path) -> None:
+    """Run until killed; pods are left as they are."""
+    agent = Agent(Settings(home, declare(1)))
+    agent.open()
+    server = ApiServer(home / "data", backend=agent.backend)
+    await server.start()
+    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+    print(json.dumps({"url": server.url, "token": server.token, "ca": server.ca.decode()}))
+    sys.stdout.flush()
+    async with Client.connect(endpoint) as client:
+        await agent.run(client)
+
+
+@contextlib.asynccontextmanager
+async def daemon(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, Cluster]]:
+    """The same in a process of its own, killed without mercy at the end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.local.node.cluster", str(home), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        facts = json.loads(await process.stdout.readline())
+        endpoint = Endpoint.with_token(facts["url"], facts["token"], ca=facts["ca"].encode())
+        async with Client.connect(endpoint) as client:
+            yield process, Cluster(client, home)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))

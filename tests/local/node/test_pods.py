@@ -1,0 +1,439 @@
+"""Real pods: processes in namespaces, with their addresses, names, files, logs and ends."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES
+from muster.api.meta import Key
+from muster.local.apiserver.backend import ExecOptions
+from tests.local.node import leftovers
+from tests.local.node.builders import container, manifest
+from tests.local.node.cluster import Cluster, Raw, cluster, needs_root, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.slow, needs_root]
+
+HOME = Path.home()
+PLACES = [Path("/"), Path("/tmp"), HOME, HOME / ".cache", Path("/run"), Path("/usr")]
+LISTEN = "import socket; s = socket.create_server(('0.0.0.0', 2222)); print('up', flush=True); "
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+def shell(name: str, script: str, **spec: object) -> Raw:
+    return manifest(name, container("main", "sh", "-c", script), **spec)
+
+
+def python(name: str, script: str, **spec: object) -> Raw:
+    return manifest(name, container("main", "python", "-c", script), **spec)
+
+
+async def test_two_pods_listen_on_the_same_port_and_find_each_other_by_name(
+    local: Cluster,
+) -> None:
+    serve = LISTEN + "c, _ = s.accept(); c.sendall(b'hello from ' + socket.gethostname().encode())"
+    await local.run(python("a", serve), python("b", serve))
+    for name in ("a", "b"):
+        await local.says(name, "up")
+
+    call = "import socket; s = socket.create_connection(('{}', 2222)); print(s.recv(99).decode())"
+    await local.run(
+        python("call-a", call.format("a")), python("call-b", call.format("b.default.svc"))
+    )
+
+    assert await local.says("call-a", "hello from") == "hello from a\n"
+    assert await local.says("call-b", "hello from") == "hello from b\n"
+    assert (await local.ended("a"))["exitCode"] == 0
+
+
+async def test_what_a_pod_writes_stays_in_the_pod(local: Cluster) -> None:
+    script = """
+        touch /made-by-pod /tmp/made-by-pod ~/made-by-pod ~/.cache/made-by-pod /run/made-by-pod &&
+        echo loss > /training_logs/loss && ls / && touch /usr/made-by-pod
+    """
+    mounts = [{"name": "logs", "mountPath": "/training_logs"}]
+    pod = manifest(
+        "writer",
+        container("main", "sh", "-c", script, volumeMounts=mounts),
+        volumes=[{"name": "logs", "emptyDir": {}}],
+    )
+    await local.run(pod)
+
+    assert (await local.ended("writer"))["exitCode"] == 1
+    text = await local.log("writer")
+    assert "training_logs" in text
+    assert "Read-only file system" in text
+    assert [place for place in PLACES if (place / "made-by-pod").exists()] == []
+    assert "training_logs" not in os.listdir("/")
+
+
+async def test_the_clusters_own_state_is_hidden(local: Cluster) -> None:
+    await local.run(shell("spy", f"ls {local.home}; ls ~/.kube; true"))
+
+    await local.ended("spy")
+    assert (await local.log("spy")).count("No such file") == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "number"), [("exit 3", 3, None), ("kill -9 $$", 137, 9), ("true", 0, None)]
+)
+async def test_exit_codes_and_signals_are_told(
+    local: Cluster, script: str, code: int, number: int | None
+) -> None:
+    await local.run(shell("p", script))
+
+    ended = await local.ended("p")
+    assert (ended["exitCode"], ended.get("signal")) == (code, number)
+    assert (await local.pod("p"))["status"]["phase"] == ("Failed" if code else "Succeeded")
+
+
+async def test_a_program_that_cannot_be_run_says_why(local: Cluster) -> None:
+    await local.run(manifest("p", container("main", "no-such-program")))
+
+    ended = await local.ended("p")
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert "no-such-program" in ended["message"]
+
+
+async def test_names_that_come_later_are_seen_by_running_pods(local: Cluster) -> None:
+    watch = "until getent hosts late; do sleep 0.02; done; getent hosts svc.default.svc"
+    await local.run(shell("early", watch), shell("ps", "sleep 1000"))
+    service = {
+        "metadata": {"name": "svc", "namespace": "default"},
+        "spec": {"clusterIP": "None", "selector": {"app": "ps"}},
+    }
+    await local.client.create(SERVICES, service)
+    await local.phase("early", "Running")
+    await local.run(shell("late", "sleep 1000"))
+
+    assert (await local.ended("early"))["exitCode"] == 0
+    ps = await local.phase("ps", "Running")
+    assert ps["status"]["podIP"] in await local.log("early")
+
+
+async def test_a_replacement_has_the_address_of_its_predecessor(local: Cluster) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    first = await local.phase("p", "Running")
+    await local.client.delete(PODS, Key("default", "p"), grace=0)
+    await local.gone("p")
+    await local.run(shell("other", "sleep 1000"), shell("p", "sleep 1000"))
+    second = await local.phase("p", "Running")
+
+    assert first["status"]["podIP"] == second["status"]["podIP"]
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
+
+
+async def test_init_containers_share_volumes_with_the_rest(local: Cluster) -> None:
+    mounts = [{"name": "v", "mountPath": "/data/deep"}]
+    pod = manifest(
+        "p",
+        container("main", "cat", "/data/deep/x", volumeMounts=mounts),
+        initContainers=[
+            container("one", "sh", "-c", "echo first > /data/deep/x", volumeMounts=mounts),
+            container("two", "sh", "-c", "echo second >> /data/deep/x", volumeMounts=mounts),
+        ],
+        volumes=[{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+    )
+    await local.run(pod)
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert await local.log("p") == "first\nsecond\n"
+
+
+async def test_objects_appear_as_files_and_variables(local: Cluster) -> None:
+    meta = {"name": "conf", "namespace": "default"}
+    await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
+    secret = {"token": base64.b64encode(b"hush").decode()}
+    await local.client.create(SECRETS, {"metadata": meta, "data": secret})
+    volumes: dict[str, Raw] = {
+        "c": {"configMap": {"name": "conf", "items": [{"key": "rate", "path": "a/rate"}]}},
+        "s": {"secret": {"secretName": "conf", "defaultMode": 0o400}},
+        "d": {
+            "downwardAPI": {
+                "items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+            }
+        },
+    }
+    script = "cat /c/a/rate /s/token /d/labels; stat -c %a /s/token; echo $RATE $IP"
+    ref = {"configMapKeyRef": {"name": "conf", "key": "rate"}}
+    pod = manifest(
+        "p",
+        container(
+            "main",
+            "sh",
+            "-c",
+            script,
+            env=[
+                {"name": "RATE", "valueFrom": ref},
+                {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            ],
+            volumeMounts=[{"name": name, "mountPath": f"/{name}"} for name in volumes],
+        ),
+        volumes=[{"name": name, **source} for name, source in volumes.items()],
+    )
+    await local.run(pod)
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    address = (await local.pod("p"))["status"]["podIP"]
+    assert await local.log("p") == f'0.5hushapp="p"400\n0.5 {address}\n'
+
+
+async def test_a_pod_waits_for_a_config_map_and_says_so(local: Cluster) -> None:
+    ref = {"configMapKeyRef": {"name": "later", "key": "k"}}
+    await local.run(manifest("p", container("main", "true", env=[{"name": "K", "valueFrom": ref}])))
+    pod = await local.until("p", lambda p: p["status"].get("containerStatuses"))
+    waiting = pod["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting == {
+        "reason": "CreateContainerConfigError",
+        "message": 'configmap "later" not found',
+    }
+
+    meta = {"name": "later", "namespace": "default"}
+    await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"k": "v"}})
+
+    assert (await local.ended("p"))["exitCode"] == 0
+
+
+async def test_logs_can_be_cut_followed_and_stamped(local: Cluster) -> None:
+    await local.run(
+        shell("p", "printf 'a\\nb\\n'; printf half; sleep 0.3; echo ' line'; echo err >&2")
+    )
+    await local.phase("p", "Running", "Succeeded")
+
+    followed = await local.log("p", follow=True)
+
+    assert followed == "a\nb\nhalf line\nerr\n"
+    assert await local.log("p", tail=2) == "half line\nerr\n"
+    assert await local.log("p", tail=0) == ""
+    stamped = (await local.log("p", timestamps=True)).splitlines()
+    assert [line.split(" ", 1)[1] for line in stamped] == ["a", "b", "half line", "err"]
+
+
+async def test_a_failed_container_is_run_again_and_its_former_log_is_kept(local: Cluster) -> None:
+    script = "test -e /keep/x && exit 0; touch /keep/x; echo first try; exit 5"
+    mounts = [{"name": "keep", "mountPath": "/keep"}]
+    pod = manifest(
+        "p",
+        container("main", "sh", "-c", script, volumeMounts=mounts),
+        restartPolicy="OnFailure",
+        volumes=[{"name": "keep", "emptyDir": {}}],
+    )
+    await local.run(pod)
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    status = (await local.pod("p"))["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 5
+    assert await local.log("p", previous=True) == "first try\n"
+
+
+async def test_deletion_asks_before_it_kills(local: Cluster) -> None:
+    polite = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    await local.run(shell("polite", polite), shell("deaf", deaf))
+    for name in ("polite", "deaf"):
+        await local.says(name, "ready")
+
+    started = time.monotonic()
+    await local.client.delete(PODS, Key("default", "polite"), grace=30)
+    await local.gone("polite")
+    assert time.monotonic() - started < 10
+
+    started = time.monotonic()
+    await local.client.delete(PODS, Key("default", "deaf"), grace=1)
+    await local.gone("deaf")
+    assert 0.9 < time.monotonic() - started < 10
+
+
+async def test_background_children_end_with_their_container(local: Cluster) -> None:
+    await local.run(shell("p", "setsid sleep 4321 & exit 0"))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert [c for c in leftovers.of(local.home).processes.values() if "4321" in c] == []
+
+
+class Typist:
+    """The client's side of an exec, from memory."""
+
+    def __init__(self, typed: bytes, size: tuple[int, int] | None = None) -> None:
+        self._typed = typed
+        self._size = size
+        self.out = b""
+        self.err = b""
+
+    async def stdin(self) -> AsyncIterator[bytes]:
+        yield self._typed
+
+    async def resizes(self) -> AsyncIterator[tuple[int, int]]:
+        if self._size:
+            yield self._size
+
+    async def stdout(self, data: bytes) -> None:
+        self.out += data
+
+    async def stderr(self, data: bytes) -> None:
+        self.err += data
+
+
+async def test_a_program_run_inside_sees_the_pod_and_gives_its_exit_code(local: Cluster) -> None:
+    await local.run(shell("p", "touch /tmp/mark; sleep 1000"))
+    pod = await local.phase("p", "Running")
+    command = ("sh", "-c", "ls /tmp; hostname; cat; echo bad >&2; exit 4")
+    typist = Typist(b"typed\n")
+
+    code = await local.backend.exec(pod, ExecOptions("main", command, stdin=True), typist)
+
+    assert (typist.out, typist.err, code) == (b"mark\np\ntyped\n", b"bad\n", 4)
+
+
+async def test_a_terminal_has_the_size_it_is_told(local: Cluster) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    command = ("sh", "-c", "until [ \"$(stty size)\" = '43 132' ]; do sleep 0.02; done; tty")
+    typist = Typist(b"", size=(132, 43))
+
+    options = ExecOptions("main", command, stdin=True, tty=True)
+    code = await local.backend.exec(pod, options, typist)
+
+    assert (typist.out, code) == (b"/dev/pts/0\r\n", 0)
+
+
+async def test_an_unknown_program_run_inside_says_so(local: Cluster) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    typist = Typist(b"")
+
+    code = await local.backend.exec(pod, ExecOptions("main", ("nothing-like-it",)), typist)
+
+    assert code == 126
+    assert b"nothing-like-it" in typist.err
+
+
+async def test_attaching_shows_what_the_container_prints_and_gives_it_what_is_typed(
+    local: Cluster,
+) -> None:
+    script = "read word; echo heard $word; exit 6"
+    await local.run(manifest("p", container("main", "sh", "-c", script, stdin=True)))
+    pod = await local.phase("p", "Running")
+    typist = Typist(b"hello\n")
+
+    code = await local.backend.exec(pod, ExecOptions("main", stdin=True), typist)
+
+    assert (typist.out, code) == (b"heard hello\n", 6)
+
+
+async def test_a_pod_can_reach_the_api_at_its_service_name(local: Cluster) -> None:
+    port = local.port
+    call = (
+        "import socket; "
+        f"print(socket.create_connection(('kubernetes.default.svc', {port})).getpeername())"
+    )
+    await local.run(python("p", call))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+
+
+async def test_a_pod_on_the_hosts_network_has_the_hosts_links(local: Cluster) -> None:
+    await local.run(shell("p", "ls /sys/class/net", hostNetwork=True))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert set(os.listdir("/sys/class/net")) == set((await local.log("p")).split())
+
+
+async def test_an_images_folder_is_laid_over_the_host(local: Cluster) -> None:
+    layer = local.home / "images" / "tf:1"
+    (layer / "opt" / "from-image").mkdir(parents=True)
+    (layer / "opt" / "from-image" / "run.sh").write_text("echo from the image")
+    await local.run(shell("p", "sh /opt/from-image/run.sh; ls /opt | wc -l"))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert await local.log("p") == f"from the image\n{len(os.listdir('/opt')) + 1}\n"
+
+
+async def test_the_death_of_the_first_process_is_the_death_of_the_pod(local: Cluster) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    record = leftovers.of(local.home).processes
+    pause = next(pid for pid, line in record.items() if line.startswith("sleep infinity"))
+
+    os.kill(pause, signal.SIGKILL)
+
+    assert (await local.ended("p"))["exitCode"] == 137
+    assert pod["status"]["phase"] == "Running"
+
+
+async def test_a_killed_supervisor_takes_its_container_along_and_that_is_told(
+    local: Cluster,
+) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    await local.phase("p", "Running")
+    record = leftovers.of(local.home).processes
+    shim = next(pid for pid, line in record.items() if "import shim" in line)
+
+    os.kill(shim, signal.SIGKILL)
+
+    ended = await local.ended("p")
+    assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+
+
+async def test_nodes_are_registered_ready_with_what_was_declared(local: Cluster) -> None:
+    async def ready() -> list[str]:
+        nodes = (await local.client.list(NODES)).items
+        good = [n for n in nodes if any(c.type == "Ready" for c in n.status.conditions)]
+        return [n.metadata.name for n in good if n.status.allocatable.get("nvidia.com/gpu") == "1"]
+
+    async def both() -> bool:
+        return await ready() == ["muster-0", "muster-1"]
+
+    await wait_for(both, "both nodes ready")
+
+
+async def test_the_missing_image_is_mentioned_once_for_all_pods_of_an_owner(
+    local: Cluster,
+) -> None:
+    owner = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "name": "j",
+        "uid": "u-1",
+        "controller": True,
+    }
+    pods = [shell(f"p{i}", "true") for i in range(2)]
+    for pod in pods:
+        pod["metadata"] |= {"ownerReferences": [owner]}
+    await local.run(*pods)
+    for i in range(2):
+        await local.ended(f"p{i}")
+
+    async def events() -> list[str]:
+        found = [e.reason for e in (await local.client.list(EVENTS, "default")).items]
+        return found if found.count("Started") == 2 else []
+
+    assert (await wait_for(events)).count("Pulled") == 1
+
+
+async def test_four_pods_run_well_within_a_second_and_a_half(local: Cluster) -> None:
+    await local.run(shell("warm", "true"))
+    await local.ended("warm")
+
+    started = time.monotonic()
+    await local.run(*(shell(f"w{i}", "sleep 1000") for i in range(4)))
+    for i in range(4):
+        await local.phase(f"w{i}", "Running")
+
+    assert time.monotonic() - started < 1.5
