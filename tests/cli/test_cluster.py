@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from muster.cli.cluster import Where, choose, home, keep_choice
 from muster.errors import ConfigError
+from muster.local.home import Home
 
 
 def kubeconfig(path: Path, context: str = "ctx", url: str = "https://example.invalid:6443") -> Path:
@@ -29,6 +32,15 @@ def empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "muster"))
 
 
+@contextmanager
+def running_local_cluster() -> Iterator[None]:
+    """This process plays the daemon."""
+    kubeconfig(home() / "kubeconfig")
+    with Home(home()).held():
+        Home(home()).announce(url="https://example.invalid:6443")
+        yield
+
+
 def source(where: Where = Where()) -> str:  # noqa: B008 - frozen
     found = choose(where)
     return found.source if found else ""
@@ -41,7 +53,11 @@ def test_nothing_configured_is_no_cluster() -> None:
 def test_the_order_is_flag_environment_choice_user_file_local(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kubeconfig(home() / "kubeconfig")
+    with running_local_cluster():
+        check_the_order(monkeypatch, tmp_path)
+
+
+def check_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert source() == "the local cluster"
 
     user = kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
@@ -66,11 +82,18 @@ def test_a_kept_context_is_the_one_used(tmp_path: Path) -> None:
     assert (found.name, found.local) == ("mine", False)
 
 
-def test_a_kept_local_choice_falls_through_when_there_is_no_local_cluster(tmp_path: Path) -> None:
+def test_a_kept_local_choice_never_falls_through_to_another_cluster(tmp_path: Path) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
+    kubeconfig(home() / "kubeconfig")
     keep_choice("local")
 
-    assert source() == "~/.kube/config"
+    assert choose(Where()) is None
+
+
+def test_a_local_cluster_that_is_down_is_no_cluster() -> None:
+    kubeconfig(home() / "kubeconfig")
+
+    assert choose(Where()) is None
 
 
 def test_an_unreadable_kubeconfig_variable_is_an_error_not_a_local_run(

@@ -17,6 +17,7 @@ import click
 from muster.cli.output import note
 from muster.errors import NoCluster
 from muster.kube import config
+from muster.local.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,8 +78,9 @@ def choose(where: Where) -> Cluster | None:
     if os.environ.get("KUBECONFIG"):
         return _from_file(None, where.context, "$KUBECONFIG")
     kept = kept_choice()
-    if kept == "local" and local_kubeconfig().exists():
-        return local_cluster("arena use")
+    if kept == "local":
+        # Never fall through to a cluster that was not chosen: a local one that is down is none.
+        return local_cluster("arena use") if local_is_up() else None
     if kept.startswith("kube"):
         context = kept.partition(":")[2] or where.context
         return _from_file(_user_kubeconfig(), context, "arena use")
@@ -87,7 +89,7 @@ def choose(where: Where) -> Cluster | None:
         return Cluster(inside, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
         return _from_file(_user_kubeconfig(), where.context, "~/.kube/config")
-    return local_cluster("the local cluster") if local_kubeconfig().exists() else None
+    return local_cluster("the local cluster") if local_is_up() else None
 
 
 def choose_or_start(where: Where) -> Cluster:
@@ -99,6 +101,10 @@ def choose_or_start(where: Where) -> Cluster:
 
 def local_cluster(source: str) -> Cluster:
     return Cluster(config.load(local_kubeconfig()), "local", source, local=True)
+
+
+def local_is_up() -> bool:
+    return Home(home()).facts() is not None
 
 
 def local_kubeconfig() -> Path:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.api import crds
-from muster.api.kinds import CRDS
-from muster.api.meta import Key
+from muster.api.kinds import CRDS, NODES
+from muster.api.meta import Key, is_true
 from muster.errors import AlreadyExists
 from muster.kube.client import Client
 from muster.kube.config import Endpoint
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from muster.api.core import Node
     from muster.local.home import Home
+    from muster.local.node.machine import NodeSpec
 
 log = logging.getLogger(__name__)
 
@@ -62,15 +64,16 @@ class Settings:
     def data(self) -> Path:
         return self.data_dir or self.home.data
 
-    def agent(self) -> node.Agent:
-        cpus = str(self.cpus_per_node) if self.cpus_per_node else None
-        nodes = declare(
+    def node_specs(self) -> list[NodeSpec]:
+        return declare(
             self.nodes,
-            cpus_each=cpus,
+            cpus_each=str(self.cpus_per_node) if self.cpus_per_node else None,
             memory_each=self.memory_per_node,
             gpus_each=self.gpus_per_node,
         )
-        return node.Agent(node.Settings(self.data, nodes, python=self.python))
+
+    def agent(self) -> node.Agent:
+        return node.Agent(node.Settings(self.data, self.node_specs(), python=self.python))
 
 
 async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
@@ -110,14 +113,35 @@ async def _run(
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
             lambda: agent.run(client),
         )
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_part(part)) for part in parts]
+
+        async def announce() -> None:
+            await _nodes_ready(client, {spec.name for spec in settings.node_specs()})
             settings.home.announce(url=server.url, nodes=settings.nodes, data=str(settings.data))
             ready(server.url)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_part(part)) for part in (*parts, announce)]
             await stop.wait()
             log.info("stopping")
             for task in tasks:
                 task.cancel()
+
+
+async def _nodes_ready(client: Client, names: set[str]) -> None:
+    """Return when every declared node takes pods."""
+    listing = await client.list(NODES)
+    waiting = names - {n.metadata.name for n in listing.items if _is_ready(n)}
+    if not waiting:
+        return
+    async for event in client.watch(NODES, since=listing.resource_version):
+        if event.type != "BOOKMARK" and _is_ready(event.object):
+            waiting.discard(event.object.metadata.name)
+        if not waiting:
+            return
+
+
+def _is_ready(found: Node) -> bool:
+    return is_true(found.status.conditions, "Ready")
 
 
 async def _part(run: Callable[[], Awaitable[None]]) -> None:
