@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from muster.errors import (
     AlreadyExists,
     Conflict,
     Forbidden,
+    Gone,
     Invalid,
     NotFound,
     Unauthorized,
@@ -182,6 +183,8 @@ async def _relisted_after_a_kill_and_compaction(
     await _many(writer.delete(PODS, Key("default", n), grace=0) for n in deleted + reborn)
     await _many(writer.create(PODS, pod(n, "default", n="new")) for n in reborn)
     await asyncio.to_thread(plane.compact)
+    with pytest.raises(Gone):
+        await anext(writer.watch(PODS, since="1"))
     cable.plugged = True
     await _count(writer, changed, range(7, 8))
     await eventually(lambda: all(ledger.heard[name][-1] == "7" for name in changed), timeout=30)
@@ -215,23 +218,6 @@ async def _many(calls: Any) -> None:
     async with asyncio.TaskGroup() as group:
         for call in calls:
             group.create_task(call)
-
-
-async def test_a_stream_whose_history_was_compacted_away_lists_again(
-    control_plane: ControlPlane, client: Client, fresh_namespace: str
-) -> None:
-    first = await client.create(CONFIG_MAPS, config_map("a", fresh_namespace))
-    await client.create(CONFIG_MAPS, config_map("b", fresh_namespace))
-    informer = Informer(client, CONFIG_MAPS, fresh_namespace)
-    heard: list[str] = []
-    informer.subscribe(lambda change: heard.append(change.current.metadata.name))
-    async with running(informer):
-        # As if the stream had broken long ago: the version is too old for the server to know.
-        informer._progress.version = "1"
-        await client.create(CONFIG_MAPS, config_map("c", fresh_namespace))
-        await eventually(lambda: "c" in heard)
-    assert heard == ["a", "b", "c"]
-    assert first.metadata.name == "a"
 
 
 class Contenders:
@@ -304,16 +290,17 @@ def test_two_processes_contend_for_a_lease_and_never_both_act(
         until(lambda: len(several.notes()) > count + 200, what="the third goes on")
 
         several.signal("c", signal.SIGTERM)
-        ended = several.processes["c"].wait(10)
+        assert several.processes["c"].wait(10) == 0
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{fresh_namespace}/leases/contended"
+        _, lease = control_plane.request("GET", path)
+        assert lease["spec"]["holderIdentity"] != "c", "given back on the way out"
         until(lambda: several.leader() == second, what="the second leads again")
 
-        reigns = several.reigns()
-        assert [who for who, _, _ in reigns] == [first, second, "c", second]
-        crash, freeze, handover = (b[1] - a[2] for a, b in pairwise(reigns))
-        assert ended == 0
-        assert crash > DURATION - DEADLINE, "after a crash the lease must run out first"
-        assert freeze > DURATION - DEADLINE
-        assert handover < DURATION, "a lease that was given back need not run out"
+    reigns = several.reigns()
+    assert {who for who, _, _ in reigns} == {first, second, "c"}
+    for (former, _, ended), (_, began, _) in pairwise(reigns):
+        # Whoever did not give the lease back must first have been silent for the margin.
+        assert former == "c" or began - ended > DURATION - DEADLINE
 
 
 async def test_paged_lists_and_watches_agree(client: Client, fresh_namespace: str) -> None:
@@ -330,13 +317,15 @@ async def test_paged_lists_and_watches_agree(client: Client, fresh_namespace: st
     for i in range(15, 25):
         await client.delete(CONFIG_MAPS, Key(fresh_namespace, f"m{i}"))
     await client.create(CONFIG_MAPS, config_map("last", fresh_namespace))
-    async for event in client.watch(CONFIG_MAPS, fresh_namespace, since=paged.resource_version):
-        if event.type == "DELETED":
-            del state[event.object.metadata.name]
-        else:
-            state[event.object.metadata.name] = event.object
-        if event.object.metadata.name == "last":
-            break
+    stream = client.watch(CONFIG_MAPS, fresh_namespace, since=paged.resource_version)
+    async with aclosing(stream) as events:
+        async for event in events:
+            if event.type == "DELETED":
+                del state[event.object.metadata.name]
+            else:
+                state[event.object.metadata.name] = event.object
+            if event.object.metadata.name == "last":
+                break
     now = await client.list(CONFIG_MAPS, fresh_namespace, page=11)
     assert state == {item.metadata.name: item for item in now.items}
 
