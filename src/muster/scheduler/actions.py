@@ -30,6 +30,12 @@ class Bind:
         return f"{self.plan}/{len(self.pairs)}"
 
 
+def planned(annotation: str) -> int:
+    """How many pods the plan of that annotation was for."""
+    size = annotation.rpartition("/")[2]
+    return int(size) if size.isdecimal() else 0
+
+
 @dataclass(frozen=True)
 class Delete:
     """Delete pods that have a node, so that a gang can start again or another can take the room."""

@@ -19,7 +19,7 @@ import msgspec
 
 from muster.api.meta import condition
 from muster.scheduler import explain, hold
-from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Delete, Say
+from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Delete, Say, planned
 from muster.scheduler.explain import Reason
 from muster.scheduler.gangs import GangKey, Terms, role_of
 from muster.scheduler.parked import Spot, Wake
@@ -30,6 +30,7 @@ from muster.scheduler.snapshot import Slot, Stay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.scheduler.podclass import PodClass
@@ -99,22 +100,24 @@ def _remember(case: Case) -> None:
 def was_half_bound(muster: Muster) -> bool:
     """After a restart: whether binds were cut short, rather than a member lost since.
 
-    A member that waited when its siblings were bound is older than their binding; a replacement is
-    younger. Both times are the server's own.
+    Of a plan that was cut short fewer pods are bound than it says, and a member that waited then is
+    older than its siblings' binding; a replacement is younger. Both times are the server's own.
     """
-    bound_at = [
-        scheduled.last_transition_time
-        for pod in muster.bound
-        if PLAN_ANNOTATION in pod.metadata.annotations
-        and (scheduled := condition(pod.status.conditions, "PodScheduled")) is not None
-        and scheduled.last_transition_time is not None
-    ]
     created = [
         pod.metadata.creation_timestamp
         for pod in muster.pending
         if pod.metadata.creation_timestamp is not None
     ]
-    return bool(bound_at and created) and min(created) <= max(bound_at)
+    plans: dict[str, list[datetime]] = {}
+    for pod in muster.bound:
+        scheduled = condition(pod.status.conditions, "PodScheduled")
+        plan = pod.metadata.annotations.get(PLAN_ANNOTATION)
+        if plan and scheduled is not None and scheduled.last_transition_time is not None:
+            plans.setdefault(plan, []).append(scheduled.last_transition_time)
+    return any(
+        created and len(bound_at) < planned(plan) and min(created) <= max(bound_at)
+        for plan, bound_at in plans.items()
+    )
 
 
 def _tend_rooms(case: Case) -> list[Action]:

@@ -1,0 +1,114 @@
+"""The invariants under random clusters, arrivals, deaths, node losses, faults and restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scheduler.world import World
+
+number = st.integers(0, 20)
+few = st.integers(1, 4)
+EVENTS = st.one_of(
+    st.tuples(st.just("arrive"), st.integers(1, 5), few, st.integers(0, 2), st.integers(0, 2)),
+    st.tuples(st.just("arrive"), st.integers(1, 5), few, st.integers(0, 2), st.just(0)),
+    st.tuples(st.just("add_node"), st.integers(0, 4)),
+    st.tuples(st.just("land"), number, st.sampled_from(["bound", "bound", "bound", "refused"])),
+    st.tuples(st.just("land"), number, st.just("bound")),
+    st.tuples(st.just("kill"), number, st.sampled_from(["delete", "Failed", "Succeeded"])),
+    st.tuples(st.just("recreate")),
+    st.tuples(st.just("decide"), st.sampled_from([0.0, 0.0, 1.0, 40.0])),
+    st.tuples(st.just("lose_node"), number),
+    st.tuples(st.just("cordon"), number),
+    st.tuples(st.just("restart")),
+)
+HISTORIES = st.lists(EVENTS, min_size=5, max_size=60)
+
+
+def live(history: list[tuple[Any, ...]], *, preempt: bool) -> World:
+    """Let a history happen, the scheduler looking after each event."""
+    world = World(preempt=preempt)
+    for gpus in (4, 2, 2):
+        world.add_node(gpus)
+    for name, *arguments in history:
+        getattr(world, name)(*arguments)
+        world.decide()
+        world.check_books()
+    return world
+
+
+def calm(world: World, seconds: int) -> None:
+    """Faults stop: binds land, controllers recreate, time passes."""
+    for _ in range(seconds * 2):
+        world.recreate()
+        world.decide(0.5)
+        while world.in_flight:
+            world.land(0, "bound")
+        world.decide()
+
+
+def no_half_gang_remains(history: list[tuple[Any, ...]], *, preempt: bool) -> None:
+    world = live(history, preempt=preempt)
+
+    calm(world, 10)
+
+    for name, group in world.groups.items():
+        there = len(world.bound(name))
+        whole = there + world.done(name) >= group.spec.min_member
+        assert there == 0 or whole or name in world.was_whole
+    world.check_books()
+
+
+def rooms_come_back(history: list[tuple[Any, ...]]) -> None:
+    quiet = [e for e in history if e[0] not in ("lose_node", "cordon", "restart", "kill")]
+    world = live([("land", 0, "bound") if e[0] == "land" else e for e in quiet], preempt=False)
+    calm(world, 2)
+    whole = {n for n, g in world.groups.items() if len(world.bound(n)) >= g.spec.min_member}
+
+    for event in history:
+        if event[0] == "kill" and event[2] != "Succeeded":
+            world.kill(event[1], event[2])
+            world.decide()
+    world.arrive(1, 1, 1, 0)  # a rival that would take any free room at once
+    world.decide()
+    calm(world, 2)
+
+    for name in whole:
+        assert len(world.bound(name)) >= world.groups[name].spec.min_member
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(HISTORIES, st.booleans())
+def test_no_gang_stays_bound_by_half_for_ten_seconds_after_the_trouble(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    no_half_gang_remains(history, preempt=preempt)
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(HISTORIES)
+def test_a_gang_that_was_whole_gets_the_rooms_of_dead_members_back(
+    history: list[tuple[Any, ...]],
+) -> None:
+    rooms_come_back(history)
+
+
+@pytest.mark.long
+@settings(max_examples=2000, deadline=None)
+@given(HISTORIES, st.booleans())
+def test_no_gang_stays_bound_by_half_in_thousands_of_histories(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    no_half_gang_remains(history, preempt=preempt)
+
+
+@pytest.mark.long
+@settings(max_examples=2000, deadline=None)
+@given(HISTORIES)
+def test_rooms_come_back_in_thousands_of_histories(history: list[tuple[Any, ...]]) -> None:
+    rooms_come_back(history)
