@@ -139,7 +139,8 @@ def _group(job: Job, seen: Seen, group: Gang) -> list[Action]:
 
 def _take_back(seen: Seen, group: Gang) -> list[Action]:
     """A quota refused some of the gang: those that hold it without running give it back."""
-    unbound = [pod for pod in status.alive(seen.pods) if not pod.spec.node_name]
+    waiting = [pod for pod in status.alive(seen.pods) if pod.status.phase in ("", "Pending")]
+    unbound = [pod for pod in waiting if not pod.spec.node_name]
     gone = unbound if group.dialect != "none" else []
     return [*without(gone), Wait(QUOTA_RETRY)]
 

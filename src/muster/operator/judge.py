@@ -78,9 +78,10 @@ class _Judge:
         self.now = now
         self.rules = table.of(job)
         self.events: list[Emit] = []
-        self.by_role: dict[str, list[Pod]] = {}
-        for pod in mine:
-            self.by_role.setdefault(role_of(job, pod), []).append(pod)
+        known = before.get("replaced") or ()
+        # A pod that is to be replaced counts for nothing any more, not even with its success.
+        self.counted = [pod for pod in mine if pod.metadata.uid not in known]
+        self.by_role = self._roles(self.counted)
 
     def look(self, wanted: int) -> Judgement:
         self.status["replicaStatuses"] = status.counts(self.job, self.by_role)
@@ -91,9 +92,18 @@ class _Judge:
             leaving = self._replaced()
             if self._over_limit():
                 leaving = []
-            elif not leaving:
+            elif leaving:
+                staying = [pod for pod in self.counted if pod not in leaving]
+                self.status["replicaStatuses"] = status.counts(self.job, self._roles(staying))
+            else:
                 self._run(wanted)
         return Judgement(self.status, tuple(self.events), tuple(leaving))
+
+    def _roles(self, pods: Sequence[Pod]) -> dict[str, list[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in pods:
+            found.setdefault(role_of(self.job, pod), []).append(pod)
+        return found
 
     def _succeeded(self) -> bool:
         job = self.job
@@ -118,7 +128,7 @@ class _Judge:
 
     def _failures(self) -> list[tuple[Pod, Fate]]:
         found = []
-        for pod in status.alive(self.mine):
+        for pod in status.alive(self.counted):
             replica = self.job.replica(role_of(self.job, pod))
             if pod.status.phase == "Failed" and replica is not None:
                 found.append((pod, failures.fate(self.job, replica, pod)))
@@ -131,11 +141,7 @@ class _Judge:
         between counting and deleting neither counts twice nor forgets to delete.
         """
         known = set(self.status.get("replaced") or ())
-        anew = [
-            (pod, fate)
-            for pod, fate in self._failures()
-            if fate in (Fate.RETRY, Fate.REPLACE) and pod.metadata.uid not in known
-        ]
+        anew = [(p, fate) for p, fate in self._failures() if fate in (Fate.RETRY, Fate.REPLACE)]
         going = [pod for pod, _ in anew]
         if anew:
             whole = self.job.annotation("restart") == "gang"
@@ -176,7 +182,7 @@ class _Judge:
         job = self.job
         total = int(self.status.get("restarts") or 0) + sum(
             failures.restarts(pod)
-            for pod in status.alive(self.mine)
+            for pod in status.alive(self.counted)
             if pod.status.phase == "Running" and self._restarts_in_place(pod)
         )
         if failures.exhausted(job, total):
@@ -195,7 +201,7 @@ class _Judge:
 
     def _run(self, wanted: int) -> None:
         """Running: from the first pod that matters, but after a restart only with all of them."""
-        settled = [pod for pod in self.mine if pod.status.phase in ("Running", "Succeeded")]
+        settled = [pod for pod in self.counted if pod.status.phase in ("Running", "Succeeded")]
         if status.is_true(self.status, "Restarting") and len(status.alive(settled)) < wanted:
             return
         if self.rules.running(self.job, self.by_role):

@@ -1,0 +1,231 @@
+"""When pods fail: who is replaced, who is tried again, what counts, and when the job gives up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.operator.actions import Delete, PatchStatus
+from tests.operator.builders import Model, manifest, replica
+
+
+def running(restart: str = "OnFailure", **spec: Any) -> Model:
+    """A job of two workers and a parameter server that runs."""
+    roles = {"Worker": replica(2, restart), "PS": replica(1, restart)}
+    model = Model(manifest(roles=roles, **spec))
+    model.settle()
+    model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+    return model
+
+
+@pytest.mark.parametrize(
+    ("restart", "code", "ends"),
+    [
+        ("Never", 1, "Failed"),
+        ("Never", 137, "Failed"),
+        ("OnFailure", 1, "Restarting"),
+        ("Always", 1, "Restarting"),
+        ("ExitCode", 1, "Failed"),
+        ("ExitCode", 127, "Failed"),
+        ("ExitCode", 128, "Restarting"),
+        ("ExitCode", 130, "Restarting"),
+        ("ExitCode", 137, "Restarting"),
+        ("ExitCode", 143, "Restarting"),
+        ("ExitCode", 255, "Restarting"),
+    ],
+)
+def test_a_failed_worker_restarts_or_fails_the_job(restart: str, code: int, ends: str) -> None:
+    model = running(restart)
+
+    model.exit("j-worker-1", code)
+    model.settle()
+
+    assert model.conditions()[-1] == ends
+    again = model.pods["j-worker-1"].status.phase == "Pending"
+    assert again is (ends == "Restarting")
+
+
+def test_a_restart_is_accounted_for_before_the_pod_is_deleted() -> None:
+    model = running()
+    uid = model.pods["j-worker-1"].metadata.uid
+    model.exit("j-worker-1", 1)
+
+    done = model.step()
+
+    assert isinstance(done[0], PatchStatus)
+    assert done[-1] == Delete(PODS, "j-worker-1", uid)
+    assert model.status["restarts"] == 1
+    assert model.status["replaced"] == [uid]
+    assert model.step() == []
+    model.settle()
+    assert "replaced" not in model.status
+
+
+def test_an_operator_that_died_before_deleting_does_not_count_again() -> None:
+    model = running()
+    model.exit("j-worker-1", 1)
+    for action in model.decide():
+        if isinstance(action, PatchStatus):
+            model._do(action)
+            break
+    assert model.status["restarts"] == 1
+
+    model.settle()
+
+    assert model.status["restarts"] == 1
+    assert model.pods["j-worker-1"].status.phase == "Pending"
+
+
+def test_a_job_is_running_again_only_when_all_its_pods_are() -> None:
+    model = running()
+    model.exit("j-worker-1", 1)
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting"]
+
+    model.run("j-worker-1")
+    model.settle()
+
+    assert model.conditions() == ["Created", "Running"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"reason": "Evicted"},
+        {"reason": "NodeLost"},
+        {"reason": "Terminated"},
+        {"reason": "OutOfcpu"},
+        {"reason": "OutOfnvidia.com/gpu"},
+        {"reason": "NodeAffinity"},
+        {"reason": "UnexpectedAdmissionError"},
+        {"conditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ],
+    ids=lambda status: str(next(iter(status.values())))[:20],
+)
+@pytest.mark.parametrize("restart", ["Never", "OnFailure", "ExitCode"])
+def test_what_the_cluster_took_is_replaced_whatever_the_policy_and_not_counted(
+    status: dict[str, Any], restart: str
+) -> None:
+    model = running(restart, runPolicy={"backoffLimit": 0})
+
+    model.pod("j-worker-1", phase="Failed", **status)
+    model.settle()
+
+    assert model.pods["j-worker-1"].status.phase == "Pending"
+    assert "Failed" not in model.conditions()
+    assert "restarts" not in model.status
+
+
+def test_a_refusal_after_a_container_had_started_is_the_jobs_own_failure() -> None:
+    model = running("Never")
+    row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 1}}}
+
+    model.pod("j-worker-1", phase="Failed", reason="OutOfcpu", containerStatuses=[row])
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+
+
+def test_a_pod_being_deleted_is_neither_active_nor_failed_and_comes_back() -> None:
+    model = running("Never")
+    pod = model.pods["j-worker-1"]
+    model._do(Delete(PODS, "j-worker-1", pod.metadata.uid))
+    model.step()
+    assert model.status["replicaStatuses"]["Worker"] == {"active": 1}
+
+    model.settle()
+
+    assert model.pods["j-worker-1"].status.phase == "Pending"
+    assert "Failed" not in model.conditions()
+
+
+@pytest.mark.parametrize(("limit", "survived"), [(0, 0), (1, 0), (2, 1), (3, 2)])
+def test_recreated_pods_count_for_the_backoff_limit(limit: int, survived: int) -> None:
+    model = running(runPolicy={"backoffLimit": limit})
+    for _ in range(survived):
+        model.exit("j-worker-1", 1)
+        model.settle()
+        assert model.conditions()[-1] == "Restarting"
+        model.run("j-worker-1")
+        model.settle()
+
+    model.exit("j-worker-1", 1)
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert "backoff limit" in model.status["conditions"][-1]["message"]
+
+
+def test_restarts_in_place_and_by_replacement_count_together() -> None:
+    model = running(runPolicy={"backoffLimit": 3})
+    model.exit("j-worker-1", 1, restarts=1)
+    model.settle()
+    assert model.status["restarts"] == 2
+    assert model.conditions()[-1] == "Restarting"
+    model.run("j-worker-1")
+    model.settle()
+
+    row = {"name": "tensorflow", "restartCount": 1, "state": {"running": {}}}
+    model.pod("j-ps-0", phase="Running", containerStatuses=[row])
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+
+
+def test_restarts_in_place_of_a_pod_that_never_restarts_do_not_count() -> None:
+    model = running("Never", runPolicy={"backoffLimit": 1})
+    row = {"name": "tensorflow", "restartCount": 5, "state": {"running": {}}}
+
+    model.pod("j-ps-0", phase="Running", containerStatuses=[row])
+    model.settle()
+
+    assert model.conditions()[-1] == "Running"
+
+
+def test_at_a_limit_what_runs_ends_and_what_has_ended_keeps_its_log() -> None:
+    model = running(runPolicy={"backoffLimit": 0})
+    model.exit("j-worker-1", 1)
+    model.settle()
+
+    assert sorted(model.pods) == ["j-worker-1"]
+
+
+def test_the_whole_gang_restarts_if_the_job_says_so_and_counts_once() -> None:
+    raw = manifest(roles={"Worker": replica(2, "OnFailure"), "PS": replica(1, "OnFailure")})
+    raw["metadata"]["annotations"] = {"muster.dev/restart": "gang"}
+    model = Model(raw)
+    model.settle()
+    before = {pod.metadata.uid for pod in model.pods.values()}
+    model.run()
+    model.exit("j-worker-1", 1)
+    model.settle()
+
+    after = {pod.metadata.uid for pod in model.pods.values()}
+    assert len(after) == 3
+    assert not before & after
+    assert model.status["restarts"] == 1
+
+
+def test_dynamic_workers_may_fail_without_failing_the_job() -> None:
+    model = running("Never", enableDynamicWorker=True)
+    model.exit("j-worker-1", 1)
+    model.settle()
+    assert model.conditions()[-1] == "Running"
+
+    model.exit("j-ps-0", 1)
+    model.settle()
+    assert model.conditions()[-1] == "Failed"
+
+
+def test_a_failed_pod_is_told_of_with_its_code() -> None:
+    model = running()
+    model.exit("j-worker-1", 3)
+    model.settle()
+
+    told = [(event.reason, event.message) for event in model.events]
+    assert ("ExitedWithCode", "Pod: ns.j-worker-1 exited with code 3") in told
+    assert ("TFJobRestarting", "job j is restarting because Worker replica(s) failed.") in told
