@@ -5,7 +5,7 @@
 
 The first argument of each call is a `Kind`, which fixes the type of the answer. Promises: at most
 `max_in_flight` requests at once (streams not counted); a server that asks for a pause gets it;
-nothing that may have been acted on is sent twice.
+no POST or PATCH that may have been acted on is sent twice.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from muster.errors import Gone, MusterError, NotFound
-from muster.kube.store import Change, Store
+from muster.kube.store import Change, Store, identity
 from muster.kube.watch import Progress, version_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ class Informer(Generic[T]):
         if self.trouble:
             self._well()
         if event.type == "UNREADABLE":
-            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, event.object)
+            who = identity(event.object).key
+            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, who)
         self._tell(self._store.apply(event))
         self._progress.saw(version_of(event.object))
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from muster.api.meta import Key
 from muster.errors import UsageError
 from muster.kube.refusal import decode_error as decode_error
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muster.api.kinds import Kind
-    from muster.api.meta import Key, Raw
+    from muster.api.meta import Raw
 
 JSON = "application/json"
 Query = tuple[tuple[str, str], ...]
@@ -247,8 +248,6 @@ def _typed(kind: Kind[Any], body: Raw) -> Raw:
 
 
 def _key_of(body: Raw) -> Key:
-    from muster.api.meta import Key
-
     metadata = body.get("metadata") or {}
     return Key(metadata.get("namespace", ""), metadata.get("name", ""))
 

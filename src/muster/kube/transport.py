@@ -2,7 +2,8 @@
 
 `Client` holds a `Transport`; tests hold a scripted one. Promises: every failure of the network
 arrives as Unreachable or Untrusted and never as an aiohttp error; a 401 makes a credential that can
-be renewed be renewed once; a stream has no limit on the length of its lines.
+be renewed be renewed once; a stream has no limit on the length of its lines. Over a connection that
+had gone stale aiohttp sends GET, PUT and DELETE again, which mean the same twice, and nothing else.
 
 The number of requests in flight is bounded by `Client`, not by the connection pool: a watch or a
 followed log holds its connection for hours and must not eat the others' share.
@@ -127,24 +128,25 @@ class HttpTransport:
             return response
         if self._endpoint.credentials.refused():
             response = await self._send(request)
-        expired = tls.expired(self._endpoint) if response.status == 401 else ""
-        if expired:
+        if expired := self._expired(response.status):
             raise decode_error(response, request, expired=expired)
         return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         credential = await self._credential()
+        refusal = None
         try:
             response = await self._open(request, credential)
+            if response.status >= 300:
+                refusal = Response(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, OSError) as error:
             raise self._explain(error) from error
         async with response:
-            if response.status >= 300:
-                answer = Response(response.status, response.headers, await response.read())
-                if response.status == 401:
+            if refusal is not None:
+                if refusal.status == 401:
                     self._endpoint.credentials.refused()
-                raise decode_error(answer, request, expired=self._expired(response.status))
+                raise decode_error(refusal, request, expired=self._expired(refusal.status))
             yield self._chunks(response)
 
     @asynccontextmanager
