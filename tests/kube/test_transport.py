@@ -12,8 +12,9 @@ import pytest
 from aiohttp import web
 
 from muster.errors import Forbidden, MusterError, Unauthorized, Unreachable, Untrusted
+from muster.kube.blocking import BlockingClient
 from muster.kube.config import Endpoint
-from muster.kube.credentials import Credential, Fixed, TokenFile
+from muster.kube.credentials import Credential, Exec, Fixed, Plugin, TokenFile
 from muster.kube.request import Request
 from muster.kube.transport import ERRORS, HttpTransport
 from tests.controlplane.certificates import Authority
@@ -237,3 +238,61 @@ async def test_a_stranger_or_a_wrong_name_is_untrusted(tmp_path: Path) -> None:
             assert (await http.send(GET)).status == 200
         async with transport(Endpoint(url, verify=False)) as http:
             assert (await http.send(GET)).status == 200
+
+
+async def test_a_plugin_is_asked_for_the_token_and_again_when_it_is_refused(tmp_path: Path) -> None:
+    async def handler(request: web.BaseRequest) -> web.Response:
+        known = request.headers["Authorization"] == "Bearer 2"
+        return web.Response(status=200 if known else 401)
+
+    script = tmp_path / "plugin"
+    script.write_text(
+        f"#!/bin/sh\necho run >> {tmp_path}/runs\n"
+        'printf \'{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
+        f'"status":{{"token":"%d"}}}}\' $(wc -l < {tmp_path}/runs)\n'
+    )
+    script.chmod(0o700)
+    source = Exec(Plugin("exec", str(script)))
+    async with serving(handler) as url, transport(Endpoint(url, credentials=source)) as http:
+        assert (await http.send(GET)).status == 200
+        assert (await http.send(GET)).status == 200
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+@asynccontextmanager
+async def tunnel() -> AsyncIterator[tuple[str, list[str]]]:
+    """A proxy that opens tunnels, and what it was asked for."""
+    asked: list[str] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        asked.append(head.splitlines()[0])
+        host, port = head.split()[1].rsplit(":", 1)
+        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+
+
+async def test_both_transports_go_through_the_proxy(tmp_path: Path) -> None:
+    authority = Authority()
+    async with (
+        serving(peer, server_tls(authority, tmp_path)) as url,
+        tunnel() as (via, asked),
+    ):
+        endpoint = Endpoint(url, authority.certificate, proxy=via)
+        async with transport(endpoint) as http:
+            assert (await http.send(GET)).body == b"nobody"
+        with BlockingClient(endpoint) as blocking:
+            answer = await asyncio.to_thread(blocking.send, GET)
+        assert answer.body == b"nobody"
+    host = url.removeprefix("https://")
+    assert [line.rpartition(" ")[0] for line in asked] == [f"CONNECT {host}"] * 2
