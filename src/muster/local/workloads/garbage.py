@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WORKERS = 4
-_ASK_AGAIN = 30.0
+_ASK_AGAIN = 1.0
 _RETRY_DISCOVERY = 1.0
 
 
@@ -55,6 +55,7 @@ class Garbage:
         self._queue: WorkQueue[str] = WorkQueue("garbage")
         self._kinds: dict[tuple[str, str], Kind[Partial]] = {}
         self._rediscover = asyncio.Event()
+        self._undecided: set[str] = set()
 
     async def run(self) -> None:
         """Collect until cancelled."""
@@ -82,6 +83,10 @@ class Garbage:
                 await asyncio.sleep(_RETRY_DISCOVERY)
         new = [kind for kind in found if (kind.group, kind.kind) not in self._kinds]
         self._kinds |= {(kind.group, kind.kind): kind for kind in new}
+        if new:
+            for uid in self._undecided:
+                self._queue.add(uid)
+            self._undecided.clear()
         return new
 
     def _listener(self, kind: Kind[Partial]) -> Callable[[Change[Partial]], None]:
@@ -127,9 +132,11 @@ class Garbage:
             case Drop(kept):
                 await self._patch(item, {"ownerReferences": [_reference(o) for o in kept]})
             case Wait():
-                return After(_ASK_AGAIN)
+                self._undecided.add(item.meta.uid)
             case Keep():
-                pass
+                # An owner that our watches do not show yet may go before they ever do.
+                unseen = [uid for uid in owners if self._graph.get(uid) is None]
+                return After(_ASK_AGAIN) if unseen else None
         return None
 
     async def _standing(self, item: Item, reference: OwnerReference) -> Owner:

@@ -20,7 +20,7 @@ from muster.local.node.runtime.records import write
 from muster.local.node.standalone.netlink import Netlink
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable
+    from collections.abc import Collection, Container, Iterable, Iterator
     from pathlib import Path
 
     from muster.api.meta import Key
@@ -29,13 +29,14 @@ Address = ipaddress.IPv4Address
 Subnet = ipaddress.IPv4Network
 
 _PREFIX = 20
+_SUBNETS = 1 << (_PREFIX - 8)
 
 
-def candidates(seed: int) -> Iterable[Subnet]:
+def candidates(seed: int) -> Iterator[Subnet]:
     """Private subnets in an order that differs by data directory."""
-    pool = list(Subnet("10.0.0.0/8").subnets(new_prefix=_PREFIX))
-    start = seed % len(pool)
-    return (pool[(start + 257 * step) % len(pool)] for step in range(len(pool)))
+    for step in range(_SUBNETS):
+        number = (seed + 257 * step) % _SUBNETS
+        yield Subnet(((10 << 24) + (number << (32 - _PREFIX)), _PREFIX))
 
 
 def choose(taken: Iterable[Subnet], seed: int) -> Subnet:

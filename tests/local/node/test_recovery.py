@@ -1,0 +1,117 @@
+"""A daemon killed without warning loses nothing: its pods go on, and the next one finds them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.local.node.agent import Agent, Settings
+from muster.local.node.machine import declare
+from tests.local.node import leftovers
+from tests.local.node.builders import container, manifest
+from tests.local.node.cluster import Raw, cluster, daemon, needs_root
+from tests.waiting import until
+
+pytestmark = [pytest.mark.slow, needs_root]
+
+
+def shell(name: str, script: str) -> Raw:
+    return manifest(name, container("main", "sh", "-c", script))
+
+
+async def sweep(home: Path) -> None:
+    agent = Agent(Settings(home, declare(1)))
+    agent.open()
+    await agent.teardown()
+
+
+async def test_pods_keep_their_processes_and_their_ends_are_told(tmp_path: Path) -> None:
+    """One goes on, one ends while nobody is there, one is deleted afterwards."""
+    tick = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.05; done"
+    wait = "until [ -e /gate/{} ]; do sleep 0.02; done; exit {}"
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    gated = {"volumeMounts": [{"name": "gate", "mountPath": "/gate"}]}
+    volumes = [{"name": "gate", "hostPath": {"path": str(gate)}}]
+    meanwhile = manifest(
+        "meanwhile", container("main", "sh", "-c", wait.format("a", 7), **gated), volumes=volumes
+    )
+    later = manifest(
+        "later", container("main", "sh", "-c", wait.format("b", 9), **gated), volumes=volumes
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    async with daemon(home) as (process, one):
+        await one.run(shell("ticking", tick), meanwhile, later)
+        pods = {n: await one.phase(n, "Running") for n in ("ticking", "meanwhile", "later")}
+        await one.says("ticking", "tick 3")
+        before = {name: one.pid(pod) for name, pod in pods.items()}
+        process.kill()
+        await process.wait()
+
+    (gate / "a").touch()
+    until(lambda: not Path(f"/proc/{before['meanwhile']}").exists(), what="the end of one pod")
+    seen = len((log_of(home, pods["ticking"])).splitlines())
+
+    async with daemon(home) as (_, two):
+        assert (await two.ended("meanwhile"))["exitCode"] == 7
+        (gate / "b").touch()
+        assert (await two.ended("later"))["exitCode"] == 9
+        ticking = await two.phase("ticking", "Running")
+        assert two.pid(ticking) == before["ticking"]
+        assert ticking["status"]["containerStatuses"][0]["restartCount"] == 0
+        await two.says("ticking", f"tick {seen + 3}")
+        await two.client.delete(PODS, Key("default", "ticking"), grace=1)
+        await two.gone("ticking")
+
+    await sweep(home)
+    assert not leftovers.of(home)
+
+
+def log_of(home: Path, pod: Raw) -> str:
+    folder: Path = home / "pods" / pod["metadata"]["uid"]
+    return (folder / "containers/main/0/log").read_text()
+
+
+async def test_a_pod_deleted_from_the_api_while_nobody_looked_is_ended(tmp_path: Path) -> None:
+    async with daemon(tmp_path) as (_, one):
+        await one.run(shell("p", "sleep 1000"))
+        pod = await one.phase("p", "Running")
+    process = one.pid(pod)
+    for store in (tmp_path / "data").glob("objects.db*"):
+        store.unlink()  # the API has forgotten everything
+
+    async with daemon(tmp_path):
+        until(lambda: not Path(f"/proc/{process}").exists(), what="the pod's end")
+
+    await sweep(tmp_path)
+    assert not leftovers.of(tmp_path)
+
+
+async def test_what_a_dead_cluster_left_behind_can_be_swept(tmp_path: Path) -> None:
+    async with daemon(tmp_path) as (_, one):
+        await one.run(shell("p", "sleep 1000"))
+        await one.phase("p", "Running")
+    assert leftovers.of(tmp_path).processes
+    assert leftovers.of(tmp_path).links
+
+    await sweep(tmp_path)
+
+    assert not leftovers.of(tmp_path)
+
+
+async def test_a_pod_whose_every_process_was_killed_meanwhile_failed(tmp_path: Path) -> None:
+    async with daemon(tmp_path) as (_, one):
+        await one.run(shell("p", "sleep 1000"))
+        await one.phase("p", "Running")
+    for pid in leftovers.of(tmp_path).processes:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not leftovers.of(tmp_path).processes, what="all gone")
+
+    async with cluster(tmp_path) as two:
+        assert (await two.ended("p"))["exitCode"] == 137
