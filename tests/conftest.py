@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
 
 pytest_plugins = ["tests.controlplane.fixture"]
+
+# On Python 3.11, asking for the current loop makes one that nobody closes, unless a loop, or none,
+# was set before; the plugins that run async tests ask. None is what there is.
+asyncio.set_event_loop(None)
 
 
 @pytest.fixture(autouse=True)
