@@ -40,6 +40,16 @@ def sequence(value: object, path: str) -> list[Any]:
     return value
 
 
+def objects(value: object, path: str) -> list[Raw]:
+    """A list of objects; a missing one is empty, a missing item is wrong."""
+    items = sequence(value, path)
+    for i, item in enumerate(items):
+        if item is None:
+            raise InvalidJob(f"{path}[{i}]", "is empty", hint="write its fields or remove it")
+        mapping(item, f"{path}[{i}]")
+    return items
+
+
 def text(value: object, path: str) -> str:
     """A string; a missing one is empty."""
     if value is None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob
-from muster.jobs import mpi, names
-from muster.jobs.fields import integer, lookup, mapping, sequence, text
+from muster.jobs import mpi, names, templates
+from muster.jobs.fields import integer, lookup, mapping, objects, text
 from muster.jobs.job import Job, Replica, RunPolicy, SchedulingPolicy
 from muster.jobs.shapes import SHAPES, Shape
 
@@ -61,9 +61,8 @@ _Written = tuple[str, str, Raw]
 
 
 def _from_array(array: object) -> Iterator[_Written]:
-    for i, item in enumerate(sequence(array, "spec.replicaSpecs")):
+    for i, body in enumerate(objects(array, "spec.replicaSpecs")):
         path = f"spec.replicaSpecs[{i}]"
-        body = mapping(item, path)
         role = text(lookup(body, "tfReplicaType"), f"{path}.tfReplicaType") or "Chief"
         known = ("replicas", "template", "tfPort", "restartPolicy")
         yield role, path, {key: value for key in known if (value := lookup(body, key)) is not None}
@@ -111,8 +110,9 @@ def _replica(
 ) -> Replica:
     count = integer(body.get("replicas"), f"{path}.replicas", 1)
     template = mapping(body.get("template"), f"{path}.template")
+    templates.check(template, f"{path}.template")
     pod = mapping(template.get("spec"), f"{path}.template.spec")
-    container = _main_container(shape, pod, f"{path}.template.spec.containers", warnings)
+    container = templates.main_container(shape, template, f"{path}.template", warnings)
     restart = text(body.get("restartPolicy"), f"{path}.restartPolicy")
     inner = text(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy")
     if restart and restart not in RESTARTS:
@@ -130,47 +130,14 @@ def _replica(
                 f"Write it as {path}.restartPolicy",
             )
         )
-    port = integer(body.get("tfPort"), f"{path}.tfPort", 0) or _port(shape, pod, container)
+    written = integer(body.get("tfPort"), f"{path}.tfPort", 0)
+    port = written or templates.port(shape, template, container)
     return Replica(role, count, template, restart or shape.restart, port, container, path)
-
-
-def _main_container(shape: Shape, pod: Raw, path: str, warnings: list[tuple[str, str]]) -> str:
-    """The name of the container that trains; every container must be able to start."""
-    containers = sequence(pod.get("containers"), path)
-    if not containers:
-        raise InvalidJob(path, "is empty", hint=f"add a container named {shape.container!r}")
-    called: list[str] = []
-    for i, item in enumerate(containers):
-        container = mapping(item, f"{path}[{i}]")
-        called.append(text(container.get("name"), f"{path}[{i}].name"))
-        if not called[-1]:
-            raise InvalidJob(f"{path}[{i}].name", "is missing", hint=f"write {shape.container!r}")
-        if not text(container.get("image"), f"{path}[{i}].image"):
-            raise InvalidJob(f"{path}[{i}].image", "is missing", hint="name an image")
-    if shape.container in called or shape.kind == "MPIJob":
-        return shape.container if shape.container in called else called[0]
-    if len(called) == 1:
-        message = f"{path}[0] is named {called[0]!r}; it is taken for {shape.container!r}"
-        warnings.append(("UnusualContainerName", message))
-        return called[0]
-    raise InvalidJob(
-        path,
-        f"none of {', '.join(called)} is named {shape.container!r}",
-        hint=f"name the container that trains {shape.container!r}",
-    )
 
 
 def _main_named(replica: Replica, name: object) -> Replica:
     called = [container["name"] for container in replica.spec["containers"]]
     return replace(replica, container=str(name)) if name in called else replica
-
-
-def _port(shape: Shape, pod: Raw, container: str) -> int:
-    main = next(c for c in pod["containers"] if c["name"] == container)
-    for port in main.get("ports") or ():
-        if port.get("name") == shape.port_name:
-            return int(port["containerPort"])
-    return shape.port
 
 
 def _assemble(
@@ -181,6 +148,7 @@ def _assemble(
     warnings: tuple[tuple[str, str], ...],
 ) -> Job:
     meta = mapping(raw.get("metadata"), "metadata")
+    _check_elastic(spec)
     scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
     if scheduler:
         replicas = tuple(_scheduled_by(replica, scheduler) for replica in replicas)
@@ -192,8 +160,8 @@ def _assemble(
         generation=int(meta.get("generation") or 0),
         created=datetime.fromisoformat(created) if created else None,
         deleting=bool(meta.get("deletionTimestamp")),
-        labels=dict(meta.get("labels") or {}),
-        annotations=dict(meta.get("annotations") or {}),
+        labels=templates.strings(meta.get("labels"), "metadata.labels"),
+        annotations=templates.strings(meta.get("annotations"), "metadata.annotations"),
         replicas=replicas,
         policy=_policy(spec),
         spec=spec,
@@ -235,8 +203,9 @@ def _policy(spec: Raw) -> RunPolicy:
 
 def _cleaning(spec: Raw, value: object, path: str) -> str:
     default = "None"
-    if value is None and lookup(spec, "replicaSpecs") is not None:
-        value, path, default = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy", "All"
+    if value is None:
+        value, path = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy"
+        default = "None" if lookup(spec, "replicaSpecs") is None else "All"
     policy = text(value, path) or default
     if policy not in CLEANINGS:
         raise InvalidJob(path, f"{policy!r} is unknown", hint=f"use {', '.join(CLEANINGS)}")
@@ -255,6 +224,16 @@ def _scheduling(run_policy: Raw) -> SchedulingPolicy:
         priority_class=text(policy.get("priorityClass"), f"{path}.priorityClass"),
         timeout=None if timeout is None else integer(timeout, f"{path}.scheduleTimeoutSeconds", 0),
     )
+
+
+def _check_elastic(spec: Raw) -> None:
+    path = "spec.elasticPolicy"
+    policy = mapping(spec.get("elasticPolicy"), path)
+    for i, row in enumerate(objects(policy.get("rdzvConf"), f"{path}.rdzvConf")):
+        for field in ("key", "value"):
+            if field not in row:
+                where = f"{path}.rdzvConf[{i}].{field}"
+                raise InvalidJob(where, "is missing", hint="write key and value")
 
 
 def _success_policy(spec: Raw) -> str:

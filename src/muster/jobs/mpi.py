@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.errors import InvalidJob
-from muster.jobs.fields import integer, mapping, sequence, text
+from muster.jobs.fields import integer, mapping, objects, text
 from muster.jobs.job import Mpi
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def from_template(spec: Raw) -> Iterator[tuple[str, str, Raw]]:
     """The launcher and the workers of a job that has one template for both."""
     template = mapping(spec.get("template"), "spec.template")
     pod = mapping(template.get("spec"), "spec.template.spec")
-    containers = sequence(pod.get("containers"), "spec.template.spec.containers")
+    containers = objects(pod.get("containers"), "spec.template.spec.containers")
     workers, units = _size(spec)
     launcher = {**template, "spec": {**pod, "containers": [_bare(spec, c) for c in containers]}}
     if spec.get("launcherOnMaster"):

@@ -78,6 +78,7 @@ class _Judge:
         self.now = now
         self.rules = table.of(job)
         self.events: list[Emit] = []
+        self.going: list[Pod] = []
         known = before.get("replaced") or ()
         # A pod that is to be replaced counts for nothing any more, not even with its success.
         self.counted = [pod for pod in mine if pod.metadata.uid not in known]
@@ -92,8 +93,9 @@ class _Judge:
             leaving = self._replaced()
             if self._over_limit():
                 leaving = []
-            elif leaving:
-                staying = [pod for pod in self.counted if pod not in leaving]
+            elif leaving or self.going:
+                out = {id(pod) for pod in (*leaving, *self.going)}
+                staying = [pod for pod in self.counted if id(pod) not in out]
                 self.status["replicaStatuses"] = status.counts(self.job, self._roles(staying))
             else:
                 self._run(wanted)
@@ -142,15 +144,15 @@ class _Judge:
         """
         known = set(self.status.get("replaced") or ())
         anew = [(p, fate) for p, fate in self._failures() if fate in (Fate.RETRY, Fate.REPLACE)]
-        going = [pod for pod, _ in anew]
+        self.going = [pod for pod, _ in anew]
         if anew:
             whole = self.job.annotation("restart") == "gang"
             self._count([pod for pod, fate in anew if fate is Fate.RETRY], whole=whole)
-            self._say_restarting(going)
+            self._say_restarting(self.going)
             if whole:
-                going = list(self.mine)
+                self.going = list(self.mine)
         # A failed launcher stays for its log: the next attempt has another name.
-        gone = {p.metadata.uid for p in going if not (p.finished and self._launches(p))}
+        gone = {p.metadata.uid for p in self.going if not (p.finished and self._launches(p))}
         present = {pod.metadata.uid for pod in self.mine}
         replaced = sorted((known | gone) & present)
         self.status.pop("replaced", None)
