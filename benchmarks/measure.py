@@ -1,6 +1,7 @@
-"""How things are measured here: alternate the two sides, repeat, compare medians.
+"""How things are measured here: the two sides in turn, many rounds, the median of their ratios.
 
-Used by every benchmark. Alternating spreads a noisy neighbour over both sides alike.
+Used by every benchmark. Taking turns spreads a noisy neighbour over both sides, and the ratio of
+one round compares two measurements made under the same noise.
 """
 
 from __future__ import annotations
@@ -16,29 +17,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One line of the results: ours against a peer, and the bar it should reach."""
+    """One line of the results: ours against a peer in each round, and the bar it should reach."""
 
     name: str
-    ours: float
-    peer: float
+    rounds: list[tuple[float, float]]
     unit: str
     bar: str
-    lower_is_better: bool = False
+    """`>= 1.5` or `<= 4.0`."""
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.peer
+        return statistics.median(ours / peer for ours, peer in self.rounds)
 
     @property
     def holds(self) -> bool:
-        limit = float(self.bar.split()[1])
-        return self.ratio <= limit if self.lower_is_better else self.ratio >= limit
+        sense, limit = self.bar.split()
+        return self.ratio <= float(limit) if sense == "<=" else self.ratio >= float(limit)
 
     def row(self) -> str:
-        verdict = "holds" if self.holds else "MISSED"
+        ours, peer = (statistics.median(side) for side in zip(*self.rounds, strict=True))
         return (
-            f"| {self.name} | {self.ours:,.4g} {self.unit} | {self.peer:,.4g} {self.unit} "
-            f"| {self.ratio:.2f} | {self.bar} | {verdict} |"
+            f"| {self.name} | {ours:,.4g} {self.unit} | {peer:,.4g} {self.unit} "
+            f"| {self.ratio:.2f} | {self.bar} | {'holds' if self.holds else 'MISSED'} |"
         )
 
 
@@ -49,9 +49,15 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def medians(
-    ours: Callable[[], float], peer: Callable[[], float], *, rounds: int = 7
-) -> tuple[float, float]:
-    """The medians of two measurements taken in turn."""
-    pairs = [(ours(), peer()) for _ in range(rounds)]
-    return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
+def in_turn(
+    ours: Callable[[], float], peer: Callable[[], float], *, rounds: int = 9
+) -> list[tuple[float, float]]:
+    """Both measurements, round by round, each side first in every other round."""
+    found = []
+    for number in range(rounds):
+        if number % 2:
+            second = peer()
+            found.append((ours(), second))
+        else:
+            found.append((ours(), peer()))
+    return found

@@ -6,16 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.measure import Ratio, medians, seconds
+from benchmarks.measure import Ratio, in_turn, seconds
 
 
 def run() -> list[Ratio]:
-    arena = Path(sys.executable).with_name("arena")
-    ours, peer = medians(
-        lambda: seconds(lambda: subprocess.run([arena, "--help"], capture_output=True, check=True)),
-        lambda: seconds(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)),
+    arena = str(Path(sys.executable).with_name("arena"))
+    rounds = in_turn(
+        lambda: _milliseconds([arena, "--help"]),
+        lambda: _milliseconds([sys.executable, "-c", "pass"]),
         rounds=15,
     )
-    return [
-        Ratio("arena --help vs python -c pass", ours * 1e3, peer * 1e3, "ms", "<= 4.0", True),
-    ]
+    return [Ratio("arena --help vs python -c pass", rounds, "ms", "<= 4.0")]
+
+
+def _milliseconds(command: list[str]) -> float:
+    return 1e3 * seconds(lambda: subprocess.run(command, capture_output=True, check=True))
