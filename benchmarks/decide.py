@@ -25,9 +25,7 @@ def coupled(name: str) -> dict[str, Any]:
     chosen = {"matchLabels": {"gang": name}}
     term = {"labelSelector": chosen, "topologyKey": "kubernetes.io/hostname"}
     return {
-        "affinity": {
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        },
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
@@ -60,7 +58,10 @@ def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[
         backlog.append(
             (
                 volcano_group(name, size, created=g),
-                [pod(f"{name}-{i}", gpus=1, group=name, spec=spec, labels=labels) for i in range(size)],
+                [
+                    pod(f"{name}-{i}", gpus=1, group=name, spec=spec, labels=labels)
+                    for i in range(size)
+                ],
             )
         )
     placed, started = 0, time.process_time()

@@ -12,6 +12,7 @@ from muster.api.core import Node, Pod
 from muster.scheduler.decide import group
 from muster.scheduler.place import Demand, Plan, Unplaced, place
 from muster.scheduler.settings import Settings
+from muster.scheduler.snapshot import Placement
 from muster.scheduler.state import State
 from tests.scheduler import naive
 from tests.scheduler.builders import node, pod
@@ -79,14 +80,9 @@ def cluster(nodes: list[Node], running: list[Pod]) -> tuple[State, naive.Placed]
         home = next((n for n in nodes if naive.allowed(one, n, placed)), None)
         if home is not None:
             placed.append((one, home))
-            state.snapshot.assume([_placement(state, one, home)])
+            cls = state.snapshot.classes.of(one)
+            state.snapshot.assume([Placement(one, home.metadata.name, cls)])
     return state, placed
-
-
-def _placement(state: State, one: Pod, home: Node) -> Any:
-    from muster.scheduler.snapshot import Placement
-
-    return Placement(one, home.metadata.name, state.snapshot.classes.of(one))
 
 
 def solve(state: State, gang: list[Pod]) -> Plan | Unplaced:
@@ -140,7 +136,8 @@ def test_the_same_snapshot_gives_the_same_plan_whatever_the_order_of_events(
     one, _ = cluster(nodes, running)
     other = State(Settings())
     for slot in one.snapshot.slots.values():
-        other.snapshot.put(slot)
+        cls = other.snapshot.classes.of(slot.pod)
+        other.snapshot.assume([Placement(slot.pod, slot.node, cls)])
     for item in reversed(nodes):
         other.node_changed(None, item)
 

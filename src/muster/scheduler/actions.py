@@ -18,20 +18,21 @@ PLAN_ANNOTATION = "muster.dev/plan"
 
 @dataclass(frozen=True)
 class Bind:
-    """Give each pod its node, all of them now. `plan` is the same for the whole of it."""
+    """Give each pod its node, all of them now. `size` members are bound when that is done."""
 
     gang: GangKey
     plan: str
     pairs: tuple[tuple[Pod, str], ...]
+    size: int
 
     @property
     def annotation(self) -> str:
         """Plan and size: after a restart it tells a half-bound gang from one that lost a member."""
-        return f"{self.plan}/{len(self.pairs)}"
+        return f"{self.plan}/{self.size}"
 
 
 def planned(annotation: str) -> int:
-    """How many pods the plan of that annotation was for."""
+    """How many members were to be bound once the plan of that annotation was done."""
     size = annotation.rpartition("/")[2]
     return int(size) if size.isdecimal() else 0
 

@@ -14,6 +14,8 @@ from muster.scheduler.gangs import BY_NAME, GangKey, Terms
 from muster.scheduler.podclass import PODS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from muster.scheduler.place import Short, Unplaced
 
 
@@ -50,6 +52,12 @@ def too_few(terms: Terms, there: int, gated: int, roles: dict[str, int]) -> Reas
     if gated:
         text += f"; {gated} held back by scheduling gates"
     return Reason(NOT_ENOUGH_MEMBERS, text)
+
+
+def min_resources(lacks: Mapping[str, int]) -> Reason:
+    """The group's minResources are not free, all nodes taken together."""
+    short = ", ".join(f"{format_amount(name, n)} {name}" for name, n in sorted(lacks.items()))
+    return Reason(NO_ROOM, f"the group's minResources are not free: short {short}")
 
 
 def unplaced(result: Unplaced, nodes: int) -> Reason:

@@ -196,6 +196,12 @@ def could_ever(snapshot: Snapshot, cls: PodClass) -> Mask:
     )
 
 
+def potential(snapshot: Snapshot, cls: PodClass) -> int:
+    """How many copies the cluster would hold if it were empty."""
+    room = snapshot.nodes.allocatable[cls.columns] // cls.amounts[:, None]
+    return int((room.min(axis=0) * standing(snapshot, cls)).sum())
+
+
 # -- other pods --------------------------------------------------------------------------------
 
 

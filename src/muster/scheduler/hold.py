@@ -42,6 +42,8 @@ class Hold:
 
     until: float
     promised: bool
+    late: str = ""
+    """The role of the member that is to come late, if the room is for such a one."""
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
 def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
     """As many of the wanted pods as fit, one by one in order: for members beyond the minimum."""
     with snapshot.trial() as trial:
+        trial.lift(demand.rooms)
         placed = [fill(trial, want.cls, len(want.pods), demand) for want in demand.wants]
         return _plan(snapshot, demand, placed)
 

@@ -145,7 +145,7 @@ class Snapshot:
 
     def settle(self) -> None:
         """Merge nodes that came or went and classify anew if needed; a trial begins with it."""
-        if len(self.classes.interesting) != self._interest:
+        while len(self.classes.interesting) != self._interest:
             self._interest = len(self.classes.interesting)
             self._classify()
         layout = self.nodes.layout

@@ -14,7 +14,9 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muster.scheduler import hold
+import numpy as np
+
+from muster.scheduler import filters, hold
 from muster.scheduler.gangs import ALONE, GangKey, Terms, role_of
 from muster.scheduler.nodes import is_ready
 from muster.scheduler.order import Place, place_in_line
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key
     from muster.scheduler.explain import Reason
+    from muster.scheduler.nodes import Mask
+    from muster.scheduler.podclass import PodClass
     from muster.scheduler.settings import Settings
 
 
@@ -54,6 +58,8 @@ class Entry:
     """Pods being evicted for it: while they are there, no more are chosen."""
     preempts: bool = False
     """Its rooms were taken from others, before it had a member running."""
+    guarded: bool = False
+    """A timer runs that will look whether it starves."""
     succeeded: dict[str, str] = field(default_factory=dict)
     """Members that succeeded, name to role, also after their objects are gone."""
 
@@ -77,6 +83,8 @@ class State:
         self.run = "plan"
         """Tells this process's plans from those of others."""
         self.plans = 0
+        self.starving: dict[GangKey, tuple[PodClass, ...]] = {}
+        """Gangs that have waited too long, with the classes that lack room."""
         self._keepers: dict[str, dict[str, GangKey]] = {}
         """Rooms held, by node: for whom."""
         self._timers: list[tuple[float, GangKey]] = []
@@ -218,6 +226,27 @@ class State:
         found = (self.snapshot.slots.get(uid) for uid in sorted(self.entry(key).holds))
         return tuple(slot for slot in found if slot is not None)
 
+    def starving_head(self) -> Place | None:
+        """The first in line of those that have waited too long."""
+        return min(map(self._place, self.starving), default=None)
+
+    def barred(self, key: GangKey) -> Mask | None:
+        """The nodes kept from this gang because one before it has waited too long."""
+        head = self.starving_head()
+        if head is None or key in self.starving or self._place(key) <= head:
+            return None
+        self.snapshot.settle()
+        mask = np.zeros(len(self.snapshot.nodes), np.bool_)
+        for cls in self.starving[head.key]:
+            mask |= filters.could_ever(self.snapshot, cls)
+        return mask
+
+    def no_longer_starving(self, key: GangKey) -> None:
+        """It got what it waited for, or is gone: those behind it may look again."""
+        self.entry(key).guarded = False
+        if self.starving.pop(key, None) is not None:
+            self._happened(Wake.NODES)
+
     def victims(self, gang: Gang) -> Iterator[Victim]:
         """What could make room for this gang: everything of strictly lower priority.
 
@@ -291,6 +320,7 @@ class State:
         """A gang without members or declaration: nothing of it is kept."""
         for uid in list(self.entry(key).holds):
             self.drop_room(key, uid)
+        self.no_longer_starving(key)
         self.entries.pop(key, None)
         self.roster.gangs.pop(key, None)
         self.parked.unpark(key)

@@ -1,0 +1,119 @@
+"""What to do about a gang that does not fit: make room, mend it, release it, or let it wait.
+
+Called by `decide` with the demand that failed. A gang of higher priority may evict; a gang bound
+by half looks for room a little longer and is then released, so that it does not sit on what it
+cannot use; one that has waited too long gets its candidate nodes kept from those behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.scheduler import explain, filters, hold
+from muster.scheduler.actions import Action, Delete
+from muster.scheduler.case import Case, wait
+from muster.scheduler.explain import Reason
+from muster.scheduler.parked import Spot, Wake
+from muster.scheduler.preempt import preempt
+from muster.scheduler.rooms import give_up_rooms, is_phantom
+from muster.scheduler.snapshot import Slot, Stay
+
+if TYPE_CHECKING:
+    from muster.scheduler.place import Demand, Unplaced
+
+
+def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
+    """Everything to be done when a trial failed."""
+    reason = _reason(case, demand, result)
+    evictions = _preempt(case, demand)
+    if case.entry.victims:
+        reason = Reason(explain.PREEMPTING, "waits for pods of lower priority to leave")
+    actions = [*evictions, *wait(case, reason, spot(result))]
+    if case.started and case.entry.whole is False and not case.entry.victims:
+        actions += _repair(case, reason)
+    _guard(case, result)
+    return actions
+
+
+def spot(result: Unplaced) -> Spot:
+    """The events that could help: room for what was short, a node, and for coupled pods any pod."""
+    classes = tuple(short.want.cls for short in result.short)
+    wakes = Wake.ROOM | Wake.NODES
+    if not classes or not result.alone or any(cls.coupled for cls in classes):
+        wakes |= Wake.PODS
+    return Spot(wakes, classes)
+
+
+def _reason(case: Case, demand: Demand, result: Unplaced) -> Reason:
+    reason = explain.unplaced(result, len(case.state.snapshot.nodes))
+    head = case.state.starving_head()
+    if demand.barred is None or head is None:
+        return reason
+    kept = f"{int(demand.barred.sum())} nodes are kept for {head.key}, which waited too long"
+    return Reason(reason.code, f"{reason.text}; {kept}")
+
+
+def _preempt(case: Case, demand: Demand) -> list[Action]:
+    """Evict what makes room for this gang, if anything of lower priority does; keep that room."""
+    state, entry = case.state, case.entry
+    never = any(pod.spec.preemption_policy == "Never" for pod in case.muster.pending)
+    if never or entry.victims or not state.settings.preempt:
+        return []
+    found = preempt(state.snapshot, demand, state.victims(case.gang))
+    if found is None:
+        return []
+    actions: list[Action] = []
+    for victim in found.victims:
+        pods = tuple(slot.pod for slot in victim.slots if slot.stay is Stay.POD)
+        entry.victims |= {pod.metadata.uid for pod in pods}
+        if victim.whole and victim.gang in state.roster.gangs:
+            state.entry(victim.gang).gave_up = True
+            give_up_rooms(state, victim.gang)
+        why = f"makes room for {case.key}, which has a higher priority"
+        actions += [Delete(victim.gang, pods, why, "Preempted")] if pods else []
+    give_up_rooms(state, case.key)
+    kept = hold.Hold(case.now + state.hold_seconds(case.gang), promised=True)
+    for pod, node, cls in found.plan.placements:
+        state.keep_room(case.key, Slot(pod.metadata.uid, node, cls, pod), kept)
+    entry.preempts = True
+    if not entry.victims:
+        state.touch(case.key)
+    return actions
+
+
+def _repair(case: Case, reason: Reason) -> list[Action]:
+    """Bound by half: look for room a little longer, then release what is bound."""
+    entry = case.entry
+    if entry.release_at is None:
+        entry.release_at = case.now + case.state.settings.repair_seconds
+    if case.now < entry.release_at:
+        case.state.look_again(case.key, entry.release_at)
+        return []
+    return release(case, f"bound by half and cannot be made whole: {reason.text}")
+
+
+def release(case: Case, why: str) -> list[Action]:
+    """Delete the members that have a node, if something will make them anew."""
+    case.entry.gave_up, case.entry.release_at = True, None
+    give_up_rooms(case.state, case.key)
+    pods = tuple(pod for pod in case.muster.bound if pod.spec.node_name and pod.metadata.controller)
+    return [Delete(case.key, pods, why, "Released")] if pods else []
+
+
+def _guard(case: Case, result: Unplaced) -> None:
+    """After a long wait, keep those behind from the nodes this gang could use.
+
+    Only if it would fit an empty cluster: an impossible gang must not block a possible one.
+    """
+    state, since = case.state, case.entry.waits_since
+    if since is None or case.started or any(is_phantom(p) for p in case.muster.pending):
+        return
+    due = since + state.settings.starvation_after
+    if case.now < due:
+        if not case.entry.guarded:
+            case.entry.guarded = True
+            state.look_again(case.key, due)
+        return
+    snapshot = state.snapshot
+    if all(filters.potential(snapshot, s.want.cls) >= s.wanted for s in result.short):
+        state.starving[case.key] = tuple(short.want.cls for short in result.short)
