@@ -14,6 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from muster.scheduler import measures
 from muster.scheduler.actions import Action, Bind, Delete, Say
 from muster.scheduler.bind import Outcome, Settled
 from muster.scheduler.decide import bind_failed, consider
@@ -54,6 +55,7 @@ class Loop:
         """A bind has been settled; one that did not happen makes its gang first in line."""
         binding, outcome = settled.binding, settled.outcome
         key, pod = binding.bind.gang, binding.pod
+        measures.BINDS.labels(outcome.value).inc()
         if outcome is Outcome.BOUND:
             return
         log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, settled.why)
@@ -76,7 +78,8 @@ class Loop:
         """Look at every gang that is due, letting binds go out in between."""
         fruitless = 0
         for key in self.state.due(self._clock()):
-            actions = consider(self.state, key, self._clock())
+            with measures.DECISION_SECONDS.time():
+                actions = consider(self.state, key, self._clock())
             for action in actions:
                 self._do(action)
             fruitless += 1
@@ -94,8 +97,10 @@ class Loop:
 
     def _do(self, action: Action) -> None:
         if isinstance(action, Bind):
+            measures.PODS_PLANNED.inc(len(action.pairs))
             self._hands.bind(action)
         elif isinstance(action, Delete):
+            measures.DELETED.labels(action.reason).inc(len(action.pods))
             self._hands.delete(action)
         else:
             self._hands.say(action)

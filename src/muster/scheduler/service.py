@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.api.kinds import BUDGETS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
 from muster.api.meta import HasMetadata, Key
 from muster.control.manager import Manager
-from muster.errors import Conflict, MusterError, NotFound
+from muster.errors import ConfigError, Conflict, MusterError, NotFound
 from muster.kube.informer import Informer
 from muster.kube.lease import Election
 from muster.observe import metrics
 from muster.observe.health import Health
+from muster.scheduler import waiting
 from muster.scheduler.bind import Binder
 from muster.scheduler.gangs import DIALECTS
+from muster.scheduler.line import Publisher
 from muster.scheduler.loop import Loop
 from muster.scheduler.report import Reporter, log
 from muster.scheduler.settings import NAMES, Settings, load
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from muster.scheduler.actions import Bind, Delete, Say
 
 T = TypeVar("T", bound=HasMetadata)
+RELOAD_EVERY = 5.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Options:
     leader_elect: bool = False
     election: Election | None = None
     """An election that is already set up; `leader_elect` makes one."""
-    lease_namespace: str = "kube-system"
+    namespace: str = waiting.NAMESPACE
+    """Where the lease and the published line live."""
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     shadow: bool = False
@@ -79,9 +83,16 @@ async def _stop(manager: Manager, stop: asyncio.Event) -> None:
 
 def _election(client: Client, options: Options) -> Election:
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
-    return Election(
-        client, name="muster-scheduler", namespace=options.lease_namespace, identity=identity
-    )
+    return Election(client, name="muster-scheduler", namespace=options.namespace, identity=identity)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Changes whenever the file does, also when it is replaced by a link as volumes do."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino)
 
 
 class Service:
@@ -98,6 +109,8 @@ class Service:
         self._binder: Binder | None = None
         self._may_act = election.holds if election else lambda: True
         self._reporter = Reporter(client, self.state)
+        self._line = Publisher(client, self.state, options.namespace, quiet=options.shadow)
+        self._config, self._names = options.config, options.names
         self._deletes: asyncio.Queue[Delete] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -113,6 +126,9 @@ class Service:
             group.create_task(self._loop.run())
             group.create_task(self._binder.run())
             group.create_task(self._delete())
+            group.create_task(self._line.run())
+            if self._config is not None:
+                group.create_task(self._reload(self._config))
             if not self._shadow:
                 group.create_task(self._reporter.run())
 
@@ -123,6 +139,7 @@ class Service:
             log.info("would bind %s: %s", bind.gang, {p.metadata.name: n for p, n in bind.pairs})
         elif self._binder is not None:
             self._binder.submit(bind)
+        self._line.changed()
 
     def delete(self, delete: Delete) -> None:
         log.warning("%s: %s: %s", delete.gang, delete.reason, delete.why)
@@ -133,6 +150,23 @@ class Service:
     def say(self, say: Say) -> None:
         log.debug("%s: %s", say.gang, say.reason)
         self._reporter.say(say)
+        self._line.changed()
+
+    async def _reload(self, config: Path) -> None:
+        """Take up changes of the settings file; one that cannot be used changes nothing."""
+        seen = _stamp(config)
+        while True:
+            await asyncio.sleep(RELOAD_EVERY)
+            if _stamp(config) == seen:
+                continue
+            seen = _stamp(config)
+            try:
+                fresh = load(config, self._names)
+            except ConfigError as error:
+                log.error("settings not taken up: %s", error)
+            else:
+                self.state.settings = fresh
+                log.info("settings taken up from %s", config)
 
     async def _delete(self) -> None:
         """Delete members, each only as the very pod that was meant; again until it is done."""

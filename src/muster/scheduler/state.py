@@ -166,7 +166,7 @@ class State:
             if not self.ready:
                 return
             if not self._line:
-                self._line = sorted(map(self._place, self.ready), reverse=True)
+                self._line = sorted(map(self.place_of, self.ready), reverse=True)
             key = self._line.pop().key
             self.ready.discard(key)
             self.parked.unpark(key)
@@ -182,7 +182,8 @@ class State:
                 self.touch(key)
             self.events, self.freed = Wake.NONE, set()
 
-    def _place(self, key: GangKey) -> Place:
+    def place_of(self, key: GangKey) -> Place:
+        """Where a gang stands in line."""
         gang = self.roster.gangs.get(key)
         if gang is None:
             return place_in_line(key, priority=0, half_bound=True, surplus=False, created=None)
@@ -228,12 +229,12 @@ class State:
 
     def starving_head(self) -> Place | None:
         """The first in line of those that have waited too long."""
-        return min(map(self._place, self.starving), default=None)
+        return min(map(self.place_of, self.starving), default=None)
 
     def barred(self, key: GangKey) -> Mask | None:
         """The nodes kept from this gang because one before it has waited too long."""
         head = self.starving_head()
-        if head is None or key in self.starving or self._place(key) <= head:
+        if head is None or key in self.starving or self.place_of(key) <= head:
             return None
         self.snapshot.settle()
         mask = np.zeros(len(self.snapshot.nodes), np.bool_)

@@ -1,0 +1,17 @@
+"""What the scheduler counts, under the names operators alert on.
+
+Declared here, counted where it happens; gauges are set once a second by `line`.
+"""
+
+from __future__ import annotations
+
+from muster.observe.metrics import counter, gauge, histogram
+
+DECISION_SECONDS = histogram("decision_seconds", "Time to decide about one gang")
+BIND_SECONDS = histogram("bind_seconds", "Time from a plan to a bind that is settled")
+PODS_PLANNED = counter("pods_planned_total", "Pods given a node by a plan")
+BINDS = counter("binds_total", "Binds that were settled", "outcome")
+DELETED = counter("pods_deleted_total", "Members deleted", "reason")
+WAITING = gauge("gangs_waiting", "Gangs that wait", "reason")
+ROOMS_HELD = gauge("rooms_held", "Rooms kept for members to come")
+HALF_BOUND = gauge("gangs_half_bound", "Gangs that have some members running and lack others")
