@@ -13,7 +13,7 @@ import secrets
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import EVENTS, PODS
+from muster.api.kinds import EVENTS, PODS, SERVICES, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import (
     AlreadyExists,
@@ -25,7 +25,7 @@ from muster.errors import (
     NotFound,
 )
 from muster.jobs.names import ROLE
-from muster.operator import keys
+from muster.operator import keys, measure
 from muster.operator.actions import (
     Action,
     Create,
@@ -129,7 +129,7 @@ class Actor:
     async def _create(self, job: Job, action: Create) -> None:
         kind = action.kind
         try:
-            made = await self._client.create(kind, _complete(action.manifest))
+            made = await self._client.create(_held_as(kind), _complete(action.manifest))
         except AlreadyExists:
             await self._already(job, action)
             return
@@ -142,6 +142,7 @@ class Actor:
             if kind != PODS:
                 raise
             raise _refused(job, action, error) from error
+        measure.wrote(kind.resource, "create")
         self._remember(job, kind, made)
 
     async def _already(self, job: Job, action: Create) -> None:
@@ -154,7 +155,7 @@ class Actor:
         meta = found["metadata"]
         ours = any(row.get("uid") == job.uid for row in meta.get("ownerReferences") or ())
         if ours and not meta.get("deletionTimestamp"):
-            self._remember(job, action.kind, await self._client.get(action.kind, key))
+            self._remember(job, action.kind, await self._client.get(_held_as(action.kind), key))
             return
         if not ours and not meta.get("deletionTimestamp"):
             what = f"{action.kind.kind} {action.name} exists and is not this job's; waiting"
@@ -174,6 +175,7 @@ class Actor:
             await self._client.delete(action.kind, key, uid=action.uid)
         except (NotFound, Conflict):
             return  # Gone, or another now: either way not there any more.
+        measure.wrote(action.kind.resource, "delete")
         if action.uid:
             self._memory.deleted(job.uid, action.uid)
 
@@ -184,6 +186,8 @@ class Actor:
             written = await self._client.patch(kind, job.key, body, subresource="status")
         except (NotFound, Conflict):
             raise Stop(None) from None  # The job is gone, or another of its name is there.
+        if not job.status.get("conditions"):
+            measure.told(job, f"{job.kind}Created")
         self._memory.wrote(job.uid, written)
 
     async def _delete_job(self, job: Job) -> None:
@@ -214,6 +218,7 @@ class Actor:
 
     async def emit(self, job: Job, event: Emit) -> None:
         """An event on the job. Nobody's work depends on it, so its loss is only logged."""
+        measure.told(job, event.reason)
         at = stamp(self._clock())
         reference = {k: v for k, v in owner(job).items() if k in ("apiVersion", "kind", "name")}
         component = job.shape.operator
@@ -233,6 +238,11 @@ class Actor:
             await self._client.create(EVENTS, body)
         except MusterError as error:
             log.warning("%s %s: event %s not written: %s", job.kind, job.key, event.reason, error)
+
+
+def _held_as(kind: Kind[Any]) -> Kind[Any]:
+    """The kind as its informer holds it: pods and services as structs, all else whole."""
+    return kind if kind in (PODS, SERVICES) else raw(kind)
 
 
 def _complete(manifest: Raw) -> Raw:

@@ -103,7 +103,7 @@ def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[Emit]]:
         message = f"{job.kind} {job.name} is created."
         reason = f"{job.kind}Created"
         current = status.with_condition(current, "Created", "True", reason, message, now)
-        events = [Emit(reason, message, "Warning") for reason, message in job.warnings]
+        events = [Emit(why, words, "Warning") for why, words in job.warnings]
     return current, events
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import PODS
 from muster.control.loop import After
 from muster.errors import InvalidJob, NotFound
 from muster.jobs import forms
@@ -79,10 +78,10 @@ class Reconciler:
             await self._actor.apply(forms.stub({**raw, "kind": ref.kind}), actions)
 
     async def _still_there(self, job: Job) -> bool:
-        """Whether the job itself, and not only our memory of it, still wants pods.
+        """Whether the job itself, and not only our memory of it, is still there.
 
-        A job's pods are collected with it. Seen before the job's own end they look like losses, and
-        replacing them would make pods that belong to nobody.
+        A job's objects are collected with it. When we hear of that before we hear of the job's own
+        end they look lost, and replacing them would make objects that belong to nobody.
         """
         try:
             live = await self._client.get(job.shape.resource, job.key)
@@ -93,5 +92,6 @@ class Reconciler:
 
 
 def _replaces(job: Job, actions: Sequence[Action]) -> bool:
-    begun = status.is_true(job.status, "Running") or status.is_true(job.status, "Restarting")
-    return begun and any(isinstance(a, Create) and a.kind == PODS for a in actions)
+    """Whether something is created for a job that was looked at before."""
+    begun = status.condition(job.status, "Created") is not None
+    return begun and any(isinstance(action, Create) for action in actions)

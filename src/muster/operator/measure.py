@@ -1,0 +1,29 @@
+"""What the operator tells Prometheus: jobs by what became of them, objects made and deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.observe import metrics
+
+if TYPE_CHECKING:
+    from muster.jobs.job import Job
+
+JOBS = metrics.counter(
+    "jobs_total", "Jobs by kind and by what was said of them.", "namespace", "kind", "event"
+)
+OBJECTS = metrics.counter(
+    "job_objects_total", "Objects created and deleted for jobs.", "resource", "verb"
+)
+
+
+def told(job: Job, reason: str) -> None:
+    """Count an event on a job if it says what became of the job."""
+    event = reason.removeprefix(job.kind)
+    if event != reason or reason == "InvalidSpec":
+        JOBS.labels(job.namespace, job.kind, event).inc()
+
+
+def wrote(resource: str, verb: str) -> None:
+    """Count an object created or deleted."""
+    OBJECTS.labels(resource, verb).inc()

@@ -1,0 +1,198 @@
+"""An API server in memory behind the Transport seam, for the operator on virtual time.
+
+It knows creation, merge patches, deletion with UIDs, watches by label, owners whose objects go with
+them, late watch events and failing answers: what the operator's loop depends on, and no more. The
+same stories run on a real server in `test_on_a_real_server.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from muster.kube.request import Request, Response
+from tests.operator.builders import merged
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from muster.kube.transport import WebSocket
+
+Raw = dict[str, Any]
+
+
+class Server:
+    """`fail` is the share of answers that are 500; `late` delays every watch event."""
+
+    def __init__(self, *, fail: float = 0.0, late: float = 0.0, seed: int = 1) -> None:
+        self.fail, self.late = fail, late
+        self.dice = random.Random(seed)
+        self.version = 0
+        self.uids = 0
+        self.objects: dict[str, Raw] = {}
+        self.history: list[tuple[float, int, str, str, Raw]] = []
+        self.created: list[str] = []
+        self.missing: set[str] = set()
+        """Resources that this server does not have."""
+        self._changed = asyncio.Event()
+
+    # What tests do
+
+    def get(self, path: str) -> Raw | None:
+        return self.objects.get(path)
+
+    def named(self, resource: str) -> list[str]:
+        """The names of all objects of a resource."""
+        return sorted(p.rpartition("/")[2] for p in self.objects if f"/{resource}/" in p)
+
+    def put(self, path: str, obj: Raw) -> Raw:
+        """Create or replace, as somebody else."""
+        kind = "MODIFIED" if path in self.objects else "ADDED"
+        if kind == "ADDED":
+            self.uids += 1
+            meta = {"uid": f"uid-{self.uids}", "generation": 1, "namespace": "ns"}
+            obj = merged(obj, {"metadata": meta})
+        self._write(kind, path, obj)
+        return self.objects[path]
+
+    def patch(self, path: str, change: Raw) -> Raw:
+        return self.put(path, merged(self.objects[path], change))
+
+    def remove(self, path: str) -> None:
+        """Delete at once, and everything that it owned."""
+        gone = self.objects[path]
+        self._write("DELETED", path, gone)
+        uid = gone["metadata"]["uid"]
+        for other, obj in list(self.objects.items()):
+            owners = obj["metadata"].get("ownerReferences") or []
+            if any(row["uid"] == uid for row in owners) and other in self.objects:
+                self.remove(other)
+
+    # The transport
+
+    async def send(self, request: Request) -> Response:
+        await asyncio.sleep(self.dice.uniform(0.0001, 0.003))
+        fails = self.dice.random() < self.fail
+        if fails and self.dice.random() < 0.5:
+            return _status(500, "InternalError")
+        answer = self._answer(request)
+        return _status(500, "InternalError") if fails else answer
+
+    def _answer(self, request: Request) -> Response:
+        if any(f"/{name}" in request.path for name in self.missing):
+            return _status(404, "NotFound")
+        path = request.path.removesuffix("/status")
+        body = json.loads(request.body) if request.body else {}
+        match request.method:
+            case "GET" if path in self.objects:
+                return _ok(self.objects[path])
+            case "GET" if _is_collection(path):
+                items = [obj for _, obj in self._within(request)]
+                return _ok({"metadata": {"resourceVersion": str(self.version)}, "items": items})
+            case "POST":
+                return self._create(f"{path}/{body['metadata']['name']}", body)
+            case _ if path not in self.objects:
+                return _status(404, "NotFound")
+            case "PATCH":
+                return self._patched(path, body, request.path.endswith("/status"))
+            case "DELETE":
+                wanted = (body.get("preconditions") or {}).get("uid")
+                if wanted and wanted != self.objects[path]["metadata"]["uid"]:
+                    return _status(409, "Conflict")
+                self.remove(path)
+                return _ok({})
+            case _:
+                return _status(405, "MethodNotAllowed")
+
+    def _create(self, path: str, body: Raw) -> Response:
+        if path in self.objects:
+            return _status(409, "AlreadyExists")
+        if "/events/" not in path:
+            self.created.append(path)
+        if "/pods/" in path:
+            body = {**body, "status": {"phase": "Pending"}}
+        return _ok(self.put(path, body))
+
+    def _patched(self, path: str, body: Raw, status: bool) -> Response:
+        held = self.objects[path]
+        wanted = (body.get("metadata") or {}).get("uid")
+        if wanted and wanted != held["metadata"]["uid"]:
+            return _status(409, "Conflict")
+        change = {"status": body.get("status")} if status else body
+        return _ok(self.patch(path, change))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        yield self._events(request, int(dict(request.query)["resourceVersion"]))
+
+    async def _events(self, request: Request, since: int) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        selector = dict(request.query).get("labelSelector", "")
+        while True:
+            self._changed.clear()
+            for due, version, kind, path, obj in list(self.history):
+                if version <= since or not _inside(path, request.path) or not _has(obj, selector):
+                    continue
+                if due > loop.time():
+                    await asyncio.sleep(due - loop.time())
+                since = version
+                yield json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+            if self.history and self.history[-1][1] > since and self._changed.is_set():
+                continue
+            await self._changed.wait()
+
+    def websocket(
+        self, request: Request, protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[WebSocket]:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+    def _within(self, request: Request) -> list[tuple[str, Raw]]:
+        selector = dict(request.query).get("labelSelector", "")
+        return [
+            (path, obj)
+            for path, obj in self.objects.items()
+            if _inside(path, request.path) and _has(obj, selector)
+        ]
+
+    def _write(self, kind: str, path: str, obj: Raw) -> None:
+        self.version += 1
+        obj = merged(obj, {"metadata": {"resourceVersion": str(self.version)}})
+        if kind == "DELETED":
+            self.objects.pop(path, None)
+        else:
+            self.objects[path] = obj
+        due = asyncio.get_running_loop().time() + self.dice.uniform(0, self.late)
+        self.history.append((due, self.version, kind, path, obj))
+        self._changed.set()
+
+
+def _is_collection(path: str) -> bool:
+    parts = path.strip("/").split("/")
+    after = parts[2:] if parts[0] == "api" else parts[3:]
+    return len(after) in (1, 3)
+
+
+def _inside(path: str, collection: str) -> bool:
+    """Whether this object is of that collection, in one namespace or in all."""
+    prefix, _, plural = collection.rpartition("/")
+    return path.startswith(prefix) and path.split("/")[-2] == plural
+
+
+def _has(obj: Raw, selector: str) -> bool:
+    return not selector or selector in (obj["metadata"].get("labels") or {})
+
+
+def _ok(obj: Raw) -> Response:
+    return Response(200, {}, json.dumps(obj).encode())
+
+
+def _status(code: int, reason: str) -> Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": reason}
+    return Response(code, {}, json.dumps(body).encode())

@@ -1,0 +1,242 @@
+"""The operator's loop on virtual time: timers that fire, stale watches, failing answers, scale."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api.meta import Raw
+from muster.kube.client import Client
+from muster.operator.run import Options, build
+from muster.operator.status import stamp
+from tests.operator.builders import manifest, replica
+from tests.operator.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.looptime
+START = datetime(2026, 1, 2, tzinfo=UTC)
+NS = "namespaces/ns"
+JOB = f"/apis/kubeflow.org/v1/{NS}/tfjobs/j"
+POD = f"/api/v1/{NS}/pods"
+
+
+def clock() -> datetime:
+    return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+@asynccontextmanager
+async def operating(server: Server, **options: Any) -> AsyncIterator[None]:
+    client = Client(server)
+    manager = build(client, Options(**options), clock)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run())
+        try:
+            yield
+        finally:
+            manager.stop()
+
+
+def submit(server: Server, name: str = "j", **more: Any) -> str:
+    raw = manifest(name=name, **more)
+    del raw["metadata"]["uid"]
+    path = f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}"
+    server.put(path, raw)
+    return path
+
+
+def conditions(server: Server, path: str = JOB) -> list[str]:
+    found = server.get(path)
+    assert found is not None
+    rows = (found.get("status") or {}).get("conditions") or []
+    return [row["type"] for row in rows if row["status"] == "True"]
+
+
+def phase(server: Server, pod: str, word: str, **status: Any) -> None:
+    server.patch(f"{POD}/{pod}", {"status": {"phase": word, **status}})
+
+
+async def passes(seconds: float = 5) -> None:
+    """Let virtual time go by."""
+    await asyncio.sleep(seconds)
+
+
+async def test_a_deadline_ends_a_job_although_nothing_else_happens() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server, runPolicy={"activeDeadlineSeconds": 3600})
+        await passes()
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes(3590)
+        assert conditions(server) == ["Created", "Running"]
+
+        await passes(10)
+        assert conditions(server) == ["Created", "Failed"]
+        assert server.named("pods") == []
+
+
+async def test_a_finished_job_goes_when_its_time_is_up() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server, runPolicy={"ttlSecondsAfterFinished": 600})
+        await passes()
+        phase(server, "j-worker-0", "Succeeded")
+        await passes(590)
+        assert conditions(server) == ["Created", "Succeeded"]
+
+        await passes(20)
+        assert server.named("tfjobs") == []
+        assert server.named("pods") == []
+
+
+async def test_watches_that_are_late_lead_to_no_pod_twice_and_no_restart_counted_twice() -> None:
+    server = Server(late=3.0)
+    roles = {"Worker": replica(3, "OnFailure"), "PS": replica(1, "OnFailure")}
+    async with operating(server):
+        submit(server, roles=roles)
+        await passes(20)
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes(10)
+        for _ in range(4):
+            phase(server, "j-worker-1", "Failed", reason="Error")
+            await passes(10)
+            phase(server, "j-worker-1", "Running", reason="")
+            await passes(10)
+
+    found = server.get(JOB)
+    assert found is not None
+    assert found["status"]["restarts"] == 4
+    made = [path.rpartition("/")[2] for path in server.created if path.startswith(POD)]
+    assert sorted(made) == sorted(["j-ps-0", "j-worker-0", "j-worker-2", *["j-worker-1"] * 5])
+
+
+async def test_a_pod_collected_with_its_job_is_not_brought_back() -> None:
+    server = Server(late=2.0)
+    async with operating(server):
+        submit(server)
+        await passes(20)
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes(20)
+        made = len(server.created)
+        server.remove(JOB)
+        await passes(60)
+
+    assert len(server.created) == made
+    assert server.named("pods") == []
+
+
+async def test_a_job_of_the_same_name_right_after_is_not_held_up() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        server.remove(JOB)
+        submit(server)
+        await passes()
+
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+        uid = (server.get(JOB) or {})["metadata"]["uid"]
+        owners = {
+            (server.get(f"{POD}/{pod}") or {})["metadata"]["ownerReferences"][0]["uid"]
+            for pod in server.named("pods")
+        }
+        assert owners == {uid}
+
+
+async def test_a_name_that_is_taken_is_waited_for() -> None:
+    server = Server()
+    server.put(f"{POD}/j-worker-0", {"metadata": {"name": "j-worker-0"}})
+    async with operating(server):
+        submit(server)
+        await passes(30)
+        reasons = {(server.get(p) or {})["reason"] for p in server.objects if "/events/" in p}
+        assert "ErrResourceExists" in reasons
+
+        server.remove(f"{POD}/j-worker-0")
+        await passes(5)
+        pod = server.get(f"{POD}/j-worker-0")
+        assert pod is not None
+        assert pod["metadata"]["ownerReferences"]
+
+
+async def test_an_orphan_with_the_jobs_labels_is_adopted() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        server.patch(f"{POD}/j-worker-1", {"metadata": {"ownerReferences": []}})
+        await passes()
+
+        pod = server.get(f"{POD}/j-worker-1")
+        assert pod is not None
+        assert pod["metadata"]["ownerReferences"][0]["name"] == "j"
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_failing_answers_late_watches_and_kills_leave_nothing_wrong(seed: int) -> None:
+    server = Server(fail=0.05, late=1.0, seed=seed)
+    names = [f"job{number}" for number in range(8)]
+    for name in names:
+        submit(server, name)
+    for _ in range(5):
+        async with asyncio.TaskGroup() as group:
+            killed = group.create_task(build(Client(server), Options(), clock).run())
+            await asyncio.sleep(server.dice.uniform(0.0, 0.8))
+            killed.cancel()
+    async with operating(server):
+        await passes(120)
+        assert len(server.named("pods")) == 24
+        for name in names:
+            phase(server, f"{name}-worker-0", "Succeeded")
+        await passes(120)
+
+    for name in names:
+        path = f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}"
+        assert conditions(server, path) == ["Created", "Succeeded"]
+    made = [path for path in server.created if path.startswith(POD)]
+    assert len(made) == len(set(made)) == 24
+    assert server.named("podgroups") == []
+
+
+async def test_a_cluster_without_group_crds_still_runs_gangs() -> None:
+    server = Server()
+    server.missing = {"podgroups"}
+    async with operating(server):
+        submit(server)
+        await passes(10)
+
+    pod = server.get(f"{POD}/j-worker-0")
+    assert pod is not None
+    assert pod["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io/name"] == "j"
+
+
+def finished(name: str) -> Raw:
+    raw = manifest(name=name)
+    row = {"type": "Succeeded", "status": "True", "reason": "TFJobSucceeded"}
+    raw["status"] = {"conditions": [row], "completionTime": stamp(START)}
+    del raw["metadata"]["uid"]
+    return raw
+
+
+@pytest.mark.slow
+async def test_finished_jobs_cost_nothing() -> None:
+    server = Server()
+    for number in range(2000):
+        name = f"job{number}"
+        server.put(f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}", finished(name))
+    version = server.version
+    started = time.process_time()
+    async with operating(server):
+        await passes(60)
+
+    assert server.version == version, "a finished job was written to"
+    assert time.process_time() - started < 2.0
