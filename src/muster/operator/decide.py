@@ -19,7 +19,7 @@ from muster.operator import ensure, status
 from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
 from muster.operator.judge import ended_by_limit, judge, left_of_deadline
 from muster.operator.kinds import table
-from muster.operator.pods import role_of
+from muster.operator.pods import leaving, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,14 +55,18 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if status.outcome(found.status) is not None:
         ended = _written(job, found.status, events)
         return [*adopted, *ended, *_end(job, found.status, seen, now)]
+    # From here on everything is as it will be when the actions so far are done.
     moved = replace(job, status=found.status)
+    seen = _leaving(seen, found.leaving, now)
     wanted = table.of(job).members(moved, seen)
+    extra = ensure.surplus(moved, wanted, seen)
     return [
         *adopted,
         *_written(job, _explained(found.status, mine, seen.refused), events),
         *ensure.without(found.leaving),
-        *ensure.surplus(moved, wanted, seen),
-        *ensure.missing(moved, wanted, seen, settings),
+        *ensure.without(extra),
+        *ensure.unused(moved, seen),
+        *ensure.missing(moved, wanted, _leaving(seen, extra, now), settings),
         *_deadline(job, found.status, now),
     ]
 
@@ -142,6 +146,14 @@ def _cleaned(job: Job, pod: Pod, policy: str) -> bool:
     if policy == "None" or (pod.finished and role_of(job, pod) == "Launcher"):
         return False
     return policy == "All" or not pod.finished
+
+
+def _leaving(seen: Seen, gone: Iterable[Pod], now: datetime) -> Seen:
+    """What will be seen when the deletion of these pods has been asked for."""
+    uids = {pod.metadata.uid for pod in gone}
+    return replace(
+        seen, pods=tuple(leaving(p, now) if p.metadata.uid in uids else p for p in seen.pods)
+    )
 
 
 def _explained(current: Raw, mine: Iterable[Pod], refused: str) -> Raw:

@@ -47,18 +47,22 @@ def missing(job: Job, wanted: list[Member], seen: Seen, settings: Settings) -> l
     return [*before, *created]
 
 
-def surplus(job: Job, wanted: list[Member], seen: Seen) -> list[Action]:
-    """Members beyond the number wanted go; earlier launchers stay, for their logs."""
+def surplus(job: Job, wanted: list[Member], seen: Seen) -> list[Pod]:
+    """Members beyond the number wanted; earlier launchers stay, for their logs."""
     names = {member.name for member in wanted}
-    extra = [
+    return [
         pod
         for pod in status.alive(seen.pods)
         if pod.metadata.name not in names
         and not (pods.role_of(job, pod) == "Launcher" and pod.finished)
     ]
+
+
+def unused(job: Job, seen: Seen) -> list[Action]:
+    """The deletion of services whose members are not wanted any more."""
     keep = {member.name for member in job.members()}
-    unused = services(seen) - keep if table.of(job).services else set()
-    return [*without(extra), *(Delete(SERVICES, name) for name in sorted(unused))]
+    extra = services(seen) - keep if table.of(job).services else set()
+    return [Delete(SERVICES, name) for name in sorted(extra)]
 
 
 def without(gone: Iterable[Pod]) -> list[Action]:

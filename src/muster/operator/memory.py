@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
+from muster.operator.pods import leaving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ class Memory:
         entries = self._jobs.get(job)
         if entries is None or not entries.gone:
             return pods
-        return [_going(pod, now) if self._asked_to_go(entries, pod) else pod for pod in pods]
+        return [leaving(pod, now) if self._asked_to_go(entries, pod) else pod for pod in pods]
 
     def _asked_to_go(self, entries: _Job, pod: Pod) -> bool:
         leaving = pod.metadata.deletion_timestamp is not None
@@ -127,11 +127,6 @@ def identity(one: Any) -> tuple[str, str]:
     if isinstance(one, dict):
         return one["metadata"].get("name", ""), one["metadata"].get("uid", "")
     return one.metadata.name, one.metadata.uid
-
-
-def _going(pod: Pod, now: datetime) -> Pod:
-    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=now)
-    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _version(raw: Raw) -> int:

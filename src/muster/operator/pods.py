@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from muster.jobs import names
 from muster.operator.hosts import on_host_network
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Member, Replica
@@ -133,3 +137,11 @@ def index_of(pod: Pod) -> int:
     """The number of a pod within its role; -1 if it has none."""
     text = pod.metadata.labels.get(names.INDEX, "")
     return int(text) if text.isdigit() else -1
+
+
+def leaving(pod: Pod, now: datetime) -> Pod:
+    """The pod as it will be when its deletion has been asked for."""
+    if pod.metadata.deletion_timestamp is not None:
+        return pod
+    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=now)
+    return msgspec.structs.replace(pod, metadata=metadata)
