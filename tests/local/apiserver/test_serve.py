@@ -1,0 +1,301 @@
+"""The server as a whole, over TLS: who gets in, what it survives, what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+import pytest
+import yaml
+
+from muster.api import crds
+from muster.errors import Refusal
+from muster.local.apiserver.backend import LogOptions
+from tests.local.apiserver.running import JSON, MERGE, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.local.apiserver.running import Talk
+
+CM = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/tfjobs"
+
+
+def tfjobs() -> Any:
+    return next(c for c in crds.load_all() if c["metadata"]["name"] == "tfjobs.kubeflow.org")
+
+
+@pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic eDp5", "Bearer ", "Bearer \udcff"])
+async def test_without_the_token_nothing_is_told(talk: Talk, header: str) -> None:
+    reply = await talk.say("GET", CM, Authorization=header)
+
+    assert (reply.status, reply.body["reason"]) == (401, "Unauthorized")
+
+
+async def test_health_and_version_need_no_token(talk: Talk) -> None:
+    for path in ("/healthz", "/livez", "/readyz", "/version"):
+        assert (await talk.say("GET", path, Authorization="")).status == 200
+
+
+async def test_the_certificate_is_good_for_the_names_pods_use(talk: Talk) -> None:
+    trust = ssl.create_default_context(cadata=talk.server.ca.decode())
+    for name in ("localhost", "kubernetes.default.svc", "127.0.0.1"):
+        async with talk.session.get(
+            talk.server.url + "/api", ssl=trust, server_hostname=name
+        ) as response:
+            assert response.status == 200
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await talk.session.get(talk.server.url + "/api", ssl=trust, server_hostname="example.com")
+
+
+async def test_secrets_on_disk_are_for_their_owner_only(talk: Talk, tmp_path: Path) -> None:
+    talk.server.access.write_kubeconfig(tmp_path / "kubeconfig", talk.server.url)
+    folder = talk.server.data_dir / "access"
+    for path in (
+        folder / "token",
+        folder / "ca.key",
+        folder / "server.key",
+        tmp_path / "kubeconfig",
+    ):
+        assert path.stat().st_mode & 0o777 == 0o600, path
+
+
+async def test_the_kubeconfig_names_the_server_and_its_token(talk: Talk, tmp_path: Path) -> None:
+    talk.server.access.write_kubeconfig(tmp_path / "kubeconfig", talk.server.url)
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+
+    assert config["clusters"][0]["cluster"]["server"] == talk.server.url
+    assert config["users"][0]["user"]["token"] == talk.server.token
+
+
+async def test_a_restart_keeps_objects_token_and_certificate(tmp_path: Path) -> None:
+    async with running(tmp_path) as talk:
+        await talk.say("POST", CRDS, tfjobs())
+        made = await talk.create_pod("a")
+        token, ca = talk.server.token, talk.server.ca
+    async with running(tmp_path) as talk:
+        assert (talk.server.token, talk.server.ca) == (token, ca)
+        assert (await talk.say("GET", f"{PODS}/a")).body == made
+        assert (await talk.say("GET", JOBS)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "expected"),
+    [
+        (b"{", JSON, 400),
+        (b"\xff\xfe", JSON, 400),
+        (b'"' + b"\xc3\x28" + b'"', JSON, 400),
+        (b"[" * 100_000, JSON, 400),
+        (b'{"a":' * 600 + b"1" + b"}" * 600, JSON, 400),
+        (b'{"metadata":[]}', JSON, 400),
+        (b'{"metadata":{"name":5}}', JSON, 400),
+        (b"a: [", "application/yaml", 400),
+        (b"\x00", "application/yaml", 400),
+        (b"a: &a [1]\nb: *a", "application/yaml", 400),
+        (b"- 1", "application/yaml", 400),
+        (b"1: 2", "application/yaml", 400),
+        (b"", JSON, 400),
+        (b"hello", "text/plain", 415),
+        (b'{"a":"' + b"x" * (3 * 1024 * 1024) + b'"}', JSON, 413),
+    ],
+)
+async def test_a_body_that_makes_no_sense_is_refused_and_the_server_lives(
+    talk: Talk, body: bytes, content_type: str, expected: int
+) -> None:
+    reply = await talk.say("POST", CM, body, content_type)
+
+    assert reply.status == expected
+    assert reply.body["kind"] == "Status"
+    assert (await talk.say("GET", CM)).status == 200
+
+
+async def test_yaml_is_read_as_well_as_json(talk: Talk) -> None:
+    body = b"metadata: {name: a}\ndata: {day: 2026-01-01}\n"
+    reply = await talk.say("POST", CM, body, "application/yaml")
+
+    assert reply.body["data"] == {"day": "2026-01-01"}
+
+
+async def test_a_kind_can_be_used_as_soon_as_its_definition_is_answered(talk: Talk) -> None:
+    missing = await talk.say("GET", JOBS)
+    await talk.say("POST", CRDS, tfjobs())
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "a"}}
+    made = await talk.say("POST", JOBS, job)
+    await talk.say("DELETE", f"{CRDS}/tfjobs.kubeflow.org")
+    gone = await talk.say("GET", JOBS)
+
+    assert (missing.status, made.status, gone.status) == (404, 201, 404)
+    await talk.say("POST", CRDS, tfjobs())
+    assert (await talk.say("GET", JOBS)).body["items"] == []
+
+
+async def test_a_watch_from_before_a_compaction_is_told_so(talk: Talk) -> None:
+    made = await talk.say("POST", CM, {"metadata": {"name": "a"}})
+    for i in range(5):
+        await talk.say("PATCH", f"{CM}/a", {"data": {"i": str(i)}}, MERGE)
+    await talk.server.store.compact(talk.server.store.revision)
+    version = made.body["metadata"]["resourceVersion"]
+
+    event = (await talk.say("GET", f"{CM}?watch=1&resourceVersion={version}")).body
+
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    assert event["object"]["reason"] == "Expired"
+
+
+async def test_a_watch_sees_a_write_before_the_next_request_is_answered(talk: Talk) -> None:
+    url = f"{talk.server.url}{CM}?watch=1&resourceVersion={talk.server.store.revision}"
+    async with asyncio.timeout(10), talk.session.get(url) as response:
+        for i in range(3):
+            await talk.say("POST", CM, {"metadata": {"name": f"c{i}"}})
+            event = msgspec.json.decode(await response.content.readline())
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", f"c{i}")
+
+
+async def test_stopping_ends_open_watches(tmp_path: Path) -> None:
+    async with running(tmp_path) as talk:
+        response = await talk.session.get(f"{talk.server.url}{CM}?watch=1")
+        await talk.server.stop()
+        assert await response.content.read() == b""
+        await talk.server.start()
+
+
+async def test_pages_of_a_list_show_one_moment(talk: Talk) -> None:
+    for name in "abcdef":
+        await talk.say("POST", CM, {"metadata": {"name": name}})
+    names, token = [], ""
+    while True:
+        page = (await talk.say("GET", f"{CM}?limit=2&continue={token}")).body
+        names += [item["metadata"]["name"] for item in page["items"]]
+        await talk.say("DELETE", f"{CM}/e")
+        await talk.say("POST", CM, {"metadata": {"name": f"z{len(names)}"}})
+        token = page["metadata"].get("continue", "")
+        if not token:
+            break
+
+    assert names == list("abcdef")
+
+
+async def test_writers_at_once_lose_nothing(talk: Talk) -> None:
+    await talk.say("POST", CM, {"metadata": {"name": "a"}})
+    replies = await asyncio.gather(
+        *(talk.say("PATCH", f"{CM}/a", {"data": {f"k{i}": "v"}}, MERGE) for i in range(5))
+    )
+
+    assert {r.status for r in replies} == {200}
+    assert len((await talk.say("GET", f"{CM}/a")).body["data"]) == 5
+
+
+class FakeNode:
+    """A node agent with one log."""
+
+    def __init__(self) -> None:
+        self.asked: list[LogOptions] = []
+
+    async def logs(self, pod: Any, options: LogOptions) -> AsyncIterator[bytes]:
+        self.asked.append(options)
+        if options.previous:
+            raise Refusal("there was none before", status=400, reason="BadRequest")
+        yield b"one\n"
+        yield b"two\n"
+
+    async def exec(self, *_: Any) -> int:
+        raise NotImplementedError
+
+    async def forward(self, *_: Any) -> None:
+        raise NotImplementedError
+
+    async def address(self, *_: Any) -> tuple[str, int]:
+        raise NotImplementedError
+
+
+async def test_logs_come_from_the_node_agent(tmp_path: Path) -> None:
+    node = FakeNode()
+    async with running(tmp_path, node) as talk:
+        await talk.create_pod("a", nodeName="n")
+        log = await talk.say("GET", f"{PODS}/a/log?follow=true&tailLines=5&timestamps=1")
+        bad = await talk.say("GET", f"{PODS}/a/log?previous=true")
+        wrong = await talk.say("GET", f"{PODS}/a/log?container=none")
+        none = await talk.say("GET", f"{PODS}/none/log")
+
+    assert log.body == "one\ntwo\n"
+    assert node.asked[0] == LogOptions("main", follow=True, timestamps=True, tail=5)
+    assert (bad.status, bad.body["message"]) == (400, "there was none before")
+    assert (wrong.status, none.status) == (400, 404)
+
+
+async def test_a_pod_nobody_runs_has_an_empty_log(talk: Talk) -> None:
+    await talk.create_pod("a")
+
+    assert (await talk.say("GET", f"{PODS}/a/log")).body == ""
+
+
+async def test_unknown_fields_are_warned_about(talk: Talk) -> None:
+    reply = await talk.say("POST", CM, {"metadata": {"name": "a"}, "nonsense": 1})
+
+    assert reply.headers.getall("Warning") == ['299 - "unknown field \\"nonsense\\""']
+
+
+async def test_start_to_ready_takes_less_than_a_second(tmp_path: Path) -> None:
+    began = time.monotonic()
+    async with running(tmp_path):
+        assert time.monotonic() - began < 1
+
+
+async def test_a_namespace_stays_until_it_is_finalized(talk: Talk) -> None:
+    await talk.say("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
+    marked = await talk.say("DELETE", "/api/v1/namespaces/x")
+    refused = await talk.say("POST", "/api/v1/namespaces/x/configmaps", {"metadata": {"name": "a"}})
+    body = {"metadata": {"name": "x"}, "spec": {"finalizers": []}}
+    await talk.say("PUT", "/api/v1/namespaces/x/finalize", body)
+    gone = await talk.say("GET", "/api/v1/namespaces/x")
+
+    assert marked.body["status"]["phase"] == "Terminating"
+    assert (refused.status, gone.status) == (403, 404)
+
+
+async def test_an_eviction_that_would_break_a_budget_is_refused(talk: Talk) -> None:
+    ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    for name in "ab":
+        await talk.create_pod(name)
+        await talk.say("PATCH", f"{PODS}/{name}", {"metadata": {"labels": {"x": "y"}}}, MERGE)
+        await talk.say("PATCH", f"{PODS}/{name}/status", ready, MERGE)
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"x": "y"}}},
+    }
+    await talk.say("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
+
+    first = await talk.say("POST", f"{PODS}/a/eviction", eviction)
+    second = await talk.say("POST", f"{PODS}/b/eviction", eviction)
+
+    assert (first.status, second.status) == (201, 429)
+    assert second.headers["Retry-After"]
+    assert second.body["details"]["causes"][0]["reason"] == "DisruptionBudget"
+
+
+async def test_a_deployment_is_scaled_through_its_scale(talk: Talk) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {
+        "metadata": {"labels": {"x": "y"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    spec = {"selector": {"matchLabels": {"x": "y"}}, "template": template}
+    await talk.say("POST", path, {"metadata": {"name": "d"}, "spec": spec})
+
+    scaled = await talk.say("PATCH", f"{path}/d/scale", {"spec": {"replicas": 3}}, MERGE)
+    read = await talk.say("GET", f"{path}/d/scale")
+    wrong = await talk.say("PATCH", f"{path}/d/scale", {"spec": {"replicas": -1}}, MERGE)
+
+    assert (scaled.status, read.body["spec"]["replicas"]) == (200, 3)
+    assert read.body["status"]["selector"] == "x=y"
+    assert wrong.status == 422
+    assert (await talk.say("GET", f"{path}/d")).body["spec"]["replicas"] == 3
