@@ -2,7 +2,8 @@
 
 Every process reads TF_CONFIG. The chief alone holds the program: workers and parameter servers only
 serve, and a worker that dies and comes back is given steps again. When the chief is done it says so
-to every server, and they exit with 0: the job ends clean whatever its cleanPodPolicy.
+to every server, and they exit with 0: the job ends clean whatever its cleanPodPolicy. (Only a
+worker that comes back when all is over hears nothing, and is left to that policy.)
 
     arena submit tf --name=ps --gang --chief --workers=2 --ps=1 "python tf_ps.py --steps 200"
 """
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -71,15 +73,20 @@ def serve(task: str, index: int, address: str) -> None:
 
 def doorbell(address: str) -> str:
     """A named pipe in a server's file system: it reads, and the chief has it written to."""
-    return f"/tmp/tf_ps-{address.replace(':', '-')}"
+    return f"{tempfile.gettempdir()}/tf_ps-{address.replace(':', '-')}"
 
 
 def dismiss(cluster: dict[str, list[str]]) -> None:
     """Ring at every server. The operation runs on its device, so it opens the server's own file."""
     for role in ("worker", "ps"):
         for index, address in enumerate(cluster[role]):
-            with tf.device(f"/job:{role}/task:{index}/device:CPU:0"):
-                tf.io.write_file(doorbell(address), "done")
+            try:
+                with tf.device(f"/job:{role}/task:{index}/device:CPU:0"):
+                    tf.io.write_file(doorbell(address), "done")
+            except tf.errors.OpError as error:
+                # Training is over all the same; a server that is away just now is not needed.
+                reason = error.message.partition("\n")[0]
+                print(f"{role} {index} could not be told of the end: {reason}", flush=True)
 
 
 def coordinate(args: argparse.Namespace, cluster: dict[str, list[str]]) -> None:

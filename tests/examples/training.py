@@ -75,27 +75,39 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._started: dict[str, tuple[list[str], dict[str, str]]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._running.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        for name in self._running:
+            self._kill(name)
 
     def start(self, name: str, command: list[str], **contract: str) -> None:
         """Run the command with nothing of our own environment that a job would set."""
         mine = {name: value for name, value in os.environ.items() if not CONTRACT.match(name)}
-        with (self._folder / f"{name}.log").open("wb") as log:
+        self._started[name] = (command, contract)
+        with (self._folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 command,
-                env={**mine, **contract},
+                env={**mine, "TMPDIR": str(self._folder), **contract},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def kill_and_restart(self, name: str) -> None:
+        """As a replica that dies comes back: same place, same environment, same log."""
+        self._kill(name)
+        command, contract = self._started[name]
+        self.start(name, command, **contract)
+
+    def _kill(self, name: str) -> None:
+        process = self._running[name]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def start_tensorflow(self, command: list[str], **replicas: int) -> None:
         """One process a replica, each told its place by TF_CONFIG."""
@@ -109,22 +121,23 @@ class Processes:
             config = {"cluster": cluster, "task": {"type": role, "index": index}}
             self.start(f"{role}-{index}", command, TF_CONFIG=json.dumps(config))
 
-    def exit_codes(self, *, timeout: float = 90.0, after_failure: float = 15.0) -> Codes:
-        """How they ended. One that fails may leave its peers waiting for ever: those show None."""
+    def exit_codes(self, *names: str, timeout: float = 90.0, after_failure: float = 15.0) -> Codes:
+        """How these, or all, ended. One that fails may leave others waiting: those show None."""
+
+        def codes() -> Codes:
+            return {name: self._running[name].poll() for name in names or self._running}
+
+        def all_ended() -> bool:
+            return None not in codes().values()
+
         until(
-            lambda: self._all_ended() or any(self._codes().values()),
+            lambda: all_ended() or any(codes().values()),
             timeout=timeout,
-            what=f"the end of {', '.join(self._running)}",
+            what=f"the end of {', '.join(codes())}",
         )
         with contextlib.suppress(AssertionError):
-            until(self._all_ended, timeout=after_failure)
-        return self._codes()
-
-    def _codes(self) -> Codes:
-        return {name: process.poll() for name, process in self._running.items()}
-
-    def _all_ended(self) -> bool:
-        return None not in self._codes().values()
+            until(all_ended, timeout=after_failure)
+        return codes()
 
     def log(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text()
