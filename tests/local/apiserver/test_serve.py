@@ -13,12 +13,9 @@ import pytest
 import yaml
 
 from muster.api import crds
-from muster.errors import Refusal
-from muster.local.apiserver.backend import LogOptions
 from tests.local.apiserver.running import JSON, MERGE, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.local.apiserver.running import Talk
@@ -191,50 +188,6 @@ async def test_writers_at_once_lose_nothing(talk: Talk) -> None:
 
     assert {r.status for r in replies} == {200}
     assert len((await talk.say("GET", f"{CM}/a")).body["data"]) == 5
-
-
-class FakeNode:
-    """A node agent with one log."""
-
-    def __init__(self) -> None:
-        self.asked: list[LogOptions] = []
-
-    async def logs(self, pod: Any, options: LogOptions) -> AsyncIterator[bytes]:
-        self.asked.append(options)
-        if options.previous:
-            raise Refusal("there was none before", status=400, reason="BadRequest")
-        yield b"one\n"
-        yield b"two\n"
-
-    async def exec(self, *_: Any) -> int:
-        raise NotImplementedError
-
-    async def forward(self, *_: Any) -> None:
-        raise NotImplementedError
-
-    async def address(self, *_: Any) -> tuple[str, int]:
-        raise NotImplementedError
-
-
-async def test_logs_come_from_the_node_agent(tmp_path: Path) -> None:
-    node = FakeNode()
-    async with running(tmp_path, node) as talk:
-        await talk.create_pod("a", nodeName="n")
-        log = await talk.say("GET", f"{PODS}/a/log?follow=true&tailLines=5&timestamps=1")
-        bad = await talk.say("GET", f"{PODS}/a/log?previous=true")
-        wrong = await talk.say("GET", f"{PODS}/a/log?container=none")
-        none = await talk.say("GET", f"{PODS}/none/log")
-
-    assert log.body == "one\ntwo\n"
-    assert node.asked[0] == LogOptions("main", follow=True, timestamps=True, tail=5)
-    assert (bad.status, bad.body["message"]) == (400, "there was none before")
-    assert (wrong.status, none.status) == (400, 404)
-
-
-async def test_a_pod_nobody_runs_has_an_empty_log(talk: Talk) -> None:
-    await talk.create_pod("a")
-
-    assert (await talk.say("GET", f"{PODS}/a/log")).body == ""
 
 
 async def test_unknown_fields_are_warned_about(talk: Talk) -> None:

@@ -21,7 +21,7 @@ _CORE = (
     ),
     Resource(
         "", "v1", "nodes", "Node", False, short=("no",),
-        subresources=frozenset({"status", "proxy"}), fields=("spec.unschedulable",),
+        subresources=_STATUS, fields=("spec.unschedulable",),
     ),
     Resource(
         "", "v1", "pods", "Pod", short=("po",), categories=("all",),
@@ -35,7 +35,7 @@ _CORE = (
     ),
     Resource(
         "", "v1", "services", "Service", short=("svc",), categories=("all",),
-        subresources=frozenset({"status", "proxy"}), fields=("spec.clusterIP", "spec.type"),
+        subresources=_STATUS, fields=("spec.clusterIP", "spec.type"),
     ),
     Resource("", "v1", "endpoints", "Endpoints", singular="endpoints", short=("ep",)),
     Resource("", "v1", "configmaps", "ConfigMap", short=("cm",)),

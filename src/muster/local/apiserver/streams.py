@@ -1,4 +1,4 @@
-"""Streams of a pod: log now; exec, attach, port-forward and proxy through the same seam.
+"""Streams of a pod: log, exec, attach, proxy. What is asked is checked here, before any upgrade.
 
 Called by `serve.py`; finds the pod and its container, then hands over to the node agent's
 `NodeBackend`. The only other user of aiohttp in the API server.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from muster.errors import Refusal
-from muster.local.apiserver import objects, status
-from muster.local.apiserver.backend import LogOptions
+from muster.local.apiserver import channels, objects, proxy, status
+from muster.local.apiserver.backend import ExecOptions, LogOptions
 from muster.local.apiserver.routes import truth
 
 if TYPE_CHECKING:
@@ -35,13 +35,40 @@ class PodStreams:
         """Answer a call for one of `STREAMED`."""
         if call.route.subresource not in call.resource.subresources:
             raise status.no_such_path()
-        entry = store.get(call.key)
-        if entry is None:
-            raise status.not_found(call.resource.group, call.resource.plural, call.route.name)
+        name, _, port = call.route.name.partition(":")
+        entry = store.get(objects.key(call.resource, call.route.namespace, name))
+        if entry is None or call.resource.collection != "pods":
+            raise status.not_found(call.resource.group, call.resource.plural, name)
         pod = objects.decode(entry.value)
-        if call.route.subresource == "log" and call.route.verb == "get":
-            return await self._log(request, call, pod)
-        raise status.not_allowed()
+        match call.route.subresource, call.route.verb:
+            case "log", "get":
+                return await self._log(request, call, pod)
+            case "exec" | "attach", "get" | "create":
+                return await self._exec(request, call, pod)
+            case "proxy", _:
+                reached = proxy.port_of(pod, port)
+                return await proxy.run(request, self._backend(pod), pod, call, reached)
+            case _:
+                raise status.not_allowed()
+
+    async def _exec(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
+        command = tuple(request.query.getall("command", []))
+        if call.route.subresource == "exec" and not command:
+            raise status.bad_request("you must specify at least one command for the container")
+        container = container_of(pod, call.query.get("container", ""))
+        name = pod["metadata"]["name"]
+        if not pod["spec"].get("nodeName"):
+            raise status.bad_request(f"pod {name} does not have a host assigned")
+        if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            raise status.bad_request(
+                f"cannot exec into a container in a completed pod; current phase is"
+                f" {pod['status']['phase']}"
+            )
+        flags = {
+            flag: truth(call.query.get(flag, "")) for flag in ("stdin", "stdout", "stderr", "tty")
+        }
+        options = ExecOptions(container, command, **flags)
+        return await channels.run(request, self._backend(pod), pod, options)
 
     def _backend(self, pod: Raw) -> NodeBackend:
         if self.backend is None:

@@ -1,0 +1,54 @@
+"""A small node agent: one log, a few commands, one HTTP port."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.backend import ExecOptions, LogOptions, Pipe, Streams
+
+
+class FakeNode:
+    """Commands: `cat` repeats its input, `exit N` exits so, `size` tells the terminal's size."""
+
+    def __init__(self, web_address: tuple[str, int] = ("127.0.0.1", 1)) -> None:
+        self.asked: list[LogOptions | ExecOptions] = []
+        self.web_address = web_address
+
+    async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
+        self.asked.append(options)
+        if options.previous:
+            raise Refusal("there was none before", status=400, reason="BadRequest")
+        yield b"one\n"
+        yield b"two\n"
+
+    async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
+        self.asked.append(options)
+        match options.command:
+            case ["cat"]:
+                async for data in streams.stdin():
+                    await streams.stdout(data)
+            case ["exit", code]:
+                await streams.stderr(b"bye\n")
+                return int(code)
+            case ["size"]:
+                async for width, height in streams.resizes():
+                    await streams.stdout(f"{width}x{height}".encode())
+                    break
+            case ():
+                await streams.stdout(b"attached\n")
+            case _:
+                raise Refusal("no such command", status=400, reason="BadRequest")
+        return 0
+
+    async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
+        while data := await pipe.receive():
+            await pipe.send(data.upper())
+
+    async def address(self, pod: Raw, port: int) -> tuple[str, int]:
+        return self.web_address
