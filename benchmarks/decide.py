@@ -1,8 +1,8 @@
 """How fast gangs are decided, in memory: from watch events to assumed binds, without an API server.
 
-`python -m benchmarks.decide [NODES] [GANGS] [SIZE]` prints pods per second for uniform gangs and for
-gangs coupled by anti-affinity and spread; `make bench` keeps the numbers. A pod's arrival (roster,
-snapshot, class) and the record of its bind are part of what is timed.
+`python -m benchmarks.decide [NODES] [GANGS] [SIZE]` prints pods per second of CPU time, for uniform
+gangs and for gangs coupled by anti-affinity and spread. A pod's arrival (roster, snapshot, class)
+and the record of its bind are part of what is timed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import sys
 import time
 from typing import Any
 
+from tests.scheduler.builders import KIND_OF, node, pod, volcano_group
+
 from muster.scheduler.actions import Bind
 from muster.scheduler.decide import consider
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
-from tests.scheduler.builders import KIND_OF, node, pod, volcano_group
 
 ZONES = 10
 
