@@ -13,7 +13,7 @@ orders are tried.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
@@ -101,6 +101,10 @@ def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
         trial.lift(demand.rooms)
         wishes = _choose(demand)
         found, short = _search(trial, demand, wishes)
+        for narrower in _by_domain(trial, demand, wishes) if found is None else ():
+            found, _ = _search(trial, narrower, wishes)
+            if found is not None:
+                break
         if found is None and _has_choice(demand, wishes):
             found = _as_many_as_fit(trial, demand)
         if found is None:
@@ -129,6 +133,31 @@ def _choose(demand: Demand) -> list[int]:
         counts[index] += more
         missing -= more
     return counts
+
+
+def _by_domain(trial: Trial, demand: Demand, counts: Sequence[int]) -> Iterator[Demand]:
+    """The demand within one domain after another, for gangs that want their own pods near.
+
+    The first pod decides the domain for all, and the best node for it may lie in one that is too
+    small. Domains that hold every class by itself are tried, the tightest first.
+    """
+    snapshot = trial.snapshot
+    keys = sorted({term.topology for want in demand.wants for term in want.cls.affinity})
+    for key in keys[:1]:
+        column = snapshot.nodes.column(key)
+        holds = np.ones(len(column.values), np.bool_)
+        total = np.zeros(len(column.values), np.int64)
+        for want, n in zip(demand.wants, counts, strict=True):
+            copies = np.minimum(_copies(trial, want.cls, demand), n)
+            room = np.bincount(column.codes, copies, len(column.values)).astype(np.int64)
+            holds &= room >= n
+            total += room
+        holds[0] = False
+        domains = sorted(np.flatnonzero(holds), key=lambda d: (total[d], str(column.values[d])))
+        for domain in domains[:TRIES]:
+            outside = column.codes != domain
+            barred = outside if demand.barred is None else outside | demand.barred
+            yield replace(demand, barred=barred)
 
 
 def _has_choice(demand: Demand, counts: Sequence[int]) -> bool:

@@ -1,0 +1,131 @@
+"""The line: starvation, late members, minResources, and what is published."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from muster.scheduler import line, waiting
+from muster.scheduler.settings import Settings
+from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.fake import FakeCluster
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_an_impossible_gang_never_blocks_a_possible_one_behind_it() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("huge", 9, created=0), *gang("huge", 9, gpus=1))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(volcano_group("small", 4, created=5), *gang("small", 4, gpus=1))
+        await cluster.settle()
+
+    assert len(cluster.bound("small")) == 4
+    assert cluster.reason("huge").startswith("4 of 9 pods fit")
+
+
+async def test_a_gang_that_waited_too_long_gets_its_nodes_kept_from_those_behind() -> None:
+    cluster = FakeCluster(Settings(starvation_after=100))
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("early", 2, created=0), *gang("early", 2, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("big", 4, created=1), *gang("big", 4, gpus=1))
+        await cluster.settle(50)
+        cluster.add(pod("first", gpus=1, created=2))
+        await cluster.settle()
+        assert cluster.bound("first") == {"first": "n1"}  # not yet too long
+        await cluster.settle(100)
+        cluster.add(pod("second", gpus=1, created=3))
+        await cluster.settle()
+        assert cluster.bound("second") == {}
+        assert "kept for default/big" in cluster.reason("second")
+        for name in ("early-0", "early-1", "first"):
+            cluster.finish(name, "Succeeded")
+        await cluster.settle()
+        assert len(cluster.bound("big")) == 4
+        cluster.add(node("n2", gpus=1))
+        await cluster.settle()
+
+    assert cluster.bound("second") == {"second": "n2"}
+
+
+async def test_room_for_a_late_member_is_placed_with_its_gang_and_kept_for_it() -> None:
+    cluster = FakeCluster()
+    late = {"muster.dev/late": '{"launcher": {"cpu": "2", "memory": "1Gi"}}'}
+    cluster.add(node("n1", gpus=4, cpu="6"))
+    cluster.add(volcano_group("mpi", 4, annotations=late))
+    cluster.add(*(pod(f"mpi-{i}", gpus=1, group="mpi", role="worker") for i in range(4)))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound("mpi")) == 4
+        cluster.add(pod("greedy", cpu="1"))
+        await cluster.settle()
+        assert cluster.bound("greedy") == {}
+        cluster.add(pod("mpi-launcher", cpu="2", group="mpi", role="launcher"))
+        await cluster.settle()
+
+    assert cluster.bound("mpi-launcher") == {"mpi-launcher": "n1"}
+    assert cluster.bound("greedy") == {}
+
+
+async def test_a_gang_without_room_for_its_late_member_does_not_start() -> None:
+    cluster = FakeCluster()
+    late = {"muster.dev/late": '{"launcher": {"cpu": "4"}}'}
+    cluster.add(node("n1", gpus=4, cpu="6"))
+    cluster.add(volcano_group("mpi", 4, annotations=late), *gang("mpi", 4, gpus=1, role="worker"))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert cluster.bound("mpi") == {}
+
+
+async def test_a_group_waits_until_its_min_resources_are_free() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("g", 2, min_resources={"nvidia.com/gpu": "6"}), *gang("g", 2, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        assert (
+            cluster.reason("g") == "the group's minResources are not free: short 2 nvidia.com/gpu"
+        )
+        cluster.add(node("n2", gpus=2))
+        await cluster.settle()
+
+    assert len(cluster.bound("g")) == 2
+
+
+async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1))
+    cluster.add(volcano_group("b", 2, created=0), *gang("b", 2, gpus=1))
+    cluster.add(volcano_group("a", 3, created=1), *gang("a", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        found = line.rows(cluster.state, asyncio.get_running_loop().time(), datetime.now(UTC))
+
+    published = waiting.read(waiting.write(found))
+    assert [(row.gang, row.place, row.pending) for row in published] == [
+        ("default/b", 1, 2),
+        ("default/a", 2, 3),
+    ]
+    row = waiting.row_of(published, "default", "a")
+    assert row is not None
+    assert str(row).endswith("short 2 nvidia.com/gpu; node: 1 full; 2nd in line")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")],
+)
+def test_places_are_said_in_words(number: int, words: str) -> None:
+    assert waiting.ordinal(number) == words
+
+
+def test_a_line_that_cannot_be_read_is_empty() -> None:
+    assert waiting.read({"line": "not json"}) == []
+    assert waiting.read({}) == []
