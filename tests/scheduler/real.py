@@ -81,7 +81,7 @@ async def install_crds(client: Client) -> None:
         return all(
             any(
                 c["type"] == "Established" and c["status"] == "True"
-                for c in item.get("status", {}).get("conditions", [])
+                for c in (item.get("status", {}).get("conditions") or ())
             )
             for item in listing.items
         )

@@ -107,9 +107,7 @@ class Binder:
                 break
             try:
                 await self._bind(binding)
-            except NotFound as error:
-                return Settled(binding, Outcome.GONE, str(error))
-            except (Conflict, ServerError, TooMany, Unreachable) as error:
+            except (NotFound, Conflict, ServerError, TooMany, Unreachable) as error:
                 why = str(error)
                 log.info("%s: bind unclear: %s", binding.pod.metadata.key, error)
                 outcome = await self._look(binding)

@@ -244,11 +244,12 @@ def _late_roles(case: Case) -> set[str]:
 
 
 def bind_failed(state: State, key: GangKey, pod: Pod, now: float, *, gone: bool) -> None:
-    """A bind settled without success: the room stays with the gang, which goes first in line."""
+    """A bind settled without success: the room stays with the gang, which goes first in line.
+
+    A pod that is `gone` stays a member until the watch says so too: answers can be wrong.
+    """
     state.now = now
     entry = state.entry(key)
-    if gone:
-        state.roster.drop_pod(pod.metadata.uid)
     slot = state.unassume(pod.metadata.uid)
     gang = state.roster.gangs.get(key)
     if gang is None:
@@ -259,7 +260,7 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, *, gone: bool)
         kept = hold.Hold(now + seconds, promised=not gone)
         state.keep_room(key, _as_pod(slot), kept)
     entry.failures += 1
-    if not gone and entry.failures > 1:
+    if entry.failures > 1:
         entry.not_before = now + min(5.0, 0.1 * 2.0 ** min(entry.failures, 10))
     state.touch(key)
 

@@ -1,0 +1,173 @@
+"""Faults between Muster and a real kube-apiserver, judged by the server's audit log alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api.kinds import NAMESPACES, NODES, PODS
+from muster.api.meta import Key, Raw
+from muster.errors import AlreadyExists, Unreachable
+from muster.kube.client import Client
+from muster.kube.config import load
+from muster.kube.request import Request, Response
+from muster.kube.transport import HttpTransport
+from muster.scheduler.service import Options, run
+from tests.controlplane.cluster import ControlPlane
+from tests.scheduler import auditor, real
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+SIZE = 8
+LOST, UNANSWERED = 0, 1
+GANGS = ("red", "green", "blue")
+
+
+class Faulty(HttpTransport):
+    """The network on a bad day: most binds are refused, lost or answered in vain."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.bad = True
+        self.faults = 0
+        self._dice = random.Random(7)
+
+    async def send(self, request: Request) -> Response:
+        if not self.bad or not request.path.endswith("/binding") or self._dice.random() < 0.2:
+            return await super().send(request)
+        self.faults += 1
+        fault = self._dice.choice([LOST, UNANSWERED, 409, 404, 500, 503])
+        if fault == LOST:
+            raise Unreachable("the request was lost")
+        if fault == UNANSWERED:
+            await super().send(request)
+            raise Unreachable("the answer was lost")
+        reason = {409: "Conflict", 404: "NotFound"}.get(fault, "")
+        body = f'{{"kind":"Status","code":{fault},"reason":"{reason}"}}'
+        return Response(fault, {}, body.encode())
+
+
+@pytest.fixture
+def plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    with ControlPlane(control_plane_binaries, audit="Request") as cluster:
+        yield cluster
+
+
+def member(namespace: str, gang: str, number: int) -> Raw:
+    """A pod of a gang that some controller owns, and that ends at once when it is deleted."""
+    pod = real.member("volcano", namespace, gang, f"{gang}-{number}", SIZE, 1)
+    pod["spec"]["terminationGracePeriodSeconds"] = 0
+    owner = {"apiVersion": "v1", "kind": "TFJob", "name": gang, "uid": gang, "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    return pod
+
+
+async def controller(client: Client, namespace: str) -> None:
+    """Makes every member anew that is not there."""
+    while True:
+        there = {p.metadata.name for p in (await client.list(PODS, namespace)).items}
+        for gang in GANGS:
+            for i in range(SIZE):
+                if f"{gang}-{i}" not in there:
+                    try:
+                        await client.create(PODS, member(namespace, gang, i))
+                    except AlreadyExists:
+                        continue
+        await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def cluster(plane: ControlPlane, room_for: int) -> AsyncIterator[tuple[Client, str]]:
+    """Nodes with room for so many gangs, the gangs, and their controller."""
+    namespace = "faults"
+    async with Client.connect(load(plane.kubeconfig)) as client, asyncio.TaskGroup() as group:
+        await real.install_crds(client)
+        await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+        await real.add_nodes(client, *(f"n{i}" for i in range(room_for * 2)), gpus=SIZE // 2)
+        for gang in GANGS:
+            await real.declare(client, "volcano", namespace, gang, SIZE)
+        task = group.create_task(controller(client, namespace))
+        yield client, namespace
+        task.cancel()
+
+
+async def whole_gangs(client: Client, namespace: str) -> list[str]:
+    """The gangs that are whole, once no gang is half."""
+    found = {gang: len(await real.bound(client, namespace, gang)) for gang in GANGS}
+    calm = all(n in (0, SIZE) for n in found.values())
+    return [gang for gang, n in found.items() if n == SIZE] if calm else []
+
+
+async def assert_calm(plane: ControlPlane, client: Client, namespace: str, room_for: int) -> None:
+    """Within ten seconds as many gangs are whole as there is room for, and stay so."""
+    ended = time.time()
+
+    async def settled() -> bool:
+        return len(await whole_gangs(client, namespace)) == room_for
+
+    await real.becomes(settled, what=f"{room_for} whole gangs")
+    took = time.time() - ended
+    assert took < 10, f"{took:.1f} s after the last fault"
+    assert auditor.half_gangs(plane.audit_log, SIZE, ended + 10) == set()
+    assert max(auditor.fullest(plane.audit_log).values()) <= SIZE // 2
+
+
+@pytest.mark.parametrize("room_for", [1, 3])
+async def test_no_half_gang_remains_after_binds_fail_in_every_way(
+    plane: ControlPlane, room_for: int
+) -> None:
+    network = Faulty(load(plane.kubeconfig))
+    stop = asyncio.Event()
+    async with (
+        cluster(plane, room_for) as (client, namespace),
+        Client(network) as its,
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(run(its, Options(), stop))
+
+        async def enough() -> bool:
+            return network.faults >= 4 or bool(await whole_gangs(client, namespace))
+
+        await real.becomes(enough, what="faults")
+        network.bad = False
+        await assert_calm(plane, client, namespace, room_for)
+        stop.set()
+
+
+@pytest.mark.parametrize("room_for", [1, 3])
+async def test_no_half_gang_remains_after_the_scheduler_is_killed_between_binds(
+    plane: ControlPlane, room_for: int, tmp_path: Path
+) -> None:
+    slowly = tmp_path / "settings.yaml"
+    slowly.write_text("bindsInFlight: 1\n")  # so that the first bind is seen before the last
+    command = [sys.executable, "-m", "muster", "scheduler", "--kubeconfig", str(plane.kubeconfig)]
+    command += ["--scheduler-config", str(slowly)]
+    async with cluster(plane, room_for) as (client, namespace):
+        for _ in range(2):
+            child = await asyncio.create_subprocess_exec(*command)
+
+            async def some_bound() -> bool:
+                return any([await real.bound(client, namespace, gang) for gang in GANGS])
+
+            try:
+                await real.becomes(some_bound, what="a first bind")
+            finally:
+                child.kill()
+                await child.wait()
+        child = await asyncio.create_subprocess_exec(*command)
+        try:
+            await assert_calm(plane, client, namespace, room_for)
+        finally:
+            child.terminate()
+            await child.wait()
+        assert len((await client.list(NODES)).items) == room_for * 2
+        assert (await client.get(PODS, Key(namespace, "red-0"))).metadata.name == "red-0"
