@@ -3,10 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TRAINING := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/muster/training
 unexport KUBECONFIG
 unexport MUSTER_HOME
 
-.PHONY: demo test test-long check bench format install controlplane
+.PHONY: demo test test-long check bench format install controlplane training
 
 install: $(VENV)/.installed
 
@@ -27,6 +28,20 @@ check: install
 controlplane: install
 	@if command -v go >/dev/null; then $(BIN)/python -m tests.controlplane.build; \
 	else echo "no Go here: the tests on a real Kubernetes control plane are skipped"; fi
+
+# TensorFlow, JAX and MPI, for the training examples: 2 GB, so only where they are asked for.
+training: $(TRAINING)/.installed
+
+$(TRAINING)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(TRAINING)
+	$(TRAINING)/bin/python -m pip install --quiet --upgrade pip
+	$(TRAINING)/bin/python -m pip install --quiet --group training
+	@touch $@
+
+# Tests that train use the training environment where it is installed, and are skipped elsewhere.
+ifneq ($(wildcard $(TRAINING)/bin/python),)
+export MUSTER_TRAINING_PYTHON := $(TRAINING)/bin/python
+endif
 
 test: controlplane
 	$(BIN)/python -m pytest -m "not long" $(PYTEST_ARGS)
