@@ -132,18 +132,19 @@ class Server:
     async def _events(self, request: Request, since: int) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         selector = dict(request.query).get("labelSelector", "")
+        position = 0
         while True:
-            self._changed.clear()
-            for due, version, kind, path, obj in list(self.history):
+            changed = self._changed
+            fresh, position = self.history[position:], len(self.history)
+            for due, version, kind, path, obj in fresh:
                 if version <= since or not _inside(path, request.path) or not _has(obj, selector):
                     continue
                 if due > loop.time():
                     await asyncio.sleep(due - loop.time())
                 since = version
                 yield json.dumps({"type": kind, "object": obj}).encode() + b"\n"
-            if self.history and self.history[-1][1] > since and self._changed.is_set():
-                continue
-            await self._changed.wait()
+            if position == len(self.history):
+                await changed.wait()
 
     def websocket(
         self, request: Request, protocols: Sequence[str]
@@ -171,6 +172,7 @@ class Server:
         due = asyncio.get_running_loop().time() + self.dice.uniform(0, self.late)
         self.history.append((due, self.version, kind, path, obj))
         self._changed.set()
+        self._changed = asyncio.Event()
 
 
 def _is_collection(path: str) -> bool:

@@ -305,3 +305,23 @@ def test_the_template_keeps_its_own_words() -> None:
     assert pod["metadata"]["labels"]["x"] == "y"
     assert pod["metadata"]["annotations"]["m"] == "n"
     assert "TF_CONFIG" not in env(pod)
+
+
+def test_a_service_whose_pod_is_gone_is_cleaned_too() -> None:
+    model = Model(manifest(runPolicy={"cleanPodPolicy": "Running"}))
+    model.settle()
+    model.run()
+    model.exit("j-worker-0", 0)
+    del model.pods["j-ps-0"]
+    model.settle()
+
+    assert sorted(model.services) == ["j-worker-0"]
+
+
+def test_a_warning_about_the_manifest_is_told_once() -> None:
+    model = Model(manifest(roles={"Worker": replica(1, name="main")}))
+    model.settle()
+    model.run()
+    model.settle()
+
+    assert [event.reason for event in model.events] == ["UnusualContainerName"]

@@ -185,7 +185,7 @@ async def test_a_job_runs_from_creation_to_success_and_is_collected(
         ]
         await nothing(client, VOLCANO_GROUPS, ns)
         reasons = {event.reason for event in (await client.list(EVENTS, ns)).items}
-        assert {"SuccessfulCreatePod", "SuccessfulCreateService", "TFJobSucceeded"} <= reasons
+        assert {"SuccessfulCreatePod", "TFJobSucceeded"} <= reasons
 
         await client.delete(TFJOBS, Key(ns, "j"), propagation="Background")
         await nothing(client, PODS, ns)

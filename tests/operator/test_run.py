@@ -181,6 +181,25 @@ async def test_an_orphan_with_the_jobs_labels_is_adopted() -> None:
         assert pod["metadata"]["ownerReferences"][0]["name"] == "j"
 
 
+async def test_a_pod_whose_labels_were_taken_is_let_go_and_its_name_waited_for() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        path = f"{POD}/j-worker-1"
+        server.patch(path, {"metadata": {"labels": {"training.kubeflow.org/job-name": "mine"}}})
+        await passes()
+        pod = server.get(path)
+        assert pod is not None
+        assert pod["metadata"]["ownerReferences"] == []
+
+        server.remove(path)
+        await passes()
+        pod = server.get(path)
+        assert pod is not None
+        assert pod["metadata"]["labels"]["training.kubeflow.org/job-name"] == "j"
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_failing_answers_late_watches_and_kills_leave_nothing_wrong(seed: int) -> None:
     server = Server(fail=0.05, late=1.0, seed=seed)
@@ -240,3 +259,21 @@ async def test_finished_jobs_cost_nothing() -> None:
 
     assert server.version == version, "a finished job was written to"
     assert time.process_time() - started < 2.0
+
+
+@pytest.mark.long
+async def test_two_thousand_jobs_come_and_go() -> None:
+    server = Server(fail=0.01, late=0.5)
+    names = [f"job{number}" for number in range(2000)]
+    async with operating(server):
+        for name in names:
+            submit(server, name, runPolicy={"cleanPodPolicy": "All"})
+        await passes(600)
+        assert len(server.named("pods")) == 3 * len(names)
+        for name in names:
+            phase(server, f"{name}-worker-0", "Succeeded")
+        await passes(600)
+
+    assert server.named("pods") == server.named("services") == server.named("podgroups") == []
+    made = [path for path in server.created if path.startswith(POD)]
+    assert len(made) == len(set(made)) == 3 * len(names)

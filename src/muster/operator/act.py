@@ -199,7 +199,7 @@ class Actor:
             return
 
     async def _tell_of(self, job: Job, stage: list[Action], troubles: list[Exception]) -> None:
-        """One event for all pods or services made or deleted together."""
+        """One event for all pods made or deleted together; services are told of when they fail."""
         first = stage[0]
         if not isinstance(first, Create | Delete) or first.kind.resource not in _TOLD:
             return
@@ -209,7 +209,7 @@ class Actor:
         if failed:
             message = f"Error {past.lower().removesuffix('d')}ing: {failed[0]}"
             await self.emit(job, Emit(f"Failed{verb}{what}", message, "Warning"))
-        elif not troubles:
+        elif not troubles and first.kind == PODS:
             names = [a.name for a in stage if isinstance(a, Create | Delete)]
             some = "s" if len(names) > 1 else ""
             listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")

@@ -51,17 +51,17 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     mine = [present[member.name] for member in wanted if member.name in present]
     found = judge(job, current, mine, len(wanted), now)
     events.extend(found.events)
-    adopted = ensure.adopted(job, seen)
+    claimed = ensure.claimed(job, seen)
     if status.outcome(found.status) is not None:
         ended = _written(job, found.status, events)
-        return [*adopted, *ended, *_end(job, found.status, seen, now)]
+        return [*claimed, *ended, *_end(job, found.status, seen, now)]
     # From here on everything is as it will be when the actions so far are done.
     moved = replace(job, status=found.status)
     seen = _leaving(seen, found.leaving, now)
     wanted = table.of(job).members(moved, seen)
     extra = ensure.surplus(moved, wanted, seen)
     return [
-        *adopted,
+        *claimed,
         *_written(job, _explained(found.status, mine, seen.refused), events),
         *ensure.without(found.leaving),
         *ensure.without(extra),

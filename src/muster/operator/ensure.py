@@ -82,16 +82,15 @@ def without_group(job: Job, seen: Seen, but: Gang | None = None) -> list[Action]
     return actions
 
 
-def adopted(job: Job, seen: Seen) -> list[Action]:
-    """Pods that carry the job's labels and belong to nobody become the job's."""
-    return [
-        Patch(
-            PODS,
-            pod.metadata.name,
-            {"metadata": {"uid": pod.metadata.uid, "ownerReferences": [pods.owner(job)]}},
-        )
-        for pod in seen.orphans
-    ]
+def claimed(job: Job, seen: Seen) -> list[Action]:
+    """Pods with the job's labels that belong to nobody become its own; those without are let go."""
+    adopted = [_owned(pod, [pods.owner(job)]) for pod in seen.orphans]
+    return [*adopted, *(_owned(pod, []) for pod in seen.strays)]
+
+
+def _owned(pod: Pod, owners: list[Raw]) -> Action:
+    change = {"metadata": {"uid": pod.metadata.uid, "ownerReferences": owners}}
+    return Patch(PODS, pod.metadata.name, change)
 
 
 def services(seen: Seen) -> set[str]:

@@ -42,6 +42,8 @@ class Seen:
     """Controlled by the job."""
     orphans: tuple[Pod, ...] = ()
     """Labelled as the job's, controlled by nobody."""
+    strays: tuple[Pod, ...] = ()
+    """Controlled by the job, but no longer labelled as its own."""
     services: tuple[Service, ...] = ()
     objects: Mapping[tuple[str, str], Raw] = field(default_factory=dict)
     """Other objects the job owns, whole, by resource (`configmaps`) and name."""

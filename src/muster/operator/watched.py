@@ -95,11 +95,13 @@ class Watched:
     def seen(self, job: Job, memory: Memory, now: datetime) -> Seen:
         """What exists of this job, our own latest doings included."""
         label = _label(job.shape.operator, job.key)
-        pods = memory.with_made(job.uid, PODS, self.pods.by(_OWNER, job.uid))
+        owned = memory.with_made(job.uid, PODS, self.pods.by(_OWNER, job.uid))
+        pods = [pod for pod in owned if label in _labelled(pod)]
         services = memory.with_made(job.uid, SERVICES, self.services.by(_OWNER, job.uid))
         return Seen(
             pods=tuple(memory.with_deletions(job.uid, pods, now)),
             orphans=tuple(pod for pod in self.pods.by(_LABEL, label) if _adoptable(pod)),
+            strays=tuple(pod for pod in owned if label not in _labelled(pod)),
             services=tuple(s for s in services if s.metadata.deletion_timestamp is None),
             objects=self._objects(job, memory),
             installed=frozenset(r for r, informer in self.groups.items() if informer.installed),
@@ -159,9 +161,9 @@ def _owned_listener(
         leaving = change.new is None or _leaving(current)
         for owner in _owner(current):
             memory.saw(kind, owner, current, leaving=leaving)
-        ref = _ref(current)
-        if ref is not None:
-            wake(ref)
+        for one in (change.old, change.new):
+            for ref in _refs(one) if one is not None else ():
+                wake(ref)
 
     return listen
 
@@ -197,11 +199,26 @@ def _label(operator: str, key: Key) -> str:
     return f"{operator}/{key}"
 
 
-def _ref(one: Any) -> Ref | None:
-    """The job whose labels it carries."""
+def _refs(one: Any) -> set[Ref]:
+    """The jobs it concerns: the one whose labels it carries, and the one that controls it."""
     namespace, labels = _labels(one)
     kind = _KINDS.get(labels.get(names.OPERATOR, ""))
-    return Ref(kind, Key(namespace, labels[names.JOB])) if kind else None
+    found = (
+        {Ref(kind, Key(namespace, labels[names.JOB]))} if kind and names.JOB in labels else set()
+    )
+    for kind, name in _controller(one):
+        if kind in SHAPES:
+            found.add(Ref(kind, Key(namespace, name)))
+    return found
+
+
+def _controller(one: Any) -> list[tuple[str, str]]:
+    """Kind and name of whoever controls it."""
+    if isinstance(one, dict):
+        rows = one["metadata"].get("ownerReferences") or ()
+        return [(row["kind"], row["name"]) for row in rows if row.get("controller")]
+    controller = one.metadata.controller
+    return [(controller.kind, controller.name)] if controller is not None else []
 
 
 def _adoptable(pod: Pod) -> bool:
