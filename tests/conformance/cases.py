@@ -564,6 +564,10 @@ DELETION = [
 ]
 
 ERRORS = [
+    Case(
+        "namespaces that stay",
+        [delete("/api/v1/namespaces/default"), delete("/api/v1/namespaces/kube-system")],
+    ),
     Case("no such namespace", [post("/api/v1/namespaces/none-such/configmaps", cm())]),
     Case(
         "no such thing",

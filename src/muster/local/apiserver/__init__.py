@@ -4,10 +4,13 @@ In reading order:
 `entries`, `log`, `store` every write in one table; the present in memory
 `routes`, `registry`      what a path means; which kinds there are (`builtin`, and CRDs)
 `objects`, `names`        bytes to objects and back; what may be called what
+`bodies`, `protobuf`      what clients send
 `status`                  every "no" the server can say
-`verbs`, `watching`       get, list, create, update, patch, delete; watch
-`admit`, `defaults`, `validate`, `patch`    what happens to an object on its way in (pure)
-`subresources`, `backend` binding, eviction, status, scale; the seam to the node agent
-`discovery`, `tables`     for kubectl
+`call`, `verbs`           get, list, create, update, patch, delete
+`selection`, `lists`, `watching`            what a reader gets
+`screening`, `structural`, `admit`, `defaults`, `policy`, `patch`     an object's way in
+`subresources`, `eviction`, `reviews`       binding, scale, budgets; may I, who am I
+`backend`, `streams`, `channels`, `proxy`   the seam to the node agent; log, exec, attach, proxy
+`discovery`, `openapi`, `tables`, `columns` for kubectl
 `access`, `serve`         TLS, tokens, kubeconfig; HTTP
 """

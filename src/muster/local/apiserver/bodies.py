@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from muster.errors import Refusal
+from muster.local.apiserver import protobuf
 from muster.local.apiserver.status import bad_request, unsupported_media, unsupported_patch
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ def media_type(content_type: str) -> str:
 def read(body: bytes, content_type: str) -> Raw:
     """The object in a create, update or delete request."""
     kind = media_type(content_type) or _JSON
+    if kind == protobuf.MEDIA_TYPE:
+        return protobuf.read(body)
     if kind not in (_JSON, _YAML):
-        raise unsupported_media((_JSON, _YAML))
+        raise unsupported_media((_JSON, _YAML, protobuf.MEDIA_TYPE))
     return _object(parse_yaml(body) if kind == _YAML else parse_json(body))
 
 

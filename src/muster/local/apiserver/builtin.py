@@ -11,6 +11,7 @@ from dataclasses import replace
 from muster.local.apiserver.registry import ALL_VERBS, Resource
 
 _NO_COLLECTION = ALL_VERBS - {"deletecollection"}
+_CREATE = frozenset({"create"})
 _STATUS = frozenset({"status"})
 _SCALED = frozenset({"status", "scale"})
 
@@ -98,6 +99,21 @@ _CLUSTER = (
     ),
 )  # fmt: skip
 
+_REVIEWS = (
+    Resource(
+        "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False,
+        verbs=_CREATE,
+    ),
+    Resource(
+        "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False,
+        verbs=_CREATE,
+    ),
+    Resource(
+        "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False,
+        verbs=_CREATE,
+    ),
+)  # fmt: skip
+
 
 def _complete(resource: Resource) -> Resource:
     return replace(
@@ -107,4 +123,4 @@ def _complete(resource: Resource) -> Resource:
     )
 
 
-BUILTIN = tuple(_complete(resource) for resource in (*_CORE, *_APPS, *_CLUSTER))
+BUILTIN = tuple(_complete(resource) for resource in (*_CORE, *_APPS, *_CLUSTER, *_REVIEWS))

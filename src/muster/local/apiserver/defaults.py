@@ -146,6 +146,7 @@ def _job(job: Raw) -> None:
     spec = fill(
         _part(job, "spec"),
         completionMode="NonIndexed",
+        manualSelector=False,
         suspend=False,
         backoffLimit=6,
         podReplacementPolicy="TerminatingOrFailed",

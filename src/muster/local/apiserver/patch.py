@@ -139,6 +139,7 @@ def strategic(target: Any, patch: Any, schema: Schema | None) -> Any:
     """Like `merge`, but lists that the schema calls mergeable are patched item by item."""
     if not isinstance(patch, dict):
         return patch
+    _check_directives(patch)
     if "$patch" in patch and patch["$patch"] != "merge":
         return _plain(patch) if patch["$patch"] == "replace" else {}
     result = dict(target) if isinstance(target, dict) else {}
@@ -158,6 +159,12 @@ def strategic(target: Any, patch: Any, schema: Schema | None) -> Any:
             merge_key = known.merge_key if known else ""
             result[field] = _ordered(result[field], order, before or [], merge_key)
     return result
+
+
+def _check_directives(patch: Raw) -> None:
+    for key, value in patch.items():
+        if key.startswith((_ORDER, _DROP, _RETAIN)) and not isinstance(value, list):
+            raise bad_request(f"strategic merge patch: {key} must be a list")
 
 
 def _merge_field(result: Raw, key: str, value: Any, schema: Schema | None) -> None:

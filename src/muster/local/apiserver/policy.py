@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -108,6 +109,12 @@ def terminating(resource: Resource, name: str, namespace: str) -> Refusal:
     }
     refusal.details = (refusal.details or {}) | {"causes": [cause]}
     return refusal
+
+
+def check_mortal(resource: Resource, name: str) -> None:
+    """Some namespaces stay."""
+    if resource.collection == "namespaces" and name in _IMMORTAL:
+        raise status.forbidden("", "namespaces", name, "this namespace may not be deleted")
 
 
 def check_delete_options(options: Raw) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from muster.api import schemas
 from muster.local.apiserver import status, structural
+from muster.local.apiserver.registry import Resource
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
     from muster.errors import Refusal
-    from muster.local.apiserver.registry import Resource
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -98,6 +98,17 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
     unknown = structural.prune(obj["metadata"], schema, "metadata")
     _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
     return unknown
+
+
+def check_shape(api_version: str, kind: str, obj: Raw) -> Raw:
+    """What a subresource takes (a Binding, a Scale, options) must be of its published shape."""
+    group, _, version = api_version.rpartition("/")
+    schema = schemas.of(group, version, kind)
+    if schema is not None:
+        structural.prune(obj, schema, top=True)
+        resource = Resource(group, version, "", kind)
+        _check_types(resource, structural.check(obj, schema))
+    return obj
 
 
 def _check_types(resource: Resource, causes: list[status.Cause]) -> None:

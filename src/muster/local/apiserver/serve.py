@@ -21,7 +21,16 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from muster.errors import AlreadyExists, ApiError, Refusal
-from muster.local.apiserver import access, bodies, discovery, objects, routes, status, tables
+from muster.local.apiserver import (
+    access,
+    bodies,
+    discovery,
+    objects,
+    reviews,
+    routes,
+    status,
+    tables,
+)
 from muster.local.apiserver.builtin import BUILTIN
 from muster.local.apiserver.call import Answer, Call
 from muster.local.apiserver.openapi import document
@@ -219,21 +228,11 @@ class ApiServer:
             raise status.not_allowed()
         if route.verb not in call.resource.verbs:
             raise status.not_allowed()
-        match route.verb:
-            case "get":
-                return await self.verbs.get(call)
-            case "list":
-                return await self.verbs.list(call)
-            case "create":
-                return await self.verbs.create(call)
-            case "update":
-                return await self.verbs.update(call)
-            case "patch":
-                return await self.verbs.patch(call)
-            case "delete":
-                return await self.verbs.delete(call)
-            case _:
-                return await self.verbs.deletecollection(call)
+        if call.resource.group in reviews.GROUPS:
+            return reviews.answer(call)
+        verb = getattr(self.verbs, route.verb)  # the verbs of a resource are methods by name
+        answer: Answer = await verb(call)
+        return answer
 
     async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
         events = watch(self.store, call, tables.shower(call, self.verbs.clock))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from muster.local.apiserver import bodies, objects, patch, status
 from muster.local.apiserver.call import Answer, Call, raw
 from muster.local.apiserver.eviction import check_budgets
+from muster.local.apiserver.screening import check_shape
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -68,7 +69,8 @@ class Subresources:
 
         def rescale(old: Raw) -> Raw:
             scale = _scale_of(call.resource, old)
-            wanted = self._wanted_scale(call, scale)
+            wanted = check_shape("autoscaling/v1", "Scale", self._wanted_scale(call, scale))
+            wanted.setdefault("metadata", {})
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
             if not isinstance(replicas, int) or replicas < 0:
                 cause = status.bad_value(
@@ -88,9 +90,7 @@ class Subresources:
 
     def _wanted_scale(self, call: Call, scale: Raw) -> Raw:
         if call.route.verb == "update":
-            wanted = bodies.read(call.body, call.content_type)
-            wanted.setdefault("metadata", {})
-            return wanted
+            return bodies.read(call.body, call.content_type)
         change = bodies.read_patch(call.body, call.content_type, bodies.PATCHES[:3])
         if isinstance(change, list):
             return patch.json_patch(scale, change)
@@ -101,7 +101,8 @@ class Subresources:
 
     async def _bind(self, call: Call) -> Answer:
         """Give a pod its node: once, to the pod that was meant, all in one write."""
-        binding = bodies.read(call.body, call.content_type)
+        body = bodies.read(call.body, call.content_type)
+        binding = check_shape("v1", "Binding", body)
         meta = binding.get("metadata") or {}
         node = (binding.get("target") or {}).get("name")
         if not node:
@@ -142,7 +143,8 @@ class Subresources:
 
     async def _evict(self, call: Call) -> Answer:
         """Delete a pod if no disruption budget objects."""
-        eviction = bodies.read(call.body, call.content_type)
+        body = bodies.read(call.body, call.content_type)
+        eviction = check_shape("policy/v1", "Eviction", body)
         pod = objects.decode(self._verbs.read(call).value)
         if not check_finished(pod):
             check_budgets(self._verbs.store, pod)
@@ -156,6 +158,7 @@ class Subresources:
     async def _finalize(self, call: Call) -> Answer:
         """Take finalizers off a namespace; without any it is gone."""
         body = bodies.read(call.body, call.content_type)
+        check_shape("v1", "Namespace", body)
         left = (body.get("spec") or {}).get("finalizers") or []
 
         def finalize(old: Raw) -> Raw:

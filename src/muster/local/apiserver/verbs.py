@@ -17,7 +17,7 @@ from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import admit, bodies, lists, objects, patch, policy, status
 from muster.local.apiserver.admit import Birth
 from muster.local.apiserver.call import Answer, Call, one, raw
-from muster.local.apiserver.screening import check_kind, schema_of, screen
+from muster.local.apiserver.screening import check_kind, check_shape, schema_of, screen
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -231,6 +231,7 @@ class Verbs:
     async def delete(self, call: Call) -> Answer:
         """Remove an object, or mark it for whoever has to let go of it first."""
         options = self._delete_options(call)
+        policy.check_mortal(call.resource, call.route.name)
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
             obj = objects.decode(entry.value)
@@ -292,6 +293,7 @@ class Verbs:
 
     def _delete_options(self, call: Call) -> Raw:
         options = bodies.read(call.body, call.content_type) if call.body.strip() else {}
+        check_shape("v1", "DeleteOptions", options)
         grace = call.number("gracePeriodSeconds")
         if grace is not None:
             options["gracePeriodSeconds"] = grace

@@ -1,0 +1,116 @@
+"""Write `src/muster/api/schemas/protobuf.json.gz`: how built-in kinds are laid out in protobuf.
+
+Run it after moving to another Kubernetes version: `python -m scripts.generate_protobuf`. It reads
+the `generated.proto` and `types.go` files of the modules that the control plane is built from. The
+former tell numbers and types; only the latter tell which fields are pointers (whose zero means
+something) and which are written inline in JSON.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.pin import MODULES
+
+from muster.api import schemas
+
+TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/protobuf.json.gz"
+ENTRY = re.compile(
+    r"^\s+(optional|repeated|map)\s*(?:<(\w+),\s*([\w.]+)>|([\w.]+))\s+(\w+)\s*=\s*(\d+)"
+)
+FIELD = re.compile(r'^\s+(?:\w+\s+)?(\*?)[\w.\[\]*]+\s+`json:"([^"]*)" protobuf:"\w+,(\d+),')
+
+
+def main() -> None:
+    kinds = {name for name in schemas.definitions() if not name.endswith("JSONSchemaProps")}
+    table: dict[str, Any] = {}
+    for module in ("k8s.io/api", "k8s.io/apimachinery"):
+        root = folder(module)
+        for proto in sorted(root.rglob("generated.proto")):
+            package, messages = read_proto(proto)
+            go = read_go(proto.parent)
+            for message, fields in messages.items():
+                mark(fields, go.get(message, {}))
+                table[f"{package}.{message}"] = fields
+    kept = reachable(table, {openapi_name(name) for name in table if openapi_name(name) in kinds})
+    packed = json.dumps({n: kept[n] for n in sorted(kept)}, separators=(",", ":"))
+    TARGET.write_bytes(gzip.compress(packed.encode(), mtime=0))
+    sys.stdout.write(f"{len(kept)} messages, {TARGET.stat().st_size} bytes packed\n")
+
+
+def folder(module: str) -> Path:
+    """Where the sources of a module are."""
+    command = ["go", "list", "-m", "-f", "{{.Dir}}", module]
+    done = subprocess.run(
+        command, cwd=MODULES / "kubernetes", check=True, capture_output=True, text=True
+    )
+    return Path(done.stdout.strip())
+
+
+def openapi_name(message: str) -> str:
+    """`k8s.io.api.core.v1.Pod` is published as `io.k8s.api.core.v1.Pod`."""
+    return message.replace("k8s.io.", "io.k8s.", 1)
+
+
+def read_proto(path: Path) -> tuple[str, dict[str, dict[str, list[Any]]]]:
+    """The package and its messages: number -> [name, type, shape, pointer, inline]."""
+    package, message = "", ""
+    messages: dict[str, dict[str, list[Any]]] = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("package "):
+            package = line.split()[1].rstrip(";")
+        elif line.startswith("message "):
+            message = line.split()[1]
+            messages[message] = {}
+        elif found := ENTRY.match(line):
+            label, _, of, plain, name, number = found.groups()
+            type_ = full(of or plain, package)
+            messages[message][number] = [name, type_, label[0]]
+    return package, messages
+
+
+def full(type_: str, package: str) -> str:
+    if type_.startswith("."):
+        return type_[1:]
+    return type_ if type_.islower() or type_[0].islower() else f"{package}.{type_}"
+
+
+def read_go(place: Path) -> dict[str, dict[str, tuple[bool, bool]]]:
+    """struct -> protobuf number -> (is a pointer, is inline)."""
+    structs: dict[str, dict[str, tuple[bool, bool]]] = {}
+    for path in place.glob("*types*.go"):
+        struct = ""
+        for line in path.read_text().splitlines():
+            if opened := re.match(r"^type (\w+) struct", line):
+                struct = opened[1]
+            elif struct and (found := FIELD.match(line)):
+                inline = found[2] in (",inline", "") or found[2].startswith(",inline")
+                structs.setdefault(struct, {})[found[3]] = (bool(found[1]), inline)
+    return structs
+
+
+def mark(fields: dict[str, list[Any]], go: dict[str, tuple[bool, bool]]) -> None:
+    for number, field in fields.items():
+        pointer, inline = go.get(number, (False, False))
+        field += [int(pointer), int(inline)]
+
+
+def reachable(table: dict[str, Any], published: set[str]) -> dict[str, Any]:
+    todo = [name for name in table if openapi_name(name) in published]
+    kept: dict[str, Any] = {}
+    while todo:
+        name = todo.pop()
+        if name in table and name not in kept:
+            kept[name] = table[name]
+            todo += [field[1] for field in table[name].values()]
+    return kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""The real kubectl, told the same things on both servers, prints the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conformance.test_conformance import installed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conformance.conftest import Running
+
+pytestmark = pytest.mark.kube
+__all__ = ["installed"]
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {app: x}}
+spec:
+  containers: [{name: c, image: "busybox:1"}]
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: d}}
+  template:
+    metadata: {labels: {app: d}}
+    spec: {containers: [{name: c, image: "busybox:1", env: [{name: A, value: "1"}]}]}
+"""
+JOB = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: j}
+spec: {tfReplicaSpecs: {Worker: {replicas: 1}}}
+"""
+BUDGET = """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: b}
+spec: {minAvailable: 2, selector: {matchLabels: {app: x}}}
+"""
+
+RUNNING = '{"status":{"conditions":[{"type":"Running"}]}}'
+
+Command = tuple[str, str]
+"""Arguments, and what is given on standard input."""
+
+STORIES: dict[str, list[Command]] = {
+    "pods": [
+        ("apply -f -", POD),
+        ("apply -f -", POD.replace("app: x", "app: z")),
+        ("create -f -", POD),
+        ("get pods", ""),
+        ("get pods -o wide", ""),
+        ("get pods --show-labels", ""),
+        ("get pods -o name", ""),
+        ("get pod p -o yaml", ""),
+        ("get pods -o json", ""),
+        ("get pods -o jsonpath={.items[*].spec.containers[*].image}", ""),
+        ("get pods -o custom-columns=N:.metadata.name,P:.status.phase", ""),
+        ("get pods -l app=none", ""),
+        ("label pod p more=labels", ""),
+        ("label pod p more=other", ""),
+        ("annotate pod p a=b", ""),
+        ('patch pod p -p {"metadata":{"labels":{"x":"1"}}}', ""),
+        ("describe pod p", ""),
+        ("get pod none", ""),
+        ("delete pod p", ""),
+        ("delete pod p --ignore-not-found", ""),
+    ],
+    "deployments": [
+        ("apply -f -", DEPLOYMENT),
+        ("apply -f -", DEPLOYMENT),
+        ("apply -f -", DEPLOYMENT.replace('"1"', '"2"')),
+        ("get deploy", ""),
+        ("get deploy -o wide", ""),
+        ("scale deploy/d --replicas=4", ""),
+        ("set image deploy/d c=busybox:2", ""),
+        ("get deploy d -o yaml", ""),
+        ("get all", ""),
+        ("delete -f -", DEPLOYMENT),
+    ],
+    "created from flags": [
+        ("create configmap c --from-literal=a=b", ""),
+        ("create secret generic s --from-literal=a=b", ""),
+        ("create serviceaccount a", ""),
+        ("create deployment e --image=busybox:1 --port=80 --replicas=3", ""),
+        ("create job k --image=busybox:1 -- true", ""),
+        ("create role r --verb=get --resource=pods", ""),
+        ("create rolebinding r --role=r --serviceaccount=x:y", ""),
+        ("create pdb q --selector=a=b --min-available=50%", ""),
+        ("create quota u --hard=pods=3", ""),
+        ("run x --image=busybox:1 --env=A=B --labels=l=m --restart=Never -- sleep 5", ""),
+        ("get cm,secret,deploy,job,role,rolebinding,pdb,quota,pod -o yaml", ""),
+        ("get cm c", ""),
+        ("get secret s", ""),
+        ("get job", ""),
+        ("get pdb", ""),
+    ],
+    "jobs": [
+        ("apply -f -", JOB),
+        ("get tfjobs", ""),
+        ("get tfjob j -o yaml", ""),
+        ("describe tfjob j", ""),
+        ('patch tfjob j --type=merge -p {"spec":{"x":1}}', ""),
+        (f"patch tfjob j --type=merge --subresource=status -p {RUNNING}", ""),
+        ("get tfjobs", ""),
+        ("apply -f -", BUDGET),
+        ("get pdb b", ""),
+        ("delete tfjob j", ""),
+    ],
+    "rights": [
+        ("auth can-i get pods", ""),
+        ("auth can-i delete nodes", ""),
+    ],
+    "mistakes": [
+        ("apply -f -", POD.replace("spec:", "spec:\n  nonsense: 1")),
+        ("apply -f -", POD.replace("name: p,", "name: P,")),
+        ("apply -f -", POD.replace("containers:", "container:")),
+        ("get nonsense", ""),
+        ("delete pod none", ""),
+        ("create configmap c --from-literal=a=b", ""),
+        ("create configmap c --from-literal=a=b", ""),
+    ],
+}  # fmt: skip
+
+
+def kubectl(binaries: Path, server: Running, home: Path, command: Command, namespace: str) -> str:
+    """What a command printed, and its exit code."""
+    environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(home)}
+    arguments = command[0].split(" ")
+    done = subprocess.run(
+        [str(binaries / "kubectl"), "-n", namespace, *arguments],
+        input=command[1] or None,
+        stdin=None if command[1] else subprocess.DEVNULL,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    printed = f"{done.stdout}{done.stderr}(exit {done.returncode})"
+    return _accidents(printed.replace(namespace, "<ns>"))
+
+
+def _accidents(text: str) -> str:
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>", text)
+    text = re.sub(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \S+", "<time>", text)
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
+    text = re.sub(r'("?[rR]esource ?Version"?: +)"?\d+"?', r"\1<rv>", text)
+    text = re.sub(r"(?m)\b\d+s\b(?=( |$|,))", "<age>", text)
+    text = re.sub(r"(?m)^.*(uid|UID): <uid>.*$", "<uid>", text)
+    # Null and absent mean the same.
+    text = re.sub(r'(?m)^ *"?\w+"?: null,?\n', "", text)
+    return re.sub(r"[ \t]+", " ", text)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_kubectl_prints_the_same(
+    story: str,
+    ours: Running,
+    real: Running,
+    installed: None,
+    control_plane_binaries: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    namespace = f"kubectl-{secrets.token_hex(4)}"
+    homes = [tmp_path_factory.mktemp(name) for name in ("real", "ours")]
+    said: list[list[str]] = []
+    for server, home in zip((real, ours), homes, strict=True):
+        commands = [(f"create namespace {namespace}", ""), *STORIES[story]]
+        said.append([kubectl(control_plane_binaries, server, home, c, namespace) for c in commands])
+
+    for command, want, got in zip(STORIES[story], said[0][1:], said[1][1:], strict=True):
+        assert got == want, f"kubectl {command[0]}"
