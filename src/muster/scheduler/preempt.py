@@ -56,8 +56,10 @@ class Eviction:
     victims: tuple[Victim, ...]
 
 
-def preempt(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> Eviction | None:
+def preempt(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Eviction | None:
     """The least harmful way to make room, or None if there is none."""
+    if not victims:
+        return None
     useful = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.order)
     if _fits_without(snapshot, demand, useful) is None:
         return None

@@ -59,7 +59,7 @@ def _preempt(case: Case, demand: Demand) -> list[Action]:
     never = any(pod.spec.preemption_policy == "Never" for pod in case.muster.pending)
     if never or entry.victims or not state.settings.preempt:
         return []
-    found = preempt(state.snapshot, demand, state.victims(case.gang))
+    found = preempt(state.snapshot, demand, list(state.victims(case.gang)))
     if found is None:
         return []
     actions: list[Action] = []

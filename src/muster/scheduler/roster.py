@@ -180,6 +180,10 @@ class Roster:
         else:
             self._classes[name] = priority.value
 
+    def class_values(self) -> Collection[int]:
+        """What priority classes there are: a gang may rank below its pods by its group's class."""
+        return self._classes.values()
+
     def priority(self, gang: Gang) -> int:
         """The group's class decides, else the lowest of its members."""
         terms = gang.terms or Terms()

@@ -69,6 +69,7 @@ class Snapshot:
         self.tallies = Tallies()
         self.slots: dict[str, Slot] = {}
         self.on_node: dict[str, dict[str, Slot]] = {}
+        self.priorities: Counter[int] = Counter()
         self.touched: list[int] = []
         self.epoch = 0
         self._interest = 0
@@ -110,8 +111,7 @@ class Snapshot:
             uid = pod.metadata.uid
             self.remove(uid)
             slot = Slot(uid, node, cls, pod, Stay.ASSUMED, False, pod.spec.priority, owner)
-            self.slots[uid] = slot
-            self.on_node.setdefault(node, {})[uid] = slot
+            self._enter(slot)
             taken[cls, node] += 1
         for (cls, node), n in taken.items():
             row = self.nodes.rows.get(node)
@@ -123,21 +123,18 @@ class Snapshot:
         known = self.slots.get(slot.uid)
         if known is not None:
             if _same_room(known, slot):
-                self.slots[slot.uid] = self.on_node[slot.node][slot.uid] = slot
+                self._leave(known)
+                self._enter(slot)
                 return
             self.remove(slot.uid)
-        self.slots[slot.uid] = slot
-        self.on_node.setdefault(slot.node, {})[slot.uid] = slot
+        self._enter(slot)
         self._count(slot, 1)
 
     def remove(self, uid: str) -> Slot | None:
         """Give the room back; the slot that held it, if there was one."""
-        slot = self.slots.pop(uid, None)
+        slot = self.slots.get(uid)
         if slot is not None:
-            here = self.on_node[slot.node]
-            del here[uid]
-            if not here:
-                del self.on_node[slot.node]
+            self._leave(slot)
             self._count(slot, -1)
         return slot
 
@@ -204,6 +201,21 @@ class Snapshot:
             priority=pod.spec.priority,
             owner=owner,
         )
+
+    def _enter(self, slot: Slot) -> None:
+        self.slots[slot.uid] = slot
+        self.on_node.setdefault(slot.node, {})[slot.uid] = slot
+        self.priorities[slot.priority] += 1
+
+    def _leave(self, slot: Slot) -> None:
+        del self.slots[slot.uid]
+        here = self.on_node[slot.node]
+        del here[slot.uid]
+        if not here:
+            del self.on_node[slot.node]
+        self.priorities[slot.priority] -= 1
+        if not self.priorities[slot.priority]:
+            del self.priorities[slot.priority]
 
     def _count(self, slot: Slot, n: int) -> None:
         row = self.nodes.rows.get(slot.node)

@@ -255,6 +255,9 @@ class State:
         own gang and the gang is taken whole.
         """
         ours = self.roster.priority(gang)
+        lowest = min((*self.snapshot.priorities, *self.roster.class_values()), default=ours)
+        if ours <= lowest:
+            return
         by_gang: dict[GangKey, list[Slot]] = {}
         for slot in self.snapshot.slots.values():
             key = slot.owner if slot.stay is Stay.HOLD else self.roster.of_pod.get(slot.uid)
