@@ -48,7 +48,7 @@ class Cluster:
     def connect(self) -> BlockingClient:
         from muster.kube.blocking import BlockingClient
 
-        return BlockingClient(self.endpoint)
+        return BlockingClient(self.endpoint, user_agent="arena")
 
 
 @dataclass(frozen=True)
