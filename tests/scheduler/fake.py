@@ -19,7 +19,7 @@ from muster.api.core import Node, Pod, PodDisruptionBudget, PriorityClass
 from muster.api.kinds import Kind
 from muster.api.meta import Condition, Key
 from muster.errors import Conflict, NotFound
-from muster.scheduler.actions import Bind, Delete, Say
+from muster.scheduler.actions import Bind, Delete, Provision, Say
 from muster.scheduler.bind import Binder
 from muster.scheduler.loop import Loop
 from muster.scheduler.settings import Settings
@@ -40,6 +40,7 @@ class FakeCluster:
         self.binds: list[tuple[str, str]] = []
         self.deletes: list[Delete] = []
         self.said: list[Say] = []
+        self.provisions: list[Provision] = []
         self.plans: list[Bind] = []
         self.fault: Fault = lambda pod, node: None
         self.fault_after: Fault = lambda pod, node: None
@@ -206,3 +207,6 @@ class _Hands:
 
     def say(self, say: Say) -> None:
         self._cluster.said.append(say)
+
+    def provision(self, provision: Provision) -> None:
+        self._cluster.provisions.append(provision)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
+    from muster.api.meta import Key
     from muster.scheduler.explain import Reason
     from muster.scheduler.gangs import GangKey
 
@@ -56,4 +57,12 @@ class Say:
     reason: Reason | None
 
 
-Action = Bind | Delete | Say
+@dataclass(frozen=True)
+class Provision:
+    """Tell claims the node of the pod that they wait for."""
+
+    gang: GangKey
+    claims: tuple[tuple[Key, str], ...]
+
+
+Action = Bind | Delete | Say | Provision

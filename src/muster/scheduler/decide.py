@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
 from muster.scheduler import explain, hold, rooms
-from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, planned
+from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Provision, planned
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.explain import Reason
 from muster.scheduler.gangs import GangKey, role_of
@@ -107,6 +107,9 @@ def _fill(case: Case) -> list[Action]:
     if any(pod.spec.resource_claims for pod in pending):
         reason = Reason(explain.UNSUPPORTED, "asks for resourceClaims, which are not supported")
         return wait(case, reason, Spot(Wake.NONE))
+    trouble = next(filter(None, map(case.state.snapshot.volumes.trouble, pending)), "")
+    if trouble:
+        return wait(case, Reason(explain.NO_VOLUME, trouble), Spot(Wake.STORAGE))
     if not missing.total:
         return _surplus(case) if pending else say(case.state, case.key, None)
     if not pending and not case.started:
@@ -132,7 +135,7 @@ def _place(case: Case, pods: tuple[Pod, ...]) -> list[Action]:
     if not isinstance(result, Unplaced):
         result = place(case.state.snapshot, demand)
     if isinstance(result, Plan):
-        return _commit(case, result)
+        return _provision(case, result) or _commit(case, result)
     if signature:
         case.state.failed[signature] = result
     return unplaced(case, demand, result)
@@ -217,6 +220,24 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
     pairs = tuple((p.pod, p.node) for p in members)
     size = len(case.muster.bound) + len(pairs)
     return [Bind(key, f"{state.run}-{state.plans}", pairs, size), *say(state, key, None)]
+
+
+def _provision(case: Case, plan: Plan) -> list[Action]:
+    """Claims that wait for a node: keep the rooms, tell the claims, bind once they are bound."""
+    state, volumes = case.state, case.state.snapshot.volumes
+    claims = tuple((k, p.node) for p in plan.placements for k in volumes.unprovisioned(p.pod))
+    if not claims:
+        return []
+    reason = Reason(explain.PROVISIONING, f"waits for {len(claims)} volumes to be provisioned")
+    waits = wait(case, reason, Spot(Wake.STORAGE))
+    if set(claims) <= set(case.entry.told) and case.entry.holds:
+        return waits
+    kept = hold.Hold(case.now + state.hold_seconds(case.gang), promised=True)
+    rooms.give_up_rooms(state, case.key)
+    for pod, node, cls in plan.placements:
+        state.keep_room(case.key, Slot(pod.metadata.uid, node, cls, pod), kept)
+    case.entry.preempts, case.entry.told = True, claims
+    return [Provision(case.key, claims), *waits]
 
 
 def _surplus(case: Case) -> list[Action]:

@@ -35,6 +35,8 @@ NOT_TOGETHER = "DoesNotFitTogether"
 UNSUPPORTED = "Unsupported"
 NOT_BOUND = "BindFailed"
 PREEMPTING = "Preempting"
+PROVISIONING = "Provisioning"
+NO_VOLUME = "NoVolume"
 
 
 def no_group(key: GangKey) -> Reason:

@@ -56,6 +56,17 @@ def matches_selector(snapshot: Snapshot, cls: PodClass) -> Mask:
     return mask
 
 
+def reaches_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes from which every bound volume of the class can be reached."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for required in snapshot.volumes.affinities(cls.namespace, cls.claims):
+        allowed = np.zeros(len(snapshot.nodes), np.bool_)
+        for term in required.node_selector_terms:
+            allowed |= term_mask(snapshot.nodes, term)
+        mask &= allowed
+    return mask
+
+
 def tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
     """Whether every taint has a toleration."""
     return all(any(_tolerates(t, taint) for t in tolerations) for taint in taints)
@@ -137,12 +148,13 @@ def standing(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 def _standing(snapshot: Snapshot, cls: PodClass) -> Mask:
     ready = snapshot.nodes.ready
-    return ready & tolerates_taints(snapshot, cls) & matches_selector(snapshot, cls)
+    chosen = tolerates_taints(snapshot, cls) & matches_selector(snapshot, cls)
+    return ready & chosen & reaches_volumes(snapshot, cls)
 
 
 def _kept_mask(snapshot: Snapshot, cls: PodClass, make: Callable[..., Mask]) -> Mask:
     """A mask that only nodes decide, kept for the class until a node changes."""
-    stamp = (snapshot.nodes.version, snapshot.nodes.layout)
+    stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
     kept = cls.cache.get(make.__name__)
     if isinstance(kept, tuple) and kept[0] == stamp:
         mask: Mask = kept[1]
@@ -158,7 +170,7 @@ def copies(snapshot: Snapshot, cls: PodClass) -> Vector:
     The vector is cached: do not write to it.
     """
     nodes = snapshot.nodes
-    stamp = (nodes.version, nodes.layout, snapshot.epoch)
+    stamp = (nodes.version, nodes.layout, snapshot.volumes.version, snapshot.epoch)
     kept = cls.cache.get("copies")
     if isinstance(kept, _Kept) and kept.stamp == stamp:
         if kept.position < len(snapshot.touched):
@@ -335,6 +347,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter(is_ready, "not ready"),
     Filter(tolerates_taints, "tainted"),
     Filter(matches_selector, "not matching the node selector"),
+    Filter(reaches_volumes, "out of reach of its volumes"),
     Filter(has_room, "full"),
     Filter(has_ports, "with the host port in use"),
     Filter(near_wanted_pods, "away from the pods it must be near"),

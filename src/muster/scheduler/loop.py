@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from muster.scheduler import measures
-from muster.scheduler.actions import Action, Bind, Delete, Say
+from muster.scheduler.actions import Action, Bind, Delete, Provision, Say
 from muster.scheduler.bind import Outcome, Settled
 from muster.scheduler.decide import bind_failed, consider
 
@@ -38,6 +38,8 @@ class Hands(Protocol):
     def delete(self, delete: Delete) -> None: ...
 
     def say(self, say: Say) -> None: ...
+
+    def provision(self, provision: Provision) -> None: ...
 
 
 class Loop:
@@ -102,5 +104,7 @@ class Loop:
         elif isinstance(action, Delete):
             measures.DELETED.labels(action.reason).inc(len(action.pods))
             self._hands.delete(action)
+        elif isinstance(action, Provision):
+            self._hands.provision(action)
         else:
             self._hands.say(action)

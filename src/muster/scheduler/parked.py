@@ -26,6 +26,7 @@ class Wake:
     NONE = 0
     ROOM = 1  # room was freed on some node
     NODES = 2  # a node came, or its labels, taints, readiness or size changed
+    STORAGE = 8  # a claim, volume or storage class changed
     PODS = 4  # a pod was placed or left: what affinity and spread look at
 
 

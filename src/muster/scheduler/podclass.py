@@ -30,6 +30,7 @@ from muster.api.affinity import (
 from muster.api.quantity import amount
 from muster.api.selectors import NOTHING, Selector, from_labels
 from muster.errors import InvalidQuantity, InvalidSelector
+from muster.scheduler.volumes import claims_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -92,6 +93,7 @@ class PodClass:
     anti_affinity: tuple[PodTerm, ...] = ()
     preferred: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadTerm, ...] = ()
+    claims: tuple[str, ...] = ()
     cache: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -120,7 +122,8 @@ class Classes:
         labels = pod.metadata.labels
         kept = {key: labels[key] for key in sorted(self.interesting) if key in labels}
         allocated = _allocated(pod)
-        signature = _encode((pod.metadata.namespace, kept, allocated, *_deciding(spec)))
+        claims = claims_of(pod) if spec.volumes else ()
+        signature = _encode((pod.metadata.namespace, kept, allocated, claims, *_deciding(spec)))
         found = self._known.get(signature)
         if found is None:
             found = self._make(pod, kept)
@@ -146,6 +149,7 @@ class Classes:
             affinity=tuple(pod_term(pod, term) for term in _required(affinity)),
             anti_affinity=tuple(pod_term(pod, term) for term in _required(anti)),
             preferred=_preferred(pod, affinity, anti),
+            claims=claims_of(pod),
             spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),
         )
         for term in (*made.affinity, *made.anti_affinity, *(t for _, t in made.preferred)):
@@ -176,7 +180,6 @@ def selector_keys(encoded: bytes) -> set[str]:
 
 
 def _deciding(spec: PodSpec) -> tuple[object, ...]:
-    claims = tuple(v.persistent_volume_claim for v in spec.volumes if v.persistent_volume_claim)
     return (
         spec.containers,
         spec.init_containers,
@@ -187,7 +190,6 @@ def _deciding(spec: PodSpec) -> tuple[object, ...]:
         spec.tolerations,
         spec.topology_spread_constraints,
         spec.host_network,
-        claims,
         spec.resource_claims,
     )
 

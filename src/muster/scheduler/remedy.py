@@ -41,6 +41,8 @@ def spot(result: Unplaced) -> Spot:
     wakes = Wake.ROOM | Wake.NODES
     if not classes or not result.alone or any(cls.coupled for cls in classes):
         wakes |= Wake.PODS
+    if any(cls.claims for cls in classes):
+        wakes |= Wake.STORAGE
     return Spot(wakes, classes)
 
 

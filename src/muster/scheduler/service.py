@@ -29,6 +29,7 @@ from muster.scheduler.loop import Loop
 from muster.scheduler.report import Reporter, log
 from muster.scheduler.settings import NAMES, Settings, load
 from muster.scheduler.state import State
+from muster.scheduler.volumes import CLAIMS, SELECTED_NODE, STORAGE_CLASSES, VOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from muster.kube.client import Client
     from muster.kube.store import Change
-    from muster.scheduler.actions import Bind, Delete, Say
+    from muster.scheduler.actions import Bind, Delete, Provision, Say
 
 T = TypeVar("T", bound=HasMetadata)
 RELOAD_EVERY = 5.0
@@ -111,6 +112,7 @@ class Service:
         self._reporter = Reporter(client, self.state)
         self._line = Publisher(client, self.state, options.namespace, quiet=options.shadow)
         self._config, self._names = options.config, options.names
+        self._provisions: asyncio.Queue[Provision] = asyncio.Queue()
         self._deletes: asyncio.Queue[Delete] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -126,6 +128,7 @@ class Service:
             group.create_task(self._loop.run())
             group.create_task(self._binder.run())
             group.create_task(self._delete())
+            group.create_task(self._provision())
             group.create_task(self._line.run())
             if self._config is not None:
                 group.create_task(self._reload(self._config))
@@ -151,6 +154,21 @@ class Service:
         log.debug("%s: %s", say.gang, say.reason)
         self._reporter.say(say)
         self._line.changed()
+
+    def provision(self, provision: Provision) -> None:
+        if not self._shadow:
+            self._provisions.put_nowait(provision)
+
+    async def _provision(self) -> None:
+        """Tell claims their node; what fails is told again when the gang is looked at again."""
+        while True:
+            provision = await self._provisions.get()
+            for key, node in provision.claims:
+                marks = {"metadata": {"annotations": {SELECTED_NODE: node}}}
+                try:
+                    await self._client.patch(CLAIMS, key, marks)
+                except MusterError as error:
+                    log.warning("claim %s: not told its node: %s", key, error)
 
     async def _reload(self, config: Path) -> None:
         """Take up changes of the settings file; one that cannot be used changes nothing."""
@@ -203,6 +221,18 @@ class Service:
             self._watch(
                 PRIORITY_CLASSES,
                 lambda old, new: state.priority_class_changed((new or old).metadata.name, new),
+            ),
+        ]
+        made += [
+            self._watch(
+                CLAIMS, lambda old, new: state.claim_changed((new or old).metadata.key, new)
+            ),
+            self._watch(
+                VOLUMES, lambda old, new: state.volume_changed((new or old).metadata.name, new)
+            ),
+            self._watch(
+                STORAGE_CLASSES,
+                lambda old, new: state.storage_class_changed((new or old).metadata.name, new),
             ),
         ]
         made += [self._groups(kind) for dialect in DIALECTS for kind in dialect.kinds]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.scheduler.nodes import NodeTable
 from muster.scheduler.podclass import Classes, PodClass, PodTerm
 from muster.scheduler.tally import Tallies, Tally, Use
+from muster.scheduler.volumes import Volumes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,6 +68,7 @@ class Snapshot:
         self.classes = Classes()
         self.nodes = NodeTable(self.classes)
         self.tallies = Tallies()
+        self.volumes = Volumes()
         self.slots: dict[str, Slot] = {}
         self.on_node: dict[str, dict[str, Slot]] = {}
         self.priorities: Counter[int] = Counter()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from muster.scheduler.nodes import Mask
     from muster.scheduler.podclass import PodClass
     from muster.scheduler.settings import Settings
+    from muster.scheduler.volumes import Claim, PersistentVolume, StorageClass
 
 
 NOBODY = GangKey("", "", "")
@@ -58,6 +59,8 @@ class Entry:
     """Pods being evicted for it: while they are there, no more are chosen."""
     preempts: bool = False
     """Its rooms were taken from others, before it had a member running."""
+    told: tuple[tuple[Key, str], ...] = ()
+    """Claims that have been told a node, for rooms that are kept until they are bound."""
     guarded: bool = False
     """A timer runs that will look whether it starves."""
     succeeded: dict[str, str] = field(default_factory=dict)
@@ -142,6 +145,21 @@ class State:
         if new is not None:
             self.snapshot.put_namespace(new)
             self._happened(Wake.PODS)
+
+    def claim_changed(self, key: Key, new: Claim | None) -> None:
+        """A claim came, changed or went."""
+        self.snapshot.volumes.put_claim(key, new)
+        self._happened(Wake.STORAGE)
+
+    def volume_changed(self, name: str, new: PersistentVolume | None) -> None:
+        """A volume came, changed or went."""
+        self.snapshot.volumes.put_volume(name, new)
+        self._happened(Wake.STORAGE)
+
+    def storage_class_changed(self, name: str, new: StorageClass | None) -> None:
+        """A storage class came, changed or went."""
+        self.snapshot.volumes.put_class(name, new)
+        self._happened(Wake.STORAGE)
 
     # -- who is next ---------------------------------------------------------------------------
 
@@ -379,7 +397,7 @@ class State:
 
     def _happened(self, event: int) -> None:
         self.events |= event
-        if event & (Wake.ROOM | Wake.NODES):
+        if event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
             self.failed.clear()
 
 
