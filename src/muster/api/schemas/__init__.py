@@ -23,13 +23,24 @@ _GVK = "x-kubernetes-group-version-kind"
 
 
 class Schema:
-    """One node of a schema: what may stand at one place of an object."""
+    """One node of a schema: what may stand at one place of an object.
 
-    __slots__ = ("_defs", "_raw")
+    Nodes below are made when they are first walked into, and kept: a schema costs nothing until
+    it is used, and a write walks through it without making anything.
+    """
+
+    __slots__ = ("_defs", "_extra", "_fields", "_items", "preserves", "properties", "raw", "type")
 
     def __init__(self, raw: Raw, definitions: Raw | None = None) -> None:
         self._defs = definitions or {}
-        self._raw = self._resolve(raw)
+        self.raw = raw = self._resolve(raw)
+        self.type = str(raw.get("type", ""))
+        self.properties: Raw = raw.get("properties") or {}
+        # Whether fields nobody declared are kept.
+        self.preserves = bool(raw.get("x-kubernetes-preserve-unknown-fields"))
+        self._fields: dict[str, Schema] = {}
+        self._extra: Schema | None = None
+        self._items: Schema | None = None
 
     def _resolve(self, raw: Raw) -> Raw:
         """Follow a `$ref`, also one wrapped in `allOf` to carry a default beside it."""
@@ -41,44 +52,35 @@ class Schema:
         return raw
 
     @property
-    def raw(self) -> Raw:
-        """The node itself, its reference followed."""
-        return self._raw
-
-    @property
-    def type(self) -> str:
-        return str(self._raw.get("type", ""))
-
-    @property
-    def properties(self) -> Raw:
-        return self._raw.get("properties") or {}
-
-    @property
     def merge_key(self) -> str:
         """The field that identifies an item of this list in a strategic merge."""
-        return str(self._raw.get("x-kubernetes-patch-merge-key", ""))
+        return str(self.raw.get("x-kubernetes-patch-merge-key", ""))
 
     @property
     def merges(self) -> bool:
         """Whether a strategic merge patches this list item by item instead of replacing it."""
-        return "merge" in str(self._raw.get("x-kubernetes-patch-strategy", "")).split(",")
-
-    @property
-    def preserves(self) -> bool:
-        """Whether fields nobody declared are kept."""
-        return bool(self._raw.get("x-kubernetes-preserve-unknown-fields"))
+        return "merge" in str(self.raw.get("x-kubernetes-patch-strategy", "")).split(",")
 
     def field(self, name: str) -> Schema | None:
         """What may stand under `name`; None if nothing is known about it."""
-        if name in self.properties:
-            return Schema(self.properties[name], self._defs)
-        extra = self._raw.get("additionalProperties")
-        return Schema(extra, self._defs) if isinstance(extra, dict) else None
+        found = self._fields.get(name)
+        if found is None and name in self.properties:
+            found = self._fields[name] = Schema(self.properties[name], self._defs)
+        return found or self.additional()
+
+    def additional(self) -> Schema | None:
+        """What may stand under any name, in a map."""
+        extra = self.raw.get("additionalProperties")
+        if self._extra is None and isinstance(extra, dict):
+            self._extra = Schema(extra, self._defs)
+        return self._extra
 
     def items(self) -> Schema | None:
         """What the items of a list are."""
-        found = self._raw.get("items")
-        return Schema(found, self._defs) if isinstance(found, dict) else None
+        found = self.raw.get("items")
+        if self._items is None and isinstance(found, dict):
+            self._items = Schema(found, self._defs)
+        return self._items
 
 
 def _packed(name: str) -> Raw:
@@ -111,7 +113,13 @@ def _by_kind() -> dict[tuple[str, str, str], str]:
 def of(group: str, version: str, kind: str) -> Schema | None:
     """The schema of a built-in kind."""
     name = _by_kind().get((group, version, kind))
-    return Schema(definitions()[name], definitions()) if name else None
+    return named(name) if name else None
+
+
+@cache
+def named(name: str) -> Schema:
+    """The schema of a published type."""
+    return Schema(definitions()[name], definitions())
 
 
 def name_of(group: str, version: str, kind: str) -> str:

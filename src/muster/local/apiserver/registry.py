@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from muster.api.schemas import Schema
 from muster.local.apiserver import objects
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Resource:
     """Selectable fields besides name and namespace."""
     custom: bool = False
     schema: Raw = field(default_factory=dict, compare=False)
+    shape: Schema | None = field(default=None, compare=False)
+    """The same schema, to be walked."""
     columns: tuple[Raw, ...] = field(default=(), compare=False)
     scale: Raw = field(default_factory=dict, compare=False)
     deprecation: str = ""
@@ -137,6 +140,7 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
         if not version.get("served"):
             continue
         subresources = version.get("subresources") or {}
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         yield Resource(
             group=spec["group"],
             version=version["name"],
@@ -150,11 +154,18 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
             storage_version=storage,
             fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
             custom=True,
-            schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
+            schema=schema,
+            shape=Schema(_without_metadata(schema)) if schema else None,
             columns=tuple(version.get("additionalPrinterColumns") or ()),
             scale=subresources.get("scale") or {},
             deprecation=_deprecation(version, spec["group"], names["kind"]),
         )
+
+
+def _without_metadata(schema: Raw) -> Raw:
+    """A CRD may say `metadata: {type: object}`; what metadata holds is not the CRD's to say."""
+    properties = {k: v for k, v in schema.get("properties", {}).items() if k != "metadata"}
+    return {**schema, "properties": properties}
 
 
 def _deprecation(version: Raw, group: str, kind: str) -> str:

@@ -24,14 +24,8 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 def schema_of(resource: Resource) -> Schema | None:
     """The shape of a resource's objects."""
     if resource.custom:
-        return schemas.Schema(_without_metadata(resource.schema)) if resource.schema else None
+        return resource.shape
     return schemas.of(resource.group, resource.version, resource.kind)
-
-
-def _without_metadata(schema: Raw) -> Raw:
-    """A CRD may say `metadata: {type: object}`; what metadata holds is not the CRD's to say."""
-    properties = {k: v for k, v in schema.get("properties", {}).items() if k != "metadata"}
-    return {**schema, "properties": properties}
 
 
 def check_kind(resource: Resource, obj: Raw) -> None:
@@ -91,10 +85,9 @@ def screen(resource: Resource, obj: Raw, strictness: str = "") -> tuple[str, ...
 
 def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
     """Custom objects too have the metadata every object has."""
-    known = schemas.definitions().get(_META)
-    if not resource.custom or known is None:
+    if not resource.custom:
         return []
-    schema = schemas.Schema(known, schemas.definitions())
+    schema = schemas.named(_META)
     unknown = structural.prune(obj["metadata"], schema, "metadata")
     _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
     return unknown

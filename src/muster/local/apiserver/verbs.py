@@ -7,7 +7,7 @@ does not name the revision it is based on is repeated when somebody else was fas
 
 from __future__ import annotations
 
-import secrets
+import random
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -344,7 +344,7 @@ class Verbs:
 
 
 def _suffix() -> str:
-    return "".join(secrets.choice(_SUFFIX) for _ in range(5))
+    return "".join(random.choices(_SUFFIX, k=5))
 
 
 def _copy(obj: Raw) -> Raw:

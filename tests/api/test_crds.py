@@ -1,0 +1,75 @@
+"""The CRDs we serve and install keep the promises that reading in any version rests on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api import crds, schemas
+from muster.api.kinds import (
+    COSCHEDULING_GROUPS,
+    JOB_KINDS,
+    KUBE_BATCH_GROUPS,
+    SIGS_GROUPS,
+    VOLCANO_GROUPS,
+    Kind,
+)
+
+GROUPS: tuple[Kind[Any], ...] = (
+    VOLCANO_GROUPS,
+    KUBE_BATCH_GROUPS,
+    SIGS_GROUPS,
+    COSCHEDULING_GROUPS,
+)
+
+
+def versions() -> list[Any]:
+    return [
+        pytest.param(crd, version, id=f"{crd['metadata']['name']} {version['name']}")
+        for crd in crds.load_all()
+        for version in crd["spec"]["versions"]
+    ]
+
+
+@pytest.mark.parametrize("kind", [*JOB_KINDS, *GROUPS], ids=lambda kind: kind.resource)
+def test_every_kind_we_use_is_defined_in_the_version_we_use(kind: Kind[Any]) -> None:
+    found = {crd["metadata"]["name"]: crd for crd in crds.load_all()}[kind.resource]
+
+    assert found["spec"]["names"]["kind"] == kind.kind
+    assert kind.version in [v["name"] for v in found["spec"]["versions"] if v["served"]]
+
+
+@pytest.mark.parametrize(("crd", "version"), versions())
+def test_no_version_eats_another_ones_fields(crd: Any, version: Any) -> None:
+    schema = schemas.Schema(version["schema"]["openAPIV3Schema"])
+    for part in ("spec", "status"):
+        found = schema.field(part)
+        assert found is not None
+        assert found.preserves
+        assert "required" not in found.raw
+        assert "x-kubernetes-validations" not in found.raw
+    assert "status" in version["subresources"]
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS, ids=lambda kind: kind.resource)
+def test_v1_is_stored_and_sets_no_default(kind: Kind[Any]) -> None:
+    crd = {crd["metadata"]["name"]: crd for crd in crds.load_all()}[kind.resource]
+    (stored,) = [v for v in crd["spec"]["versions"] if v["storage"]]
+
+    assert stored["name"] == "v1"
+    assert "properties" not in stored["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    names = [column["name"] for column in stored["additionalPrinterColumns"]]
+    assert names == ["State", "Age"]
+
+
+def test_schemas_know_which_lists_merge_by_which_key() -> None:
+    pod = schemas.of("", "v1", "Pod")
+    assert pod is not None
+    spec = pod.field("spec")
+    assert spec is not None
+    containers = spec.field("containers")
+    assert containers is not None
+
+    assert (containers.merges, containers.merge_key) == (True, "name")
+    assert schemas.of("", "v1", "Nonsense") is None
