@@ -26,16 +26,19 @@ Raw = dict[str, Any]
 
 
 class Server:
-    """`fail` is the share of answers that are 500; `late` delays every watch event."""
+    """`fail` is the share of answers that are 500; `late` delays watch events, `slow` answers."""
 
-    def __init__(self, *, fail: float = 0.0, late: float = 0.0, seed: int = 1) -> None:
-        self.fail, self.late = fail, late
+    def __init__(
+        self, *, fail: float = 0.0, late: float = 0.0, slow: float = 0.003, seed: int = 1
+    ) -> None:
+        self.fail, self.late, self.slow = fail, late, slow
         self.dice = random.Random(seed)
         self.version = 0
         self.uids = 0
         self.objects: dict[str, Raw] = {}
         self.history: list[tuple[float, int, str, str, Raw]] = []
         self.created: list[str] = []
+        self.owned: dict[str, set[str]] = {}
         self.missing: set[str] = set()
         """Resources that this server does not have."""
         self._changed = asyncio.Event()
@@ -66,16 +69,14 @@ class Server:
         """Delete at once, and everything that it owned."""
         gone = self.objects[path]
         self._write("DELETED", path, gone)
-        uid = gone["metadata"]["uid"]
-        for other, obj in list(self.objects.items()):
-            owners = obj["metadata"].get("ownerReferences") or []
-            if any(row["uid"] == uid for row in owners) and other in self.objects:
+        for other in sorted(self.owned.pop(gone["metadata"]["uid"], ())):
+            if other in self.objects:
                 self.remove(other)
 
     # The transport
 
     async def send(self, request: Request) -> Response:
-        await asyncio.sleep(self.dice.uniform(0.0001, 0.003))
+        await asyncio.sleep(self.dice.uniform(0.0, self.slow) if self.slow else 0)
         fails = self.dice.random() < self.fail
         if fails and self.dice.random() < 0.5:
             return _status(500, "InternalError")
@@ -164,6 +165,8 @@ class Server:
 
     def _write(self, kind: str, path: str, obj: Raw) -> None:
         self.version += 1
+        for row in obj["metadata"].get("ownerReferences") or ():
+            self.owned.setdefault(row["uid"], set()).add(path)
         obj = merged(obj, {"metadata": {"resourceVersion": str(self.version)}})
         if kind == "DELETED":
             self.objects.pop(path, None)
