@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
 from muster.scheduler import explain, hold, rooms
-from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Provision, planned
+from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Provision, Say, planned
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.explain import Reason
 from muster.scheduler.gangs import GangKey, role_of
@@ -58,7 +58,19 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
         entry.gave_up = True
         if hold.restarts_on_end(case.annotations):
             actions += release(case, "the room kept for its missing members has run out")
-    return [*actions, *_fill(case)]
+    actions += _fill(case)
+    return [*actions, *_show(case, actions)]
+
+
+def _show(case: Case, actions: list[Action]) -> list[Action]:
+    """A gang that starts, breaks or ends has its object's status written, also without a reason."""
+    done = len(case.muster.succeeded) >= case.terms.min
+    phase = (case.started, not case.missing.total, done)
+    if phase == case.entry.phase or case.gang.label_only:
+        return []
+    case.entry.phase = phase
+    said = any(isinstance(action, Say) for action in actions)
+    return [] if said else [Say(case.key, case.entry.reason)]
 
 
 def _remember(case: Case) -> None:

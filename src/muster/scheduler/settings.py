@@ -6,7 +6,7 @@ used is an error that names the key, and never half applied.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import yaml
@@ -16,6 +16,7 @@ from muster.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 NAMES = ("muster", "kube-batchd", "kube-batch")
 
 
@@ -23,23 +24,25 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Everything a person may tune. Times in seconds."""
 
     names: tuple[str, ...] = NAMES
-    hold_seconds: float = 300.0
-    repair_seconds: float = 5.0
+    hold_seconds: Seconds = 300.0
+    repair_seconds: Seconds = 5.0
     """How long a gang whose binds failed half-way may look for room before it is released."""
-    starvation_after: float = 1800.0
-    report_after: float = 1.0
+    starvation_after: Seconds = 1800.0
+    report_after: Seconds = 1.0
     """A gang that waits shorter than this is not reported."""
-    report_every: float = 30.0
-    binds_in_flight: int = 48
+    report_every: Seconds = 30.0
+    binds_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 48
     preempt: bool = True
 
 
 def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
     """The settings in a YAML file; `names` unless the file sets them."""
     try:
-        raw = yaml.safe_load(path.read_text()) or {}
+        raw = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: {error}") from error
+    if raw is None:
+        raw = {}
     if isinstance(raw, dict):
         raw.setdefault("names", list(names))
     try:

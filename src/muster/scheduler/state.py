@@ -61,6 +61,8 @@ class Entry:
     """Its rooms were taken from others, before it had a member running."""
     told: tuple[tuple[Key, str], ...] = ()
     """Claims that have been told a node, for rooms that are kept until they are bound."""
+    phase: tuple[bool, ...] = ()
+    """What its object's status last said: has members, is whole, is done."""
     guarded: bool = False
     """A timer runs that will look whether it starves."""
     succeeded: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,50 @@
+"""The settings file: what it may say, and what is said when it says nonsense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.errors import ConfigError
+from muster.scheduler.settings import NAMES, Settings, load
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "settings.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    assert load(written(tmp_path, "")) == Settings()
+
+
+def test_every_setting_is_written_in_camel_case(tmp_path: Path) -> None:
+    path = written(tmp_path, "holdSeconds: 60\npreempt: false\nnames: [volcano]\n")
+
+    assert load(path) == Settings(names=("volcano",), hold_seconds=60, preempt=False)
+
+
+def test_the_names_of_the_command_line_hold_unless_the_file_has_its_own(tmp_path: Path) -> None:
+    path = written(tmp_path, "holdSeconds: 60\n")
+
+    assert load(path, ("volcano",)).names == ("volcano",)
+    assert load(path).names == NAMES
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("holdSecond: 60\n", "holdSecond"),
+        ("holdSeconds: soon\n", "holdSeconds"),
+        ("holdSeconds: -1\n", "holdSeconds"),
+        ("bindsInFlight: 0\n", "bindsInFlight"),
+        ("[]\n", "object"),
+        ("a: [\n", "settings.yaml"),
+    ],
+)
+def test_nonsense_names_the_file_and_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        load(written(tmp_path, text))
+    assert "settings.yaml" in str(caught.value)
