@@ -1,9 +1,10 @@
 """Gangs to nodes: whole or not at all.
 
-Reading order: podclass (what decides where a pod may run), nodes and snapshot (the cluster as
-arrays, with trial and undo), filters and scores (where a class may and should go), place (a gang
-onto a snapshot: a plan, or why not), gangs (the dialects) and roster (who is in which gang),
-order and parked (who is next, who waits for what), hold and preempt (rooms kept, rooms taken),
-explain (the words), then the parts that touch the world: loop (THE scheduling loop), bind,
-report, service.
+Reading order. The cluster: podclass (what decides where a pod may run), nodes, tally and volumes,
+joined in snapshot (arrays, with trial and undo). Where: filters, scores, place (a gang onto a
+snapshot: a plan, or why not). Who: gangs (the dialects), roster (who is in which gang), order and
+parked (who is next, who waits for what). Decisions: state (everything known), case, decide, rooms
+and hold (rooms kept), remedy and preempt (when it does not fit), explain (the words), actions. Then
+what touches the world: loop (THE scheduling loop), bind, report and status, line and waiting (what
+is published), measures, settings, service (all of it as a daemon).
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from muster.api.core import Taint
-    from muster.scheduler.nodes import Mask, NodeTable
+    from muster.scheduler.nodes import Codes, Mask, NodeTable
     from muster.scheduler.podclass import PodClass, PodTerm, SpreadTerm, Vector
     from muster.scheduler.snapshot import Snapshot
 
@@ -263,10 +263,9 @@ def unwanted_by_none(snapshot: Snapshot, cls: PodClass) -> Mask:
 def spreads_evenly(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes where one more copy keeps every required spread within its skew."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    required = [item for item in cls.spread if item.required]
-    eligible = _spread_nodes(snapshot, required)
-    for item in required:
-        mask &= skew(snapshot, cls, item, eligible) <= item.max_skew
+    for item in cls.spread:
+        if item.required:
+            mask &= skew(snapshot, cls, item) <= item.max_skew
     return mask
 
 
@@ -287,34 +286,39 @@ def _in_domain(snapshot: Snapshot, term: PodTerm, counts: Vector) -> Mask:
 NO_DOMAIN = 1 << 40
 
 
-def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm, eligible: Mask) -> Vector:
+def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
     """The skew each node would have after one more copy; enormous where it has no such domain."""
     column = snapshot.nodes.column(item.pods.topology)
     tally = snapshot.matching(item.pods, living=True)
-    honoured = _honoured(snapshot, cls, item, eligible)
-    sums = np.bincount(column.codes, tally.counts * honoured, len(column.values)).astype(np.int64)
-    there = np.bincount(column.codes[honoured], minlength=len(column.values)) > 0
-    there[0] = False
-    domains = int(there.sum())
-    least = int(sums[there].min()) if domains and domains >= item.min_domains else 0
+    counted, there = _spread_view(snapshot, cls, item)
+    weights = tally.counts if counted is None else tally.counts * counted
+    sums = np.bincount(column.codes, weights, len(column.values)).astype(np.int64)
+    enough = len(there) and len(there) >= item.min_domains
+    least = int(sums[there].min()) if enough else 0
     own = 1 if tally.matches(cls) else 0
-    return np.where(column.codes > 0, sums[column.codes] + own - least, NO_DOMAIN)
+    by_code = sums + (own - least)
+    by_code[0] = NO_DOMAIN
+    return by_code[column.codes]
 
 
-def _spread_nodes(snapshot: Snapshot, items: list[SpreadTerm]) -> Mask:
+def _spread_view(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> tuple[Mask | None, Codes]:
+    """The nodes whose pods a spread counts (None for all) and its domains, kept for the class."""
+    stamp = (snapshot.nodes.version, snapshot.nodes.layout)
+    kept = cls.cache.get(repr(item))
+    if isinstance(kept, tuple) and kept[0] == stamp:
+        return kept[1], kept[2]
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for item in items:
-        mask &= snapshot.nodes.column(item.pods.topology).codes > 0
-    return mask
-
-
-def _honoured(snapshot: Snapshot, cls: PodClass, item: SpreadTerm, eligible: Mask) -> Mask:
-    mask = eligible
+    for other in cls.spread:
+        if other.required or other is item:
+            mask &= snapshot.nodes.column(other.pods.topology).codes > 0
     if item.honour_affinity:
-        mask = mask & _kept_mask(snapshot, cls, matches_selector)
+        mask &= matches_selector(snapshot, cls)
     if item.honour_taints:
-        mask = mask & _kept_mask(snapshot, cls, tolerates_taints)
-    return mask
+        mask &= tolerates_taints(snapshot, cls)
+    there = np.unique(snapshot.nodes.column(item.pods.topology).codes[mask])
+    counted = None if mask.all() else mask
+    cls.cache[repr(item)] = (stamp, counted, there)
+    return counted, there
 
 
 def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:

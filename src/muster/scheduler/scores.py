@@ -35,7 +35,7 @@ def cost(snapshot: Snapshot, cls: PodClass, copies: Vector, own: Iterable[int]) 
     waste = _wasted(snapshot, cls)
     if waste is not None:
         total += waste
-    if cls.preferred or _prefers_nodes(cls) or cls.spread:
+    if cls.preferred or _prefers_nodes(cls) or any(not s.required for s in cls.spread):
         total += _disliked(snapshot, cls)
     rows = list(own)
     if rows:
@@ -74,7 +74,6 @@ def _disliked(snapshot: Snapshot, cls: PodClass) -> Vector:
         liked += weight * (filters.by_domain(snapshot, term, counts) > 0)
     for spread in cls.spread:
         if not spread.required:
-            everywhere = snapshot.nodes.column(spread.pods.topology).codes > 0
-            liked -= np.minimum(filters.skew(snapshot, cls, spread, everywhere), 1000)
+            liked -= np.minimum(filters.skew(snapshot, cls, spread), 1000)
     disliked: Vector = (liked.max(initial=0) - liked) * DISLIKED
     return disliked

@@ -22,7 +22,7 @@ from muster.scheduler.tally import Tallies, Tally, Use
 from muster.scheduler.volumes import Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from muster.api.core import Namespace, Node, Pod
 
@@ -71,6 +71,7 @@ class Snapshot:
         self.volumes = Volumes()
         self.slots: dict[str, Slot] = {}
         self.on_node: dict[str, dict[str, Slot]] = {}
+        self.of_class: dict[PodClass, dict[str, Slot]] = {}
         self.priorities: Counter[int] = Counter()
         self.touched: list[int] = []
         self.epoch = 0
@@ -155,18 +156,20 @@ class Snapshot:
         if self.nodes.layout != layout:
             self._recount()
 
-    def uses(self) -> Iterator[Use]:
-        """Everything counted now: the slots, and what the open trial has changed."""
+    def uses(self, counts: Callable[[PodClass], bool] = lambda _: True) -> Iterator[Use]:
+        """Everything of some classes now: the slots, and what the open trial has changed."""
         rows = self.nodes.rows
-        for slot in self.slots.values():
-            if slot.node in rows:
-                yield Use(slot.cls, rows[slot.node], 1, slot.terminating)
+        for cls, slots in self.of_class.items():
+            if counts(cls):
+                for slot in slots.values():
+                    if slot.node in rows:
+                        yield Use(cls, rows[slot.node], 1, slot.terminating)
         if self._trial is not None:
-            yield from self._trial.log
+            yield from (use for use in self._trial.log if counts(use.cls))
 
     def matching(self, term: PodTerm, *, living: bool = False) -> Tally:
         """Pods per node that a term matches."""
-        return self.tallies.matching(term, self.uses(), living=living)
+        return self.tallies.matching(term, self.uses, living=living)
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
@@ -207,6 +210,7 @@ class Snapshot:
     def _enter(self, slot: Slot) -> None:
         self.slots[slot.uid] = slot
         self.on_node.setdefault(slot.node, {})[slot.uid] = slot
+        self.of_class.setdefault(slot.cls, {})[slot.uid] = slot
         self.priorities[slot.priority] += 1
 
     def _leave(self, slot: Slot) -> None:
@@ -215,6 +219,10 @@ class Snapshot:
         del here[slot.uid]
         if not here:
             del self.on_node[slot.node]
+        alike = self.of_class[slot.cls]
+        del alike[slot.uid]
+        if not alike:
+            del self.of_class[slot.cls]
         self.priorities[slot.priority] -= 1
         if not self.priorities[slot.priority]:
             del self.priorities[slot.priority]

@@ -12,14 +12,14 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from muster.scheduler.podclass import PodClass, PodTerm, Port, Vector, selector_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 MANY = 512
@@ -33,6 +33,9 @@ class Use(NamedTuple):
     row: int
     n: int = 1
     terminating: bool = False
+
+
+Uses: TypeAlias = "Callable[[Callable[[PodClass], bool]], Iterable[Use]]"
 
 
 @dataclass
@@ -102,8 +105,8 @@ class Tallies:
         for use in uses:
             self.take(use)
 
-    def matching(self, term: PodTerm, uses: Iterable[Use], *, living: bool = False) -> Tally:
-        """The count for a term; `uses` is everything counted so far, read only for a new one."""
+    def matching(self, term: PodTerm, uses: Uses, *, living: bool = False) -> Tally:
+        """The count for a term; `uses` gives what was counted so far, asked only for a new one."""
         key = (term._replace(topology=""), living)
         found = self._matching.get(key)
         if found is None:
@@ -111,9 +114,8 @@ class Tallies:
                 self._forget(self._counting, self._matching)
             counts = np.zeros(self.size, np.int64)
             found = self._matching[key] = Tally(key[0], living, self.namespaces, counts)
-            for use in uses:
-                if found.matches(use.cls):
-                    found.take(use)
+            for use in uses(found.matches):
+                found.take(use)
         return found
 
     def namespace_changed(self) -> None:
