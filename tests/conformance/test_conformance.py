@@ -10,7 +10,8 @@ import pytest
 
 from muster.api import crds
 from tests.conformance.cases import ALL
-from tests.conformance.transcript import Case, Conversation, Step, normal, play
+from tests.conformance.normal import normal
+from tests.conformance.transcript import Case, Conversation, Step, play
 from tests.waiting import until
 
 if TYPE_CHECKING:
