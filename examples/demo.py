@@ -56,7 +56,9 @@ def too_big() -> None:
 
 def fits() -> None:
     say("Two workers and a parameter server fit: they start together and train.")
-    arena("submit", "tf", "--name=hello", *FLAGS, "--workers=2", TRAIN)
+    arena(
+        "submit", "tf", "--name=hello", *FLAGS, "--workers=2", "--success-policy=AllWorkers", TRAIN
+    )
     arena("logs", "-f", "hello")
     await_job("hello", lambda job: job["status"] in ("SUCCEEDED", "FAILED"))
     arena("get", "hello")

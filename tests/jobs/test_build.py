@@ -183,8 +183,9 @@ def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
     [
         ({"name": "Bad_Name"}, "--name 'Bad_Name' is not a job name"),
         ({"name": "x" * 50}, "is not a job name"),
-        ({"image": ""}, "--image or --workerImage must be set"),
-        ({"image": "", "worker_image": "w", "ps": 1}, "--image or --psImage must be set"),
+        ({"name": "1abc"}, "is not a job name"),
+        ({"image": ""}, "--image or --worker-image must be set"),
+        ({"image": "", "worker_image": "w", "ps": 1}, "--image or --ps-image must be set"),
         ({"gpus": -1}, "--gpus is invalid"),
         ({"workers": 0}, "--workers must be greater than 0"),
         ({"env": ("NOEQUALS",)}, "--env 'NOEQUALS' is invalid"),
@@ -211,8 +212,18 @@ def test_a_wrong_flag_is_refused_in_a_sentence(flags: Raw, sentence: str) -> Non
     assert sentence in str(refused.value)
 
 
-def test_a_wrong_name_comes_with_the_nearest_right_one() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("Training-Distributed_User1", "training-distributed-user1"),
+        ("9", "job-9"),
+        ("-x-", "x"),
+        ("y" * 60, "y" * 49),
+        ("\u00e9", "job"),
+    ],
+)
+def test_a_wrong_name_comes_with_the_nearest_right_one(wrong: str, right: str) -> None:
     with pytest.raises(UsageError) as refused:
-        built(name="Training-Distributed_User1")
+        built(name=wrong)
 
-    assert "--name=training-distributed-user1" in refused.value.hint
+    assert refused.value.hint.endswith(f"--name={right}")

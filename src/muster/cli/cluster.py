@@ -153,7 +153,7 @@ def cluster_options(command: F) -> F:
     wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
     wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (
-        click.option("--namespace", "-n", default="", help="Namespace of the job."),
+        click.option("--namespace", "-n", default="", help="Namespace to use."),
         click.option("--kubeconfig", "--config", metavar="FILE", help="Kubeconfig file to use."),
         click.option("--context", help="Context of the kubeconfig to use."),
         click.option("--loglevel", expose_value=False, hidden=True),

@@ -30,7 +30,7 @@ class Flag(NamedTuple):
 
 
 SHARED = (
-    Flag("--name", "Name of the job.  [required]"),
+    Flag("--name", "Name of the job."),
     Flag("--image", "Container image of every role."),
     Flag("--gpus", "GPUs of each worker."),
     Flag("--device", "Other device of each replica, NAME=AMOUNT.  [repeatable]"),
@@ -64,6 +64,7 @@ SHARED = (
     Flag("--ttl-after-finished", "Delete the job this long after its end."),
 )
 
+_WORDS = {"cpu": "CPUs", "memory": "Memory"}
 _ROLES = (("worker", "worker"), ("ps", "ps"), ("chief", "Chief"), ("evaluator", "evaluator"))
 
 TENSORFLOW = (
@@ -77,12 +78,12 @@ TENSORFLOW = (
     Flag("--worker-port", "Port of the workers.", old="--workerPort"),
     Flag("--ps-port", "Port of the parameter servers.", old="--psPort"),
     *(
-        Flag(f"--{role}-{what}", f"{what.upper()} of each {role}.", old=f"--{old}{what.title()}")
+        Flag(f"--{role}-{what}", f"{_WORDS[what]} of each {role}.", old=f"--{old}{what.title()}")
         for role, old in _ROLES
         for what in ("cpu", "memory")
     ),
     *(
-        Flag(f"--{role}-{what}-limit", f"{what.upper()} limit of each {role}.")
+        Flag(f"--{role}-{what}-limit", f"{_WORDS[what]} limit of each {role}.")
         for role, _ in _ROLES
         for what in ("cpu", "memory")
     ),

@@ -6,6 +6,7 @@ Without `-i` it is the chief's log. `-f` waits for the pod to start instead of f
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
     from muster.jobs.view import View
     from muster.kube.blocking import BlockingClient
 
+LOOK_AGAIN = 0.3
+
 
 @click.command(name="logs")
 @click.argument("name")
 @click.option("--follow", "-f", is_flag=True, help="Wait for the pod and follow its log.")
 @click.option("--instance", "-i", default="", help="Pod to read  [default: the chief]")
 @click.option("--container", "-c", default="", help="Container to read.")
-@click.option("--tail", "-t", type=int, default=-1, help="Only so many lines; -1 is all.")
+@click.option(
+    "--tail", "-t", type=click.IntRange(-1), default=-1, help="Only so many lines; -1 is all."
+)
 @click.option("--since", default="", help="Only lines newer than, e.g. 5m.")
 @click.option("--timestamps", is_flag=True, help="Each line with its time.")
 @click.option("--previous", is_flag=True, help="The container before the last restart.")
@@ -70,7 +75,7 @@ def command(
 
 
 def _tail(lines: object) -> int | None:
-    return lines if isinstance(lines, int) and lines >= 0 else None
+    return lines if isinstance(lines, int) and lines >= 0 else None  # -1: all of them
 
 
 def _since(text: object) -> float | None:
@@ -79,34 +84,37 @@ def _since(text: object) -> float | None:
 
 def _instance(client: BlockingClient, job: View, follow: bool) -> str:
     """The chief, or the only instance; with `follow`, the first that appears."""
-    chief = job.chief
-    if chief is not None:
-        return chief.name
+    if not job.instances:
+        job = _with_instances(client, job, follow)
+    if job.chief is not None:
+        return job.chief.name
     if len(job.instances) == 1:
         return job.instances[0].name
-    if not job.instances and follow:
-        return _first(client, job)
-    if not job.instances:
-        raise MusterError(
-            f"the job {job.name} has no instances yet", hint=f"`arena logs -f {job.name}` waits."
-        )
     names = "\n".join(i.name for i in job.instances)
     raise UsageError(
-        f"There is {len(job.instances)} instances have been found:\n{names}\n"
+        f"{len(job.instances)} instances have been found:\n{names}\n"
         "please use '-i' or '--instance' to filter."
     )
 
 
-def _first(client: BlockingClient, job: View) -> str:
-    note(f"waiting for the pods of {job.name} …")
-    labels = f"training.kubeflow.org/job-name={job.name}"
-    listing = client.list(PODS, job.namespace, labels=labels)
-    for pod in listing.items:
-        return pod.metadata.name
-    for event in client.watch(PODS, job.namespace, since=listing.resource_version, labels=labels):
-        if event.type == "ADDED" and event.object.metadata.labels:
-            return event.object.metadata.name
-    raise MusterError(f"the pods of {job.name} did not appear")
+def _with_instances(client: BlockingClient, job: View, follow: bool) -> View:
+    """The job once it has pods; an error if it never will, or if nobody wants to wait."""
+    said = False
+    while not job.instances:
+        if job.status in ("SUCCEEDED", "FAILED"):
+            why = f": {job.reason}" if job.reason else ""
+            raise MusterError(f"the job {job.name} has {job.status.lower()} and has no pods{why}")
+        if not follow:
+            raise MusterError(
+                f"the job {job.name} has no instances yet",
+                hint=f"`arena logs -f {job.name}` waits.",
+            )
+        if not said:
+            note(f"waiting for the pods of {job.name} …")
+            said = True
+        time.sleep(LOOK_AGAIN)
+        job = find.one(client, job.key, job.trainer)
+    return job
 
 
 def wait_started(client: BlockingClient, key: Key) -> None:

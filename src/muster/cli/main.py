@@ -62,6 +62,8 @@ def run(program: str, argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(overview(program))
         return 0
+    if argv[0] == "--version":
+        argv = ["version"]
     debug = "--debug" in argv
     try:
         return _dispatch(program, [word for word in argv if word != "--debug"])
@@ -86,7 +88,7 @@ def overview(program: str) -> str:
         "",
         "Examples:",
         f"  {program} up --nodes 2 --gpus-per-node 1 --detach",
-        f'  {program} submit tf --name=hello --gang --workers=2 --ps=1 "python train.py"',
+        f'  {program} submit tf --name=hello --image=python:3.12 --workers=2 --gang "python t.py"',
         f"  {program} get hello",
         f"  {program} logs -f hello",
         "",

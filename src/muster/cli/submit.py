@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def command() -> None:
     """Submit a training job.
 
-    Example: arena submit tf --name=hello --gang --workers=2 --ps=1 --image=any "python train.py"
+    Example: arena submit tf --name=hello --image=python:3.12 --gang --workers=2 "python train.py"
     """
 
 
@@ -42,7 +42,7 @@ def tfjob(where: Where, words: tuple[str, ...], dry_run: bool, output: str, **gi
 
     All words after the flags are the training command; they are joined and run by --shell.
 
-    Example: arena submit tf --name=hello --gang --gpus=1 --workers=2 --ps=1 "python train.py"
+    Example: arena submit tf --name=hello --image=python:3.12 --gang --workers=2 "python train.py"
     """
     job = build.tfjob(build.TensorFlow(command=words, **given))
     if dry_run:

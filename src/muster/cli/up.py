@@ -11,24 +11,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from muster.cli.cluster import Cluster, home, keep_choice, kept_choice, local_cluster
 from muster.cli.output import note
-from muster.errors import MusterError, NoCluster
+from muster.errors import MusterError, NoCluster, UsageError
 from muster.local.home import Home
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 START_PATIENCE = 60.0
 
 
 @click.command(name="up")
 @click.option("--detach", is_flag=True, help="Run in the background and return when it is ready.")
-@click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--nodes", type=click.IntRange(1, 1000), help="Number of nodes  [default: 1]")
 @click.option("--gpus-per-node", type=click.IntRange(0), help="Declare so many GPUs per node.")
 @click.option("--cpus-per-node", type=click.IntRange(1), help="Declare so many CPUs per node.")
 @click.option("--memory-per-node", help="Declare so much memory per node, e.g. 8Gi.")
@@ -52,9 +49,9 @@ def command(detach: bool, log_format: str, **settings: Any) -> None:
       arena up --nodes 4 --gpus-per-node 2
     """
     if detach:
-        start_detached([word for word in sys.argv[2:] if word != "--detach"])
-        return
-    _serve(settings, log_format)
+        start_detached(settings, log_format)
+    else:
+        _serve(settings, log_format)
 
 
 def start_by_itself() -> Cluster:
@@ -64,19 +61,20 @@ def start_by_itself() -> Cluster:
             "no cluster: arena up", hint="In CI the local cluster is not started by itself."
         )
     note("no cluster is configured: starting the local one (arena down stops it)")
-    start_detached([])
+    start_detached({}, "human")
     return local_cluster("started just now")
 
 
-def start_detached(flags: Sequence[str]) -> None:
+def start_detached(settings: dict[str, Any], log_format: str) -> None:
     """Start the daemon and wait until it is ready; its log tells why if it is not."""
     place = Home(home())
+    flags = _flags(settings)
     pid = place.running()
     if pid is not None:
-        note(f"the local cluster is already up (pid {pid})")
+        _already_up(pid, flags)
         return
     place.make()
-    command_line = [sys.executable, "-m", "muster", "up", *flags]
+    command_line = [sys.executable, "-m", "muster", "up", f"--log-format={log_format}", *flags]
     with place.log.open("ab") as log:
         daemon = subprocess.Popen(
             command_line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -84,6 +82,21 @@ def start_detached(flags: Sequence[str]) -> None:
     _wait(place, daemon)
     facts = place.facts() or {}
     note(f"local cluster is up: {facts.get('url')} (pid {daemon.pid}); commands now use it")
+
+
+def _flags(settings: dict[str, Any]) -> list[str]:
+    """The settings that were given, as they would be typed."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+
+
+def _already_up(pid: int, flags: list[str]) -> None:
+    if flags:
+        raise UsageError(
+            f"the local cluster is already up (pid {pid}), so {' '.join(flags)} has no effect",
+            hint="`arena down` first, then `arena up` with these flags.",
+        )
+    note(f"the local cluster is already up (pid {pid})")
 
 
 def _wait(place: Home, daemon: subprocess.Popen[bytes]) -> None:

@@ -24,7 +24,7 @@ GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 GANG = "muster.dev/gang"
 CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _TOLERATION = re.compile(r"([^=:,]+)=([^=:,]*):([^=:,]*),(Equal|Exists)")
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
@@ -127,8 +127,10 @@ def tfjob(args: TensorFlow) -> Raw:
     roles = [role for role in _tensorflow_roles(args) if role.count]
     for role in roles:
         if not role.image:
-            flag = "--psImage" if role.name == "PS" else "--workerImage"
-            raise UsageError(f"--image or {flag} must be set")
+            flag = "--ps-image" if role.name == "PS" else "--worker-image"
+            raise UsageError(
+                f"--image or {flag} must be set", hint="For example --image=python:3.12"
+            )
     template = _Template(args, "tensorflow", members=sum(role.count for role in roles))
     spec: Raw = {"runPolicy": _run_policy(args)}
     if args.success_policy != "ChiefWorker":
@@ -259,7 +261,7 @@ def _check(args: TensorFlow) -> None:
     if not _NAME.fullmatch(args.name) or len(args.name) > 49:
         raise UsageError(
             f"--name {args.name!r} is not a job name",
-            hint="Use at most 49 lower-case letters, digits and '-', for example "
+            hint="At most 49 lower-case letters, digits and '-', the first a letter: "
             f"--name={suggest_name(args.name)}",
         )
     for flag, value in (("--gpus", args.gpus), ("--ps", args.ps), ("--ps-gpus", args.ps_gpus)):
@@ -278,7 +280,9 @@ def _check(args: TensorFlow) -> None:
 
 def suggest_name(name: str) -> str:
     """The nearest valid job name."""
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:49].rstrip("-") or "my-job"
+    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    begun = plain if plain[:1].isalpha() else f"job-{plain}"
+    return begun[:49].rstrip("-")
 
 
 def _env(args: Submission, gpus: int) -> list[Raw]:

@@ -52,14 +52,20 @@ class Home:
         return self.root / "images"
 
     def make(self) -> None:
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the local cluster cannot keep its state in {self.root}: {error.strerror}",
+                hint="Set MUSTER_HOME to a directory that you may write to.",
+            ) from error
 
     def running(self) -> int | None:
         """The pid of the daemon, or None when no daemon holds the lock."""
         try:
             with self.lock.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except BlockingIOError:
             return int(self.lock.read_text() or 0) or None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from muster.api import crds
 from muster.api.kinds import CRDS, NODES
 from muster.api.meta import Key, is_true
-from muster.errors import AlreadyExists
+from muster.errors import AlreadyExists, UsageError
 from muster.kube.client import Client
 from muster.kube.config import Endpoint
 from muster.local.apiserver.serve import ApiServer
@@ -86,13 +86,27 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         agent = settings.agent()
         await asyncio.to_thread(agent.open)
         server = ApiServer(settings.data, backend=agent.backend)
-        await server.start(port=_port(settings), extra_addresses=(agent.gateway,))
+        await _listen(settings, server, agent)
         try:
             (settings.data / PORT_FILE).write_text(str(server.port))
             await _run(settings, server, agent, stop, ready)
             await agent.teardown()
         finally:
             await server.stop()
+
+
+async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> None:
+    """Start the server; a port that is taken leaves nothing of this start behind."""
+    port = _port(settings)
+    try:
+        await server.start(port=port, extra_addresses=(agent.gateway,))
+    except OSError as error:
+        if not agent.runtime.uids():
+            await agent.teardown()
+        raise UsageError(
+            f"the API cannot listen on port {port}: {error.strerror}",
+            hint="`arena up --port N` takes another one; 0 is any that is free.",
+        ) from error
 
 
 async def _run(

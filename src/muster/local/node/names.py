@@ -7,6 +7,7 @@ whole gang.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from muster.local.node import hosts
@@ -45,7 +46,8 @@ class Names:
             self._changed.clear()
             waiting = [pod for pod in self._pods.all() if self._file(pod).exists()]
             for pod in waiting:
-                self.write(pod)
+                with contextlib.suppress(FileNotFoundError):  # the pod went meanwhile
+                    self.write(pod)
                 await asyncio.sleep(0)
 
     def write(self, pod: Pod) -> None:
