@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
 import time
@@ -16,12 +17,12 @@ from muster.api.meta import Key
 from muster.local.apiserver.backend import ExecOptions
 from tests.local.node import leftovers
 from tests.local.node.builders import container, manifest
-from tests.local.node.cluster import Cluster, Raw, cluster, needs_root, wait_for
+from tests.local.node.cluster import ROOTLESS, Cluster, Raw, cluster, needs_namespaces, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = [pytest.mark.slow, needs_root]
+pytestmark = [pytest.mark.slow, needs_namespaces]
 
 HOME = Path.home()
 PLACES = [Path("/"), Path("/tmp"), HOME, HOME / ".cache", Path("/run"), Path("/usr")]
@@ -83,10 +84,10 @@ async def test_what_a_pod_writes_stays_in_the_pod(local: Cluster) -> None:
 
 
 async def test_the_clusters_own_state_is_hidden(local: Cluster) -> None:
-    await local.run(shell("spy", f"ls {local.home}; ls ~/.kube; true"))
+    await local.run(shell("spy", f"ls -A {local.home} ~/.kube ~/.muster 2>/dev/null; true"))
 
     await local.ended("spy")
-    assert (await local.log("spy")).count("No such file") == 2
+    assert [line for line in (await local.log("spy")).split() if "/" not in line] == []
 
 
 @pytest.mark.parametrize(
@@ -293,12 +294,12 @@ class Typist:
 async def test_a_program_run_inside_sees_the_pod_and_gives_its_exit_code(local: Cluster) -> None:
     await local.run(shell("p", "touch /tmp/mark; sleep 1000"))
     pod = await local.phase("p", "Running")
-    command = ("sh", "-c", "ls /tmp; hostname; cat; echo bad >&2; exit 4")
+    command = ("sh", "-c", "ls /tmp/mark; hostname; cat; echo bad >&2; exit 4")
     typist = Typist(b"typed\n")
 
     code = await local.backend.exec(pod, ExecOptions("main", command, stdin=True), typist)
 
-    assert (typist.out, typist.err, code) == (b"mark\np\ntyped\n", b"bad\n", 4)
+    assert (typist.out, typist.err, code) == (b"/tmp/mark\np\ntyped\n", b"bad\n", 4)
 
 
 async def test_a_terminal_has_the_size_it_is_told(local: Cluster) -> None:
@@ -337,6 +338,7 @@ async def test_attaching_shows_what_the_container_prints_and_gives_it_what_is_ty
     assert (typist.out, code) == (b"heard hello\n", 6)
 
 
+@pytest.mark.skipif(ROOTLESS, reason="the server does not take a socket from the agent yet")
 async def test_a_pod_can_reach_the_api_at_its_service_name(local: Cluster) -> None:
     port = local.port
     call = (
@@ -368,10 +370,9 @@ async def test_an_images_folder_is_laid_over_the_host(local: Cluster) -> None:
 async def test_the_death_of_the_first_process_is_the_death_of_the_pod(local: Cluster) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
-    record = leftovers.of(local.home).processes
-    pause = next(pid for pid, line in record.items() if line.startswith("sleep infinity"))
+    facts = json.loads((local.home / "pods" / pod["metadata"]["uid"] / "pod").read_text())
 
-    os.kill(pause, signal.SIGKILL)
+    os.kill(facts["pause"], signal.SIGKILL)
 
     assert (await local.ended("p"))["exitCode"] == 137
     assert pod["status"]["phase"] == "Running"

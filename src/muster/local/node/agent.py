@@ -28,10 +28,13 @@ from muster.local.node.runtime.namespaces import Namespaces
 from muster.local.node.runtime.network import Network
 from muster.local.node.runtime.records import Records
 from muster.local.node.runtime.rootfs import Rules
+from muster.local.node.runtime.rootless import RootlessNetwork
 from muster.local.node.sources import Sources
 from muster.local.node.spec import PODS_TO_RUN
+from muster.local.node.standalone import kernel
 
 if TYPE_CHECKING:
+    import socket
     from pathlib import Path
 
     from muster.kube.client import Client
@@ -73,12 +76,15 @@ class Agent:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._interpreter = interpreter.find(settings.python)
-        self.network = Network(settings.home)
+        self.network = (
+            Network(settings.home) if os.geteuid() == 0 else RootlessNetwork(settings.home)
+        )
         user_home = settings.user_home
         rules = Rules(
             home=user_home,
             hidden=_hidden(settings),
             visible=(*self._interpreter.directories, *settings.visible),
+            programs=self._interpreter.programs,
         )
         images = settings.images or settings.home / "images"
         self.runtime = Namespaces(settings.home, self.network, rules, images)
@@ -89,8 +95,19 @@ class Agent:
         """The address at which pods reach this machine."""
         return self.network.gateway
 
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """Addresses at which a server of this process can listen for pods. Without root there is
+        none: a socket must be asked for with `listen`."""
+        return () if self.network.holder else (self.gateway,)
+
+    def listen(self, port: int) -> socket.socket | None:
+        """Without root: a listening socket at the gateway, for the server to accept from."""
+        return self.network.listen(port) if isinstance(self.network, RootlessNetwork) else None
+
     def open(self) -> None:
         """Bring the network up, keeping what running pods use and sweeping the rest."""
+        kernel.adopt_orphans()
         records = Records(self._settings.home / "pods")
         found = [records.read(uid) for uid in records.uids()]
         self.network.open({record.address for record in found if record.open and record.address})

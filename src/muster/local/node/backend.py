@@ -11,7 +11,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from muster.errors import Refusal
+from muster.errors import CannotRun, Refusal
 from muster.local.node import logs
 from muster.local.node.runtime.records import read_attempt
 from muster.local.node.standalone import wire
@@ -74,10 +74,10 @@ class Backend:
             ) from error
 
     async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
-        host, port = await self.address(pod, port)
         try:
-            reader, writer = await asyncio.open_connection(host, port)
-        except OSError as error:
+            sock = await self._runtime.connect(pod["metadata"]["uid"], port)
+            reader, writer = await asyncio.open_connection(sock=sock)
+        except (OSError, CannotRun) as error:
             raise _bad_request(f"cannot reach port {port} of the pod: {error}") from error
 
         async def inwards() -> None:

@@ -1,12 +1,14 @@
 """The Python that pods run, and the directories it needs to see.
 
-Asked once when the agent opens. `python` in a pod is this one: its directory comes first in PATH.
+Asked once when the agent is made. `python` in a pod is this one: its directory comes first in PATH,
+and where that has no `python`, a small program of that name comes next.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from muster.errors import UsageError
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_OWN_PATH = "/run/muster/bin"
 _ASK = (
     "import json, sys, sysconfig; print(json.dumps([sys.prefix, sys.base_prefix, "
     "sys.exec_prefix, sys.base_exec_prefix, *sys.path]))"
@@ -29,7 +32,13 @@ class Interpreter:
     @property
     def path(self) -> str:
         """PATH for pods."""
-        return f"{os.path.dirname(self.executable)}:{_SYSTEM_PATH}"
+        return f"{os.path.dirname(self.executable)}:{_OWN_PATH}:{_SYSTEM_PATH}"
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """Programs that pods are given: by path, their text."""
+        # Not a link: through one, an interpreter does not find the environment it belongs to.
+        return {f"{_OWN_PATH}/python": f'#!/bin/sh\nexec {shlex.quote(self.executable)} "$@"\n'}
 
 
 def find(executable: str | None = None) -> Interpreter:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+    from socket import socket
 
     from muster.api.meta import Key
     from muster.local.node.runtime.records import PodRecord
@@ -90,6 +91,9 @@ class Runtime(Protocol):
 
     def folder(self, uid: str, container: str, number: int) -> Path:
         """Where an attempt's log and exit code are."""
+
+    async def connect(self, uid: str, port: int) -> socket:
+        """A connection to a port inside the pod."""
 
     def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Shim]:
         """Talk to the supervisor of a running container."""

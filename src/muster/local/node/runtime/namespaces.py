@@ -13,7 +13,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.local.node.runtime import rootfs, sandbox, shims
+from muster.errors import CannotRun
+from muster.local.node.runtime import dialing, rootfs, sandbox, shims
 from muster.local.node.runtime.records import Records, write
 from muster.local.node.runtime.rootfs import Mount
 from muster.local.node.standalone import kernel
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+    from socket import socket
 
     from muster.api.meta import Key
     from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
@@ -93,12 +95,13 @@ class Namespaces:
         def made(pid: int) -> dict[str, str]:
             started = kernel.started(pid)
             self.records.write_pod(spec.uid, facts | {"pause": pid, "started": started})
-            return self._network.attach(pid, address) if address else {}
+            return self._network.link(address) if address else {}
 
         shared = [["tmpfs", str(folder / "shm"), "mode=1777"]]
         for name, options in spec.memory_volumes.items():
             shared.append(["tmpfs", str(folder / "volumes" / name), options])
-        wanted = sandbox.Wanted(spec.hostname, bool(address), tuple(shared))
+        join = self._network.holder
+        wanted = sandbox.Wanted(spec.hostname, bool(address), join, tuple(shared))
         _, starter = await sandbox.open_sandbox(folder, wanted, made)
         await asyncio.to_thread(os.waitpid, starter, 0)
 
@@ -142,9 +145,9 @@ class Namespaces:
     async def close(self, uid: str) -> None:
         record = self.read(uid)
         if record.pause:
-            sandbox.end(record.pause, kernel.started(record.pause))
+            await asyncio.to_thread(sandbox.end, record.pause)
         deadline = asyncio.get_running_loop().time() + _ENDING
-        while self.read(uid).alive and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+        while self.records.supervised(uid) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)
@@ -159,6 +162,12 @@ class Namespaces:
 
     def folder(self, uid: str, container: str, number: int) -> Path:
         return self.records.attempt(uid, container, number)
+
+    async def connect(self, uid: str, port: int) -> socket:
+        record, errors = self.read(uid), self.records.pod(uid) / "dial.err"
+        if not record.open:
+            raise CannotRun("the pod is not running")
+        return await dialing.connect(record.pause, record.address, port, errors)
 
     def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Any]:
         number = (self.records.attempts(uid, container) or [0])[-1]

@@ -120,6 +120,11 @@ class Network:
         return str(self.addresses.gateway)
 
     @property
+    def holder(self) -> int:
+        """The process whose namespaces pods are made in; 0 for our own."""
+        return 0
+
+    @property
     def resolver(self) -> str:
         """`/etc/resolv.conf` for pods. Nothing answers at the gateway, so a name that is not in
         `/etc/hosts` (yet) fails at once, where an unreachable server would cost many seconds."""
@@ -130,20 +135,27 @@ class Network:
         with Netlink() as net:
             bridge = net.link(self.bridge)
             own = bridge.number if bridge else -1
-            taken = [network for network, link in net.networks().items() if link != own]
-            self._addresses = self._remembered(taken)
+            self.choose_subnet(n for n, link in net.networks().items() if link != own)
             if bridge is None:
                 net.add_bridge(self.bridge)
                 bridge = net.link(self.bridge)
                 assert bridge is not None
-            address = ipaddress.IPv4Interface((self.gateway, self.addresses.subnet.prefixlen))
             with contextlib.suppress(FileExistsError):
-                net.add_address(bridge.number, address)
+                net.add_address(bridge.number, self.interface)
             keep = {self._link(Address(text)) for text in live}
             for link in net.links():
                 if link.name.startswith(self.prefix) and link.name not in keep:
                     net.delete(link.number)
+
+    def choose_subnet(self, taken: Iterable[Subnet]) -> None:
+        """The former subnet while it is free, so that names keep their addresses."""
+        self._addresses = self._remembered(list(taken))
         self._save()
+
+    @property
+    def interface(self) -> ipaddress.IPv4Interface:
+        """The bridge's own address."""
+        return ipaddress.IPv4Interface((self.gateway, self.addresses.subnet.prefixlen))
 
     def give(self, key: Key, busy: Container[str] = ()) -> str:
         """The address of a pod name, the same one as long as it is remembered."""
@@ -152,19 +164,14 @@ class Network:
             self._save()
         return str(address)
 
-    def attach(self, pid: int, address: str) -> dict[str, str]:
-        """Give the namespace of `pid` a link; returns what to configure on its end, `eth0`."""
-        name = self._link(Address(address))
-        with Netlink() as net:
-            bridge = net.link(self.bridge)
-            if bridge is None:
-                raise UsageError(f"the bridge {self.bridge} is gone; run `arena up` again")
-            stale = net.link(name)
-            if stale is not None:
-                net.delete(stale.number)
-            net.add_veth(name, bridge.number, "eth0", pid)
-        prefix = self.addresses.subnet.prefixlen
-        return {"address": f"{address}/{prefix}", "gateway": self.gateway}
+    def link(self, address: str) -> dict[str, str]:
+        """What a pod's first process has to make and configure for this address."""
+        return {
+            "link": self._link(Address(address)),
+            "bridge": self.bridge,
+            "address": f"{address}/{self.addresses.subnet.prefixlen}",
+            "gateway": self.gateway,
+        }
 
     def detach(self, address: str) -> None:
         """Remove a pod's link now; the kernel would, some time after the namespace is gone."""
@@ -186,7 +193,6 @@ class Network:
         return f"{self.prefix}{offset:04x}"
 
     def _remembered(self, taken: list[Subnet]) -> Addresses:
-        """The former subnet while it is free, so that names keep their addresses."""
         try:
             facts = json.loads(self._file.read_text(encoding="utf-8"))
             subnet = Subnet(facts["subnet"])

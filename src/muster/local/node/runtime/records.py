@@ -94,7 +94,8 @@ class Records:
 
     def attempts(self, uid: str, container: str) -> list[int]:
         folder = self.root / uid / "containers" / container
-        return sorted(int(name) for name in os.listdir(folder)) if folder.is_dir() else []
+        names = os.listdir(folder) if folder.is_dir() else []
+        return sorted(int(name) for name in names if name.isdigit())
 
     def read(self, uid: str) -> PodRecord:
         facts = _json(self.pod(uid) / "pod")
@@ -118,6 +119,10 @@ class Records:
             facts.get("key", ""),
             {name: attempts for name, attempts in containers.items() if attempts},
         )
+
+    def supervised(self, uid: str) -> bool:
+        """Whether any shim of the pod still lives, if only to finish."""
+        return any(locked(file) for file in self.pod(uid).glob("containers/*/[0-9]*/lock"))
 
     def write_pod(self, uid: str, facts: Raw) -> None:
         write(self.pod(uid) / "pod", json.dumps({"boot": self.boot} | facts))

@@ -23,7 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from muster.local.node.standalone.mounts import Step
 
@@ -79,6 +79,8 @@ class Rules:
     home: str
     hidden: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Small programs to add: by path, their text."""
 
 
 class _Kind(Enum):
@@ -123,7 +125,8 @@ def plan(
         sketch.lay(layer, "")
     for mount in sorted(mounts, key=lambda m: m.path):
         sketch.put(mount.path, _Kind.BIND, source=mount.source, read_only=mount.read_only)
-    return sketch.steps()
+    programs = [["file", path, text, 0o755] for path, text in rules.programs.items()]
+    return sketch.steps() + programs
 
 
 def devices(tree: Tree) -> list[Step]:
@@ -225,10 +228,13 @@ class _Sketch:
             case _Kind.HIDE if not node.children:
                 if not in_ours and self._tree.kind(node.path) == "dir":
                     self._steps.append(["hide", node.path])
+            case _Kind.BIND if node.source == node.path and node.children:
+                self._pass_through(node, in_ours=in_ours, shown=True)
             case _Kind.BIND:
                 self._steps.append(["bind", node.source, node.path, node.read_only])
-                for child in node.children.values():
-                    self._place(child, in_ours=True, shown=False)
+                for name, child in node.children.items():
+                    there = self._tree.kind(posixpath.join(node.source, name))
+                    self._place(child, in_ours=not there, shown=False)
             case _Kind.FRESH | _Kind.OPEN | _Kind.HIDE:
                 self._fresh_directory(node, in_ours=in_ours)
                 self._rebuild(node, entries=node.kind is _Kind.OPEN)

@@ -11,8 +11,10 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +33,15 @@ _START = 10.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the namespaces of one pod should be like. `shared` is mounted for all its containers."""
+    """What the namespaces of one pod should be like.
+
+    `join` is the process whose user and network namespaces they are made in, if not our own;
+    `shared` is mounted for all containers of the pod.
+    """
 
     hostname: str
     own_network: bool
+    join: int = 0
     shared: tuple[Step, ...] = ()
 
 
@@ -59,6 +66,7 @@ async def open_sandbox(
                 hostname=wanted.hostname,
                 network=wanted.own_network,
                 shared=list(wanted.shared),
+                join=wanted.join,
             )
             pid = int((await _hear(reader, errors))["pid"])
             given = await asyncio.to_thread(made, pid)
@@ -71,18 +79,19 @@ async def open_sandbox(
         writer.close()
 
 
-def end(pid: int, started: int) -> None:
-    """Kill the pod's first process, and with it everything in the pod; if it is still that one."""
+def end(pid: int) -> None:
+    """Kill the pod's first process, and with it everything in the pod; returns when it is gone."""
     try:
         handle = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return
-    try:
-        if kernel.started(pid) == started:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-    finally:
-        os.close(handle)
+    deadline = time.monotonic() + _START
+    with open(handle):
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        while not select.select([handle], [], [], 0.02)[0] and time.monotonic() < deadline:
+            kernel.reap_orphans()
+    with contextlib.suppress(ChildProcessError):  # the child of a former daemon is init's by now
+        os.waitpid(pid, 0)
 
 
 def _say(writer: asyncio.StreamWriter, **body: Any) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -53,18 +54,20 @@ def run_alone(program: str, arguments: list[str], fds: dict[int, int], errors: P
 
 
 def start(folder: Path, spec: dict[str, Any]) -> int:
-    """Start the shim of one attempt; the PID of the shim."""
-    folder.mkdir(parents=True)
-    (folder / "root").mkdir()
-    (folder / "log").touch()
-    (folder / "termination-log").touch()
-    (folder / "spec").write_text(json.dumps(spec), encoding="utf-8")
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Start the shim of one attempt; the PID of the shim. The folder appears complete, or not."""
+    draft = folder.with_name(f".{folder.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    (draft / "root").mkdir(parents=True)
+    (draft / "log").touch()
+    (draft / "termination-log").touch()
+    (draft / "spec").write_text(json.dumps(spec), encoding="utf-8")
+    lock = os.open(draft / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with socket.socket(socket.AF_UNIX) as listener, _short(folder) as path:
+        with socket.socket(socket.AF_UNIX) as listener, _short(draft) as path:
             listener.bind(f"{path}/sock")
             listener.listen(16)
+            draft.rename(folder)
             return run_alone(
                 "shim", [str(folder)], {3: lock, 4: listener.fileno()}, folder / "shim.err"
             )

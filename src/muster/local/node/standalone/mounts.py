@@ -92,7 +92,10 @@ _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 def _proc(root: str, path: str) -> None:
     _dir(root, path)
-    kernel.mount("proc", root + path, "proc", _QUIET)
+    try:
+        kernel.mount("proc", root + path, "proc", _QUIET)
+    except PermissionError:  # inside a container that covers parts of its own /proc
+        _bind(root, "/proc", path, False)
 
 
 def _sys(root: str, path: str) -> None:

@@ -45,11 +45,12 @@ class Peer:
             self._push()
 
     def flush(self, seconds: float) -> None:
-        """Send the rest, waiting at most so long."""
+        """Send the rest and end the connection, waiting at most so long."""
+        client = self.release()
         with contextlib.suppress(OSError):
-            self._client.settimeout(seconds)
-            self._client.sendall(self._unsent)
-        self.close()
+            client.settimeout(seconds)
+            client.sendall(self._unsent)
+        wire.hang_up(client, seconds)
 
     def release(self) -> socket.socket:
         """Give the connection away."""

@@ -46,10 +46,8 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[
     try:
         kernel.enter(fds)
         streams = _terminal(ask) if tty else _pipes()
-        program = spawn.Program(
-            ask["argv"], env, cwd, tty, lambda: kernel.die_with_parent(signal.SIGKILL)
-        )
-        pid = spawn.start(program, streams.theirs)
+        program = spawn.Program(ask["argv"], env, cwd, tty, _at_home)
+        pid, _ = spawn.start(program, streams.theirs)
     except (spawn.StartFailed, OSError) as error:
         client.sendall(wire.message(wire.STATUS, {"exitCode": 126, "message": str(error)}))
         return
@@ -59,6 +57,11 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[
     if not ask.get("stdin"):
         _close_stdin(streams)
     _Relay(client, streams, pid).run()
+
+
+def _at_home() -> str:
+    kernel.die_with_parent(signal.SIGKILL)
+    return ""
 
 
 def _terminal(ask: dict[str, Any]) -> _Streams:
@@ -104,6 +107,7 @@ class _Relay:
             self._client.sendall(
                 wire.message(wire.STATUS, {"exitCode": code, "signal": number, "message": ""})
             )
+        wire.hang_up(self._client, 1.0)
 
     def _from_program(self, fd: int) -> None:
         try:

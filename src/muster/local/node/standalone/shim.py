@@ -87,20 +87,20 @@ class Shim:
         if "pid" in fds:
             kernel.enter({"pid": fds.pop("pid")})
 
-        def at_home() -> None:
+        def at_home() -> str:
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
                 mounts.build(spec["root"], spec["steps"])
+            return kernel.namespace("self", "mnt")
 
         program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], spec["tty"], at_home)
         stdio = self._terminal_ends() if spec["tty"] else self._pipe_ends()
-        self._pid = spawn.start(program, stdio)
+        self._pid, self._mounts = spawn.start(program, stdio)
         for fd in {*stdio, *fds.values()}:
             os.close(fd)
         with contextlib.suppress(PermissionError):  # rootless: the way back is closed
             kernel.enter({"pid": outside})
-        self._mounts = kernel.namespace(self._pid, "mnt")
         now = crilog.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
         _write("started", self._state)
@@ -219,17 +219,10 @@ class Shim:
         )
 
     def _kill_rest(self) -> None:
-        """Kill what the process left behind; mounts, or the session, tell whose it is."""
-        own = kernel.namespace("self", "mnt")
+        """Kill what the process left behind."""
         for _ in range(20):
             left = [
-                pid
-                for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-                if (
-                    kernel.namespace(pid, "mnt") == self._mounts
-                    if self._mounts != own
-                    else _session(pid) == self._pid
-                )
+                pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._owns(pid)
             ]
             if not left:
                 return
@@ -237,6 +230,12 @@ class Shim:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
+
+    def _owns(self, pid: int) -> bool:
+        """Whether a process is of this container: by its mounts if it has its own, or session."""
+        if self._mounts and self._mounts != kernel.namespace("self", "mnt"):
+            return kernel.namespace(pid, "mnt") == self._mounts
+        return _session(pid) == self._pid
 
     def _end(self, outcome: dict[str, Any]) -> None:
         outcome.setdefault("finishedAt", crilog.stamp(time.time_ns()))

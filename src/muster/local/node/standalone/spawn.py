@@ -25,45 +25,50 @@ class StartFailed(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """What to run. `at_home` runs in the child, before anything of `env` or `cwd` is looked up."""
+    """What to run.
+
+    `at_home` runs in the child before anything of `env` or `cwd` is looked up; what it returns is
+    told to the parent.
+    """
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     tty: bool
-    at_home: Callable[[], None]
+    at_home: Callable[[], str]
 
 
-def start(program: Program, stdio: tuple[int, int, int]) -> int:
-    """The PID of the program, running with those three descriptors, in a session of its own."""
+def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, str]:
+    """The PID of the program, running with those descriptors in a session of its own, and what
+    `at_home` said."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         try:
-            _become(program, stdio)
+            _become(program, stdio, writer)
         except OSError as error:
             path = f": {error.filename}" if error.filename else ""
-            os.write(writer, f"{error.strerror}{path}".encode())
+            os.write(writer, f"\n{error.strerror}{path}".encode())
         except ValueError as error:
-            os.write(writer, str(error).encode())
+            os.write(writer, f"\n{error}".encode())
         finally:
             os._exit(127)
     os.close(writer)
     with open(reader, "rb") as file:
-        trouble = file.read()
+        said, _, trouble = file.read().decode(errors="replace").partition("\n")
     if trouble:
         os.waitpid(pid, 0)
-        raise StartFailed(f"cannot run {program.argv[0]!r}: {trouble.decode()}")
-    return pid
+        raise StartFailed(f"cannot run {program.argv[0]!r}: {trouble}")
+    return pid, said
 
 
-def _become(program: Program, stdio: tuple[int, int, int]) -> NoReturn:
+def _become(program: Program, stdio: tuple[int, int, int], parent: int) -> NoReturn:
     os.setsid()
     for wanted, fd in enumerate(stdio):
         os.dup2(fd, wanted)
     if program.tty:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    program.at_home()
+    os.write(parent, program.at_home().encode() + b"\n")
     os.makedirs(program.cwd, exist_ok=True)
     os.chdir(program.cwd)
     for number in range(1, signal.NSIG):

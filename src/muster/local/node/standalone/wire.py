@@ -7,7 +7,9 @@ Kubernetes gives them in exec and attach.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import struct
 from typing import Any
 
@@ -46,3 +48,17 @@ class Frames:
             whole.append((channel, bytes(self._held[_HEADER.size : end])))
             del self._held[:end]
         return whole
+
+
+def hang_up(link: socket.socket, seconds: float) -> None:
+    """End a connection so that what was sent arrives.
+
+    Closing with something unread would reset the connection, and the other side would lose even
+    what it had not read yet. So first say that we are done, and read what still comes.
+    """
+    with contextlib.suppress(OSError):
+        link.settimeout(seconds)
+        link.shutdown(socket.SHUT_WR)
+        while link.recv(64 * 1024):
+            pass
+    link.close()

@@ -1,0 +1,45 @@
+"""Without root: the process that owns the user and network namespaces in which pods are connected.
+
+Started once per cluster by the daemon's `rootless`, with a socket as standard input on which it
+reads `{"folder", "bridge", "address"}`. It makes the namespaces, in which the user counts as root,
+brings the bridge up there, answers `{"ready": true}`, and sleeps. Pods are made inside by `pause`;
+the daemon stays outside and may die and come back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import socket
+from pathlib import Path
+
+from muster.local.node.standalone import kernel
+from muster.local.node.standalone.netlink import Netlink
+
+
+def main() -> int:
+    channel = socket.socket(fileno=os.dup(0)).makefile("rw", encoding="utf-8")
+    wanted = json.loads(channel.readline() or "null")
+    if wanted is None:
+        return 1
+    user, group = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    with Netlink() as net:
+        net.add_bridge(wanted["bridge"])
+        for link in net.links():
+            if link.name == "lo":
+                net.set_up(link.number)
+            elif link.name == wanted["bridge"]:
+                net.add_address(link.number, ipaddress.IPv4Interface(wanted["address"]))
+    channel.write(json.dumps({"ready": True}) + "\n")
+    channel.flush()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.closerange(3, null + 1024)
+    os.chdir("/")
+    return os.execvpe("sleep", ["sleep", "infinity"], {"MUSTER_HOLDER": wanted["folder"]})
