@@ -170,6 +170,18 @@ def test_flags_that_change_the_run_policy(flags: Raw, policy: Raw) -> None:
     assert built(workers=2, **flags)["spec"]["runPolicy"] == policy
 
 
+def test_retry_restarts_every_role_and_without_it_none() -> None:
+    roles = {"workers": 2, "ps": 1, "chief": True, "evaluator": True}
+
+    def policies(**flags: Any) -> set[str]:
+        job = built(**roles, **flags)
+        return {spec["restartPolicy"] for spec in job["spec"]["tfReplicaSpecs"].values()}
+
+    assert policies(retry=2) == {"OnFailure"}
+    assert role(built(workers=2), "Worker")["restartPolicy"] == "Never"
+    assert role(built(**roles), "Worker")["restartPolicy"] == "OnFailure"
+
+
 def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
     job = built(workers=2, label=("a=1",), annotation=("b=2",))
 

@@ -35,7 +35,7 @@ SHARED = (
     Flag("--gpus", "GPUs of each worker."),
     Flag("--device", "Other device of each replica, NAME=AMOUNT.  [repeatable]"),
     Flag("--workers", "Number of workers."),
-    Flag("--retry", "How often a failing job is tried again."),
+    Flag("--retry", "Restart replicas that fail, at most so often."),
     Flag("--working-dir", "Working directory of the command.", old="--workingDir"),
     Flag("--env", "Environment variable, KEY=VALUE.  [repeatable]", short="-e"),
     Flag("--data", "Volume claim to mount, CLAIM:/path.  [repeatable]", short="-d"),

@@ -17,7 +17,8 @@ from muster.local.home import Home
 @cluster_options
 def command(where: Where, output: str) -> None:
     """Say which cluster is used and how the local one is."""
-    facts = Home(home()).facts()
+    place = Home(home())
+    facts = place.facts()
     chosen = choose(where)
     data = {
         "cluster": chosen.name if chosen else "",
@@ -26,6 +27,8 @@ def command(where: Where, output: str) -> None:
         "local": "up" if facts else "down",
         **({"daemon": facts} if facts else {}),
     }
+    if not facts and any((place.data / "pods").glob("*")):
+        data["pods"] = "may still run: `arena up` finds them again, `arena down` ends them"
     trouble = ""
     if chosen is not None:
         try:

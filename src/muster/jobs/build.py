@@ -163,11 +163,11 @@ def _tensorflow_roles(args: TensorFlow) -> list[_Role]:
             "Worker",
             workers,
             port=args.worker_port,
-            restart="OnFailure" if chief else "Never",
+            restart="OnFailure" if chief else again,
             **training,
         ),
-        role("Chief", chief, port=args.chief_port, **training),
-        role("Evaluator", int(args.evaluator), **training),
+        role("Chief", chief, port=args.chief_port, restart=again, **training),
+        role("Evaluator", int(args.evaluator), restart=again, **training),
     ]
 
 
