@@ -154,11 +154,11 @@ def _tensorflow_roles(args: TensorFlow) -> list[_Role]:
     workers = args.workers
     if args.ps < 1 and workers == 1 and not args.chief:
         chief, workers = 1, 0  # a job of one process is its own chief
+    again = "OnFailure" if args.retry else "Never"
     training = {"image": worker_image, "gpus": args.gpus}
+    servers = {"image": args.ps_image or args.image, "gpus": args.ps_gpus, "port": args.ps_port}
     return [
-        role(
-            "PS", args.ps, image=args.ps_image or args.image, gpus=args.ps_gpus, port=args.ps_port
-        ),
+        role("PS", args.ps, restart=again, **servers),
         role(
             "Worker",
             workers,
