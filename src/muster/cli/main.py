@@ -29,6 +29,12 @@ VERBS: tuple[Verb, ...] = (
     Verb("submit", "submit", "Submit a training job (tf)", "Jobs"),
     Verb("list", "list", "List training jobs", "Jobs"),
     Verb("get", "get", "Show one training job, its instances and why it waits", "Jobs"),
+    Verb(
+        "explain",
+        "explain",
+        "Say why a job or a pod waits, and how far it is from its turn",
+        "Jobs",
+    ),
     Verb("logs", "logs", "Print or follow the logs of a job", "Jobs"),
     Verb("delete", "delete", "Delete training jobs and everything they made", "Jobs"),
     Verb("process", "process", "Put parameters into a template and print its objects", "Manifests"),
