@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,25 @@ def shell(name: str, script: str) -> Raw:
     return manifest(name, container("main", "sh", "-c", script))
 
 
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Path]:
+    """A cluster's home; whatever happens in the test, nothing of it is left on the machine."""
+    place = tmp_path / "home"
+    place.mkdir()
+    yield place
+    await sweep(place)
+    assert not leftovers.of(place)
+
+
 async def sweep(home: Path) -> None:
     agent = Agent(Settings(home, declare(1)))
     agent.open()
     await agent.teardown()
 
 
-async def test_pods_keep_their_processes_and_their_ends_are_told(tmp_path: Path) -> None:
+async def test_pods_keep_their_processes_and_their_ends_are_told(
+    home: Path, tmp_path: Path
+) -> None:
     """One goes on, one ends while nobody is there, one is deleted afterwards."""
     tick = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.05; done"
     wait = "until [ -e /gate/{} ]; do sleep 0.02; done; exit {}"
@@ -45,8 +58,6 @@ async def test_pods_keep_their_processes_and_their_ends_are_told(tmp_path: Path)
     later = manifest(
         "later", container("main", "sh", "-c", wait.format("b", 9), **gated), volumes=volumes
     )
-    home = tmp_path / "home"
-    home.mkdir()
     async with daemon(home) as (process, one):
         await one.run(shell("ticking", tick), meanwhile, later)
         pods = {n: await one.phase(n, "Running") for n in ("ticking", "meanwhile", "later")}
@@ -70,50 +81,44 @@ async def test_pods_keep_their_processes_and_their_ends_are_told(tmp_path: Path)
         await two.client.delete(PODS, Key("default", "ticking"), grace=1)
         await two.gone("ticking")
 
-    await sweep(home)
-    assert not leftovers.of(home)
-
 
 def log_of(home: Path, pod: Raw) -> str:
     folder: Path = home / "pods" / pod["metadata"]["uid"]
     return (folder / "containers/main/0/log").read_text()
 
 
-async def test_a_pod_deleted_from_the_api_while_nobody_looked_is_ended(tmp_path: Path) -> None:
-    async with daemon(tmp_path) as (_, one):
+async def test_a_pod_deleted_from_the_api_while_nobody_looked_is_ended(home: Path) -> None:
+    async with daemon(home) as (_, one):
         await one.run(shell("p", "sleep 1000"))
         pod = await one.phase("p", "Running")
     process = one.pid(pod)
-    for store in (tmp_path / "data").glob("objects.db*"):
+    for store in (home / "data").glob("objects.db*"):
         store.unlink()  # the API has forgotten everything
 
-    async with daemon(tmp_path):
+    async with daemon(home):
         until(lambda: not Path(f"/proc/{process}").exists(), what="the pod's end")
 
-    await sweep(tmp_path)
-    assert not leftovers.of(tmp_path)
 
-
-async def test_what_a_dead_cluster_left_behind_can_be_swept(tmp_path: Path) -> None:
-    async with daemon(tmp_path) as (_, one):
+async def test_what_a_dead_cluster_left_behind_can_be_swept(home: Path) -> None:
+    async with daemon(home) as (_, one):
         await one.run(shell("p", "sleep 1000"))
         await one.phase("p", "Running")
-    assert leftovers.of(tmp_path).processes
-    assert ROOTLESS or leftovers.of(tmp_path).links
+    assert leftovers.of(home).processes
+    assert ROOTLESS or leftovers.of(home).links
 
-    await sweep(tmp_path)
+    await sweep(home)
 
-    assert not leftovers.of(tmp_path)
+    assert not leftovers.of(home)
 
 
-async def test_a_pod_whose_every_process_was_killed_meanwhile_failed(tmp_path: Path) -> None:
-    async with daemon(tmp_path) as (_, one):
+async def test_a_pod_whose_every_process_was_killed_meanwhile_failed(home: Path) -> None:
+    async with daemon(home) as (_, one):
         await one.run(shell("p", "sleep 1000"))
         await one.phase("p", "Running")
-    for pid in leftovers.of(tmp_path).processes:
+    for pid in leftovers.of(home).processes:
         with contextlib.suppress(ProcessLookupError):  # the pod's first took it along
             os.kill(pid, signal.SIGKILL)
-    until(lambda: not leftovers.of(tmp_path).processes, what="all gone")
+    until(lambda: not leftovers.of(home).processes, what="all gone")
 
-    async with cluster(tmp_path) as two:
+    async with cluster(home) as two:
         assert (await two.ended("p"))["exitCode"] == 137
