@@ -15,7 +15,7 @@ from muster.scheduler.account import account, line_says
 from muster.scheduler.waiting import Row
 from tests.scheduler.builders import gang, pod
 
-WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu; nodes: 3 full, 1 tainted"
+WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu; 3 nodes full, 1 tainted"
 
 
 def row(gang: str, place: int, dialect: str = "volcano", **more: Any) -> Row:

@@ -18,7 +18,7 @@ async def test_a_gang_that_does_not_fit_binds_nothing_and_says_why() -> None:
         await cluster.settle()
 
     assert cluster.binds == []
-    assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; nodes: 2 full"
+    assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
 
 
 async def test_a_gang_that_fits_is_bound_whole() -> None:

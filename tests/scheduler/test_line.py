@@ -115,7 +115,7 @@ async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
     ]
     row = waiting.row_of(published, "default", "a")
     assert row is not None
-    assert str(row).endswith("short 2 nvidia.com/gpu; node: 1 full; 2nd in line")
+    assert str(row).endswith("short 2 nvidia.com/gpu; 1 node full; 2nd in line")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.api.kinds import LEASES
 from muster.cli import daemon
 from muster.cli.cluster import Where, cluster_options
+from muster.cli.output import note
+from muster.errors import Forbidden, UsageError
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
 
 
 @click.command(name="scheduler")
@@ -25,10 +32,16 @@ from muster.cli.cluster import Where, cluster_options
     help="YAML file of settings; read again when it changes.",
 )
 @click.option("--shadow", is_flag=True, help="Decide and report, bind nothing.")
+@click.option("--force", is_flag=True, help="Start beside another scheduler of the same name.")
 @daemon.options
 @cluster_options
 def command(
-    where: Where, names: tuple[str, ...], config: Path | None, shadow: bool, **given: Any
+    where: Where,
+    names: tuple[str, ...],
+    config: Path | None,
+    shadow: bool,
+    force: bool,
+    **given: Any,
 ) -> None:
     """Run the gang scheduler.
 
@@ -38,11 +51,15 @@ def command(
       muster scheduler --scheduler-name volcano --shadow
     """
     from muster.scheduler.service import Options, run
-    from muster.scheduler.settings import NAMES
+    from muster.scheduler.settings import NAMES, load
 
     async def work(context: daemon.Context) -> None:
+        answered = names or NAMES
+        if not (force or shadow):
+            served = load(config, answered).names if config else answered
+            await _refuse_rivals(context.client, served)
         how = Options(
-            names or NAMES,
+            answered,
             config=config,
             election=context.election,
             shadow=shadow,
@@ -51,3 +68,20 @@ def command(
         await run(context.client, how, context.stop)
 
     daemon.run(where, daemon.Daemon("scheduler", **given), work)
+
+
+async def _refuse_rivals(client: Client, names: tuple[str, ...]) -> None:
+    """Two schedulers of one name would bind the same pods."""
+    from muster.scheduler.rivals import FIELDS, rivals
+
+    try:
+        leases = (await client.list(LEASES, fields=FIELDS)).items
+    except Forbidden as error:
+        note(f"cannot tell whether another scheduler answers to {', '.join(names)}: {error}")
+        return
+    alive = rivals(names, leases, datetime.now(UTC))
+    if alive:
+        raise UsageError(
+            "; ".join(map(str, alive)),
+            hint="Stop it first, take another --scheduler-name, or start beside it with --force.",
+        )

@@ -72,10 +72,10 @@ def unplaced(result: Unplaced, nodes: int) -> Reason:
         names = " and ".join(_members(short) for short in result.short)
         return Reason(NOT_TOGETHER, f"each role fits by itself, but not {names} beside the others")
     code = NO_ROOM if all(short.ever for short in result.short) else NEVER_FITS
-    return Reason(code, "; ".join(_one(short, nodes) for short in result.short))
+    return Reason(code, "; ".join(_one(short) for short in result.short))
 
 
-def _one(short: Short, nodes: int) -> str:
+def _one(short: Short) -> str:
     parts = [f"{short.fits} of {_members(short)} fit"]
     if short.lacks and short.ever:
         lacks = (f"{format_amount(name, n)} {name}" for name, n in short.lacks.items())
@@ -84,8 +84,9 @@ def _one(short: Short, nodes: int) -> str:
         each = (f"{format_amount(name, n)} {name}" for name, n in _each(short))
         parts.append(f"no node would do even if it were empty: each asks for {', '.join(each)}")
     if short.removed:
-        counted = (f"{n} {says}" for says, n in short.removed)
-        parts.append(("node: " if nodes == 1 else "nodes: ") + ", ".join(counted))
+        (says, n), *rest = short.removed
+        first = f"{n} node{'s' * (n != 1)} {says}"
+        parts.append(", ".join([first, *(f"{n} {says}" for says, n in rest)]))
     return "; ".join(parts)
 
 
