@@ -62,6 +62,17 @@ async def test_two_pods_listen_on_the_same_port_and_find_each_other_by_name(
     assert (await local.ended("a"))["exitCode"] == 0
 
 
+async def test_pods_that_end_take_no_others_with_them(local: Cluster) -> None:
+    """Many at once: ends and starts meet, and the kernel gives freed namespaces' numbers again."""
+    names = [f"p{number}" for number in range(40)]
+    await local.run(*(shell(name, f"echo {name}") for name in names))
+
+    ends = {name: (await local.ended(name))["exitCode"] for name in names}
+
+    assert {name: code for name, code in ends.items() if code} == {}
+    assert await local.log("p39") == "p39\n"
+
+
 async def test_what_a_pod_writes_stays_in_the_pod(local: Cluster) -> None:
     script = """
         touch /made-by-pod /tmp/made-by-pod ~/made-by-pod ~/.cache/made-by-pod /run/made-by-pod &&

@@ -149,12 +149,16 @@ def started(pid: int) -> int:
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 
-def namespace(pid: int | str, name: str) -> str:
-    """The name of a process's namespace (`mnt:[4026531841]`), empty if the process is gone."""
+def same_namespace(mounts: int, pid: int | str) -> bool:
+    """Whether a process, if it is still there, has the mount namespace of that descriptor."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/{name}")
+        return os.path.samestat(os.fstat(mounts), os.stat(f"/proc/{pid}/ns/mnt"))
     except OSError:
-        return ""
+        return False
+
+
+def _is_ours(pid: int, name: str) -> bool:
+    return os.path.samefile(f"/proc/{pid}/ns/{name}", f"/proc/self/ns/{name}")
 
 
 def open_namespaces(pid: int, names: tuple[str, ...] = tuple(NAMESPACES)) -> dict[str, int]:
@@ -162,7 +166,7 @@ def open_namespaces(pid: int, names: tuple[str, ...] = tuple(NAMESPACES)) -> dic
     return {
         name: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         for name in names
-        if namespace(pid, name) != namespace("self", name)
+        if not _is_ours(pid, name)
     }
 
 

@@ -59,9 +59,8 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[
     _Relay(client, streams, pid).run()
 
 
-def _at_home() -> str:
+def _at_home() -> None:
     kernel.die_with_parent(signal.SIGKILL)
-    return ""
 
 
 def _terminal(ask: dict[str, Any]) -> _Streams:

@@ -44,7 +44,7 @@ class Shim:
         self._sessions: list[int] = []
         self._kill_at: float | None = None
         self._pid = 0
-        self._mounts = ""
+        self._mounts: int | None = None
         self._state: dict[str, Any] = {"state": "starting"}
         self._log = open("log", "ab", buffering=0)  # noqa: SIM115 - held for life
 
@@ -87,12 +87,12 @@ class Shim:
         if "pid" in fds:
             kernel.enter({"pid": fds.pop("pid")})
 
-        def at_home() -> str:
+        def at_home() -> int:
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
                 mounts.build(spec["root"], spec["steps"])
-            return kernel.namespace("self", "mnt")
+            return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
         program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], spec["tty"], at_home)
         stdio = self._terminal_ends() if spec["tty"] else self._pipe_ends()
@@ -232,10 +232,14 @@ class Shim:
             time.sleep(0.002)
 
     def _owns(self, pid: int) -> bool:
-        """Whether a process is of this container: by its mounts if it has its own, or session."""
-        if self._mounts and self._mounts != kernel.namespace("self", "mnt"):
-            return kernel.namespace(pid, "mnt") == self._mounts
-        return _session(pid) == self._pid
+        """Whether a process is of this container: by its mounts if it has its own, or session.
+
+        The descriptor keeps the mount namespace from being freed: the kernel gives the number of a
+        freed one to the next, and what is killed here would be another pod.
+        """
+        if self._mounts is None or kernel.same_namespace(self._mounts, "self"):
+            return _session(pid) == self._pid
+        return kernel.same_namespace(self._mounts, pid)
 
     def _end(self, outcome: dict[str, Any]) -> None:
         outcome.setdefault("finishedAt", crilog.stamp(time.time_ns()))

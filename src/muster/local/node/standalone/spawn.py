@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import struct
 import termios
 from dataclasses import dataclass
@@ -27,48 +28,63 @@ class StartFailed(Exception):
 class Program:
     """What to run.
 
-    `at_home` runs in the child before anything of `env` or `cwd` is looked up; what it returns is
-    told to the parent.
+    `at_home` runs in the child before anything of `env` or `cwd` is looked up; the descriptor it
+    returns, if any, is handed to the parent.
     """
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     tty: bool
-    at_home: Callable[[], str]
+    at_home: Callable[[], int | None]
 
 
-def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, str]:
-    """The PID of the program, running with those descriptors in a session of its own, and what
-    `at_home` said."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
+def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, int | None]:
+    """The PID of the program, running with those descriptors in a session of its own, and the
+    descriptor that `at_home` gave."""
+    ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         try:
-            _become(program, stdio, writer)
+            _become(program, stdio, theirs)
         except OSError as error:
             path = f": {error.filename}" if error.filename else ""
-            os.write(writer, f"\n{error.strerror}{path}".encode())
+            theirs.sendall(f"{error.strerror}{path}".encode())
         except ValueError as error:
-            os.write(writer, f"\n{error}".encode())
+            theirs.sendall(str(error).encode())
         finally:
             os._exit(127)
-    os.close(writer)
-    with open(reader, "rb") as file:
-        said, _, trouble = file.read().decode(errors="replace").partition("\n")
+    theirs.close()
+    with ours:
+        trouble, given = _hear(ours)
     if trouble:
         os.waitpid(pid, 0)
         raise StartFailed(f"cannot run {program.argv[0]!r}: {trouble}")
-    return pid, said
+    return pid, given
 
 
-def _become(program: Program, stdio: tuple[int, int, int], parent: int) -> NoReturn:
+def _hear(child: socket.socket) -> tuple[str, int | None]:
+    """What the child says until it becomes the program: its trouble, and the descriptor."""
+    said, given = b"", None
+    while True:
+        data, fds, _, _ = socket.recv_fds(child, 4096, 1)
+        if fds:
+            given = fds[0]
+            os.set_inheritable(given, False)
+        if not data:
+            return said.strip(b"\n").decode(errors="replace"), given
+        said += data
+
+
+def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket) -> NoReturn:
     os.setsid()
     for wanted, fd in enumerate(stdio):
         os.dup2(fd, wanted)
     if program.tty:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    os.write(parent, program.at_home().encode() + b"\n")
+    given = program.at_home()
+    if given is not None:
+        socket.send_fds(parent, [b"\n"], [given])
     os.makedirs(program.cwd, exist_ok=True)
     os.chdir(program.cwd)
     for number in range(1, signal.NSIG):
