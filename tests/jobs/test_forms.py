@@ -253,6 +253,23 @@ def test_a_bad_manifest_is_refused_with_the_path_and_a_hint(spec: Raw, message: 
 
 
 @pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("3", "write 3 without quotes"),
+        (" 3 ", "write 3 without quotes"),
+        ("abc", "write a number such as 1"),
+        ("", "write a number such as 1"),
+        (1.5, "write a number such as 1"),
+    ],
+)
+def test_quotes_are_blamed_only_around_a_number(written: object, hint: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        forms.read(tfjob({"tfReplicaSpecs": {"Worker": {"replicas": written, "template": pod()}}}))
+
+    assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("x" * 55, f"'{'x' * 55}-worker-0', made from it, has 64 characters; 63 are allowed"),

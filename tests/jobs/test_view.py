@@ -155,7 +155,36 @@ def test_gpus_are_those_of_all_containers_and_both_names() -> None:
     found = view(
         job("Running"), [one, pod(index=1, phase="Pending", spec={"containers": containers})]
     )
-    assert (found.requested_gpus, found.allocated_gpus) == (6, 3)
+    assert found.allocated_gpus == 3
+
+
+def test_requested_gpus_are_those_of_the_spec_whatever_pods_are_left() -> None:
+    raw = job("Succeeded")
+    worker = raw["spec"]["tfReplicaSpecs"]["Worker"]
+    limits = {"nvidia.com/gpu": "4"}
+    container = {"name": "tensorflow", "image": "i", "resources": {"limits": limits}}
+    worker["template"] = {"spec": {"containers": [container]}}
+    left = pod("worker", 0, phase="Succeeded", spec={"containers": [container]})
+
+    found = view(raw, [left])
+
+    assert (found.requested_gpus, found.allocated_gpus) == (8, 0)
+
+
+def test_requested_gpus_of_a_job_that_makes_no_sense_are_those_of_its_pods() -> None:
+    raw = job()
+    raw["spec"] = {"tfReplicaSpecs": 3}
+    container = {"name": "tensorflow", "resources": {"limits": {"nvidia.com/gpu": 2}}}
+
+    assert view(raw, [pod(spec={"containers": [container]})]).requested_gpus == 2
+
+
+def test_a_failed_instance_says_how_it_failed() -> None:
+    row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 3, "message": "no data"}}}
+
+    found = view(job("Failed"), [pod(phase="Failed", containerStatuses=[row])])
+
+    assert found.instances[0].reason == "exited with code 3: no data"
 
 
 def test_age_and_duration_come_from_creation_start_and_end() -> None:

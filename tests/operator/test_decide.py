@@ -146,7 +146,10 @@ def test_a_failed_pod_that_may_not_restart_fails_the_job() -> None:
     assert model.conditions() == ["Created", "Running(False)", "Failed"]
     failed = model.status["conditions"][-1]
     assert failed["reason"] == "TFJobFailed"
-    assert failed["message"] == "TFJob ns/j has failed because 1 PS replica(s) failed."
+    assert failed["message"] == (
+        "TFJob ns/j has failed because 1 PS replica(s) failed. "
+        "First: pod j-ps-0 exited with code 1."
+    )
     assert [e.reason for e in model.events] == ["ExitedWithCode", "TFJobFailed"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, SECRETS, VOLCANO_GROUPS
+from muster.api.kinds import (
+    BUDGETS,
+    CONFIG_MAPS,
+    COSCHEDULING_GROUPS,
+    KUBE_BATCH_GROUPS,
+    SECRETS,
+    VOLCANO_GROUPS,
+    Kind,
+)
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import forms, names
@@ -79,6 +88,47 @@ def test_the_gang_is_the_workers() -> None:
 
     assert spec["minMember"] == 2
     assert spec["minTaskMember"] == {"worker": 2}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "resource"),
+    [("volcano", VOLCANO_GROUPS), ("kube-batch", KUBE_BATCH_GROUPS), ("pdb", BUDGETS)],
+)
+def test_the_launchers_room_is_asked_for_with_the_gang(dialect: str, resource: Kind[Any]) -> None:
+    raw = job()
+    container = raw["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"limits": {"cpu": "1500m", "memory": "1Gi"}}
+    model = Model(raw, Settings(dialect=dialect))
+    model.settle()
+
+    def late() -> Any:
+        meta = model.objects[(resource.resource, "j")]["metadata"]
+        return json.loads(meta["annotations"]["muster.dev/late"])
+
+    assert late() == {"launcher": {"cpu": "1500m", "memory": str(2**30)}}
+
+    container["resources"] = {"requests": {"cpu": 2}}
+    model.edit(mpiReplicaSpecs=raw["spec"]["mpiReplicaSpecs"])
+    model.settle()
+    assert late() == {"launcher": {"cpu": "2000m"}}
+
+
+def test_where_the_launcher_is_not_of_the_group_no_room_is_asked_for() -> None:
+    model = Model(job(), Settings(dialect="coscheduling"))
+    model.settle()
+
+    group = model.objects[(COSCHEDULING_GROUPS.resource, "j")]
+    assert "muster.dev/late" not in group["metadata"].get("annotations", {})
+
+
+def test_by_ssh_names_end_in_the_clusters_domain() -> None:
+    model = Model(job(sshAuthMountPath="/root/.ssh"), Settings(domain="k8s.example"))
+    model.settle()
+
+    data = model.objects[(CONFIG_MAPS.resource, "j-config")]["data"]
+    assert data["hostfile"].splitlines()[0] == "j-worker-0.j.ns.svc.k8s.example slots=1"
+    searches = model.manifests["j-worker-0"]["spec"]["dnsConfig"]["searches"]
+    assert searches == ["j.ns.svc.k8s.example"]
 
 
 def test_the_config_volume_holds_what_mpirun_needs() -> None:

@@ -152,6 +152,36 @@ async def test_a_job_of_the_same_name_right_after_is_not_held_up() -> None:
         assert owners == {uid}
 
 
+async def test_pods_of_a_former_job_of_this_name_are_waited_for_and_told_of() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        held = [f"{POD}/j-worker-0", f"{POD}/j-worker-1"]
+        kept = {path: server.objects[path] for path in held}
+        for path in held:
+            server.owned[(server.get(JOB) or {})["metadata"]["uid"]].discard(path)
+        server.remove(JOB)
+        submit(server)
+        await passes()
+
+        waiting = (server.get(JOB) or {})["status"]["waiting"]
+        assert waiting["message"] == "waits for 2 pods of the former job j to end"
+        assert {path: server.objects[path] for path in held} == kept
+        made = len(server.created)
+
+        server.remove(held[0])
+        await passes()
+        waiting = (server.get(JOB) or {})["status"]["waiting"]
+        assert waiting["message"] == "waits for 1 pod of the former job j to end"
+
+        server.remove(held[1])
+        await passes()
+        assert "waiting" not in (server.get(JOB) or {})["status"]
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+        assert len(server.created) == made + 2
+
+
 async def test_a_name_that_is_taken_is_waited_for() -> None:
     server = Server()
     server.put(f"{POD}/j-worker-0", {"metadata": {"name": "j-worker-0"}})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import difflib
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from muster.cli import daemon
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.flags import Command
+
+if TYPE_CHECKING:
+    from muster.operator.seen import Settings
 
 
 @click.command(name="operator", cls=Command)
@@ -20,15 +24,26 @@ from muster.cli.flags import Command
 )
 @click.option("--gang-scheduler-name", default="muster", show_default=True)
 @click.option("--gang-dialect", default="auto", show_default=True, help="How gangs are declared.")
+@click.option(
+    "--cluster-domain",
+    default="",
+    envvar="CUSTOM_CLUSTER_DOMAIN",
+    show_envvar=True,
+    help="Appended to the names in TF_CONFIG and hostfiles, e.g. cluster.local.",
+)
+@click.option(
+    "--mpi-kubectl-delivery-image",
+    default="",
+    help="Image that carries kubectl, for launchers of MPI jobs whose image has no Python.",
+)
+@click.option(
+    "--pytorch-init-container-image",
+    default="",
+    help="Image with a shell and nslookup, in which PyTorch workers wait for their master.",
+)
 @daemon.options
 @cluster_options
-def command(
-    where: Where,
-    enable_gang_scheduling: bool,
-    gang_scheduler_name: str,
-    gang_dialect: str,
-    **given: Any,
-) -> None:
+def command(where: Where, **given: Any) -> None:
     """Run the job operator.
 
     With --namespace it watches that one only.
@@ -38,11 +53,8 @@ def command(
       muster operator --kubeconfig ~/.kube/config --leader-elect --metrics-port 8080
     """
     from muster.operator.run import Options, run
-    from muster.operator.seen import Settings
 
-    settings = Settings(
-        gang=enable_gang_scheduling, dialect=gang_dialect, scheduler=gang_scheduler_name
-    )
+    settings = _settings(given)
 
     async def work(context: daemon.Context) -> None:
         lead = context.election.lead if context.election else None
@@ -50,3 +62,29 @@ def command(
         await run(context.client, how, context.stop)
 
     daemon.run(where, daemon.Daemon("operator", **given), work)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    """What decisions depend on, taken out of the options given."""
+    from muster.operator.seen import Settings
+
+    return Settings(
+        gang=given.pop("enable_gang_scheduling"),
+        dialect=_known(given.pop("gang_dialect")),
+        scheduler=given.pop("gang_scheduler_name"),
+        domain=given.pop("cluster_domain").strip("."),
+        delivery_image=given.pop("mpi_kubectl_delivery_image"),
+        init_image=given.pop("pytorch_init_container_image"),
+    )
+
+
+def _known(dialect: str) -> str:
+    """The dialect, if it is one; else the nearest that is one is named."""
+    from muster.operator.gang import CHOICES
+
+    if dialect in CHOICES:
+        return dialect
+    near = difflib.get_close_matches(dialect, CHOICES, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    message = f"{dialect!r} is not one of {', '.join(CHOICES)}.{meant}"
+    raise click.BadParameter(message, param_hint="--gang-dialect")

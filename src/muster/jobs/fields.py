@@ -64,7 +64,10 @@ def integer(value: object, path: str, default: int) -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):
-        hint = f"write {value} without quotes" if isinstance(value, str) else "write a number"
+        number = value.strip() if isinstance(value, str) else ""
+        hint = (
+            f"write {number} without quotes" if number.isdecimal() else "write a number such as 1"
+        )
         raise InvalidJob(path, f"is {_a(value)}, not a whole number", hint=hint)
     if value < 0:
         raise InvalidJob(path, f"is {value}", hint="write 0 or more")

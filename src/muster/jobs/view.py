@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import Key, Raw, condition
 from muster.errors import InvalidJob
-from muster.jobs import column, forms, names
+from muster.jobs import cause, column, forms, names
 from muster.jobs.shapes import SHAPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from muster.api.core import Pod
-    from muster.jobs.job import Job
+    from muster.jobs.job import Job, Replica
 
 GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
 PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
@@ -64,6 +64,8 @@ class View:
     instances: tuple[Instance, ...]
     reason: str
     """Why it waits or failed, in a sentence; empty if there is nothing to say."""
+    requested_gpus: int
+    """GPUs of all its replicas, whether or not their pods exist."""
 
     @property
     def name(self) -> str:
@@ -77,10 +79,6 @@ class View:
     def chief(self) -> Instance | None:
         """The instance whose log is the job's."""
         return next((instance for instance in self.instances if instance.chief), None)
-
-    @property
-    def requested_gpus(self) -> int:
-        return sum(instance.gpus for instance in self.instances)
 
     @property
     def allocated_gpus(self) -> int:
@@ -120,6 +118,7 @@ def view(raw: Raw, pods: Iterable[Pod]) -> View:
         priority=_priority(job, own),
         instances=tuple(_instance(pod, pod is leading) for pod in own),
         reason=trouble if trouble and word != SUCCEEDED else why,
+        requested_gpus=_requested(job, own),
     )
 
 
@@ -197,6 +196,8 @@ def _status(status: Raw, pods: Sequence[Pod]) -> tuple[str, str]:
 
 def _why(pod: Pod) -> str:
     """Why a pod does not run, in the words of whoever knows."""
+    if pod.status.phase == "Failed":
+        return cause.of(pod)
     placed = condition(pod.status.conditions, "PodScheduled")
     if placed is not None and placed.status == "False":
         return placed.message
@@ -229,12 +230,24 @@ def _instance(pod: Pod, leading: bool) -> Instance:
 
 def gpus(pod: Pod) -> int:
     """GPUs the pod asks for."""
-    total = 0
-    for container in pod.spec.containers:
-        for name in GPUS:
-            amount = container.resources.limits.get(name, 0)
-            total += int(amount) if str(amount).isdigit() else 0
-    return total
+    return _gpus(container.resources.limits for container in pod.spec.containers)
+
+
+def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
+    """What the job's templates ask for; of a job that makes no sense, what its pods ask for."""
+    if job is None:
+        return sum(gpus(pod) for pod in pods)
+    return sum(replica.count * _gpus(_limits(replica)) for replica in job.replicas)
+
+
+def _limits(replica: Replica) -> Iterator[Mapping[str, Any]]:
+    for container in replica.spec.get("containers") or ():
+        yield (container.get("resources") or {}).get("limits") or {}
+
+
+def _gpus(limits: Iterable[Mapping[str, Any]]) -> int:
+    amounts = (str(row.get(name, 0)) for row in limits for name in GPUS)
+    return sum(int(amount) for amount in amounts if amount.isdigit())
 
 
 def _priority(job: Job | None, pods: Sequence[Pod]) -> str:

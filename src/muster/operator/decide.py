@@ -38,6 +38,8 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if job.deleting or job.policy.managed_by not in SERVED_BY_US:
         return []
     before = _accepted(job)
+    if _rejected(before):
+        return ensure.without(ensure.unbound(seen))
     if status.outcome(before) is not None:
         return _end(job, before, seen, now)
     current, events = _begun(job, before, now)
@@ -62,7 +64,7 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     extra = ensure.surplus(moved, wanted, seen)
     return [
         *claimed,
-        *_written(job, _explained(found.status, mine, seen.refused), events),
+        *_written(job, _explained(moved, mine, seen), events),
         *ensure.without(found.leaving),
         *ensure.without(extra),
         *ensure.unused(moved, seen),
@@ -83,6 +85,8 @@ def reject(raw: Raw, error: InvalidJob, now: datetime) -> list[Action]:
     after = status.with_condition(_unrejected(before), "Failed", "True", INVALID, message, now)
     after = {**after, "observedGeneration": int(meta.get("generation") or 0)}
     after["completionTime"] = status.stamp(now)
+    if isinstance(raw.get("spec"), dict) and "replicaSpecs" in raw["spec"]:
+        after |= {"phase": "Failed", "state": "Failed", "reason": f"invalid job spec: {message}"}
     return [PatchStatus(status.change(before, after)), Emit(INVALID, message, "Warning")]
 
 
@@ -93,9 +97,19 @@ def _accepted(job: Job) -> Raw:
     return _unrejected(job.status) if failed.get("reason") == INVALID and older else job.status
 
 
+def _rejected(before: Raw) -> bool:
+    """Whether the job failed for what is written in it, and not for what its pods did.
+
+    Its pods and its group stay, so that it goes on where it was once it is mended; only pods that
+    have no node yet go, since the rest of their gang cannot come.
+    """
+    return (status.condition(before, "Failed") or {}).get("reason") == INVALID
+
+
 def _unrejected(before: Raw) -> Raw:
     kept = [row for row in before.get("conditions") or () if row.get("reason") != INVALID]
-    rest = {name: value for name, value in before.items() if name != "completionTime"}
+    dropped = ("completionTime", "phase", "state", "reason")
+    rest = {name: value for name, value in before.items() if name not in dropped}
     return {**rest, "conditions": kept}
 
 
@@ -156,11 +170,15 @@ def _leaving(seen: Seen, gone: Iterable[Pod], now: datetime) -> Seen:
     )
 
 
-def _explained(current: Raw, mine: Iterable[Pod], refused: str) -> Raw:
-    """The status with the reason why pods wait, in the scheduler's or the quota's words."""
-    rest = {name: value for name, value in current.items() if name != "waiting"}
-    if refused:
-        return {**rest, "waiting": {"reason": "QuotaExceeded", "message": refused}}
+def _explained(job: Job, mine: Iterable[Pod], seen: Seen) -> Raw:
+    """The status with the reason why pods wait: in the scheduler's words, the quota's or ours."""
+    rest = {name: value for name, value in job.status.items() if name != "waiting"}
+    if seen.former:
+        some = f"{len(seen.former)} pod{'s' if len(seen.former) > 1 else ''}"
+        message = f"waits for {some} of the former job {job.name} to end"
+        return {**rest, "waiting": {"reason": "FormerJob", "message": message}}
+    if seen.refused:
+        return {**rest, "waiting": {"reason": "QuotaExceeded", "message": seen.refused}}
     for pod in mine:
         for row in pod.status.conditions:
             if row.type == "PodScheduled" and row.status == "False" and not pod.spec.node_name:

@@ -37,7 +37,8 @@ def missing(job: Job, wanted: list[Member], seen: Seen, settings: Settings) -> l
         return [*before, *_take_back(seen, group)]
     if not services(seen) >= set(where.own_ports):
         return before  # Host ports are settled once their services exist: pods come next time.
-    present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans)}
+    # Names that pods of a former job of this name still hold are waited for.
+    present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans, *seen.former)}
     created: list[Action] = []
     for member in wanted:
         if member.name not in present:
@@ -63,6 +64,12 @@ def unused(job: Job, seen: Seen) -> list[Action]:
     keep = {member.name for member in job.members()}
     extra = services(seen) - keep if table.of(job).services else set()
     return [Delete(SERVICES, name) for name in sorted(extra)]
+
+
+def unbound(seen: Seen) -> list[Pod]:
+    """Pods that wait for a node."""
+    waiting = [pod for pod in status.alive(seen.pods) if pod.status.phase in ("", "Pending")]
+    return [pod for pod in waiting if not pod.spec.node_name]
 
 
 def without(gone: Iterable[Pod]) -> list[Action]:
@@ -131,8 +138,8 @@ def _group(job: Job, seen: Seen, group: Gang) -> list[Action]:
     existing = seen.objects.get((group.kind.resource, job.name))
     if existing is None:
         return [*actions, Create(group.kind, manifest)]
-    difference = _difference(existing, manifest)
-    if difference and group.dialect == "native":
+    difference = _difference(existing, manifest) | _late(existing, manifest)
+    if "spec" in difference and group.dialect == "native":
         # Its spec cannot be changed: a new one takes its place when the old one is gone.
         if existing["metadata"].get("deletionTimestamp"):
             return actions
@@ -140,11 +147,16 @@ def _group(job: Job, seen: Seen, group: Gang) -> list[Action]:
     return [*actions, Patch(group.kind, job.name, difference)] if difference else actions
 
 
+def _late(existing: Raw, wanted: Raw) -> Raw:
+    """The change to what is said of a launcher's room; other annotations are the users'."""
+    said = (existing["metadata"].get("annotations") or {}).get(gang.LATE)
+    meant = (wanted["metadata"].get("annotations") or {}).get(gang.LATE)
+    return {} if said == meant else {"metadata": {"annotations": {gang.LATE: meant}}}
+
+
 def _take_back(seen: Seen, group: Gang) -> list[Action]:
     """A quota refused some of the gang: those that hold it without running give it back."""
-    waiting = [pod for pod in status.alive(seen.pods) if pod.status.phase in ("", "Pending")]
-    unbound = [pod for pod in waiting if not pod.spec.node_name]
-    gone = unbound if group.dialect != "none" else []
+    gone = unbound(seen) if group.dialect != "none" else []
     return [*without(gone), Wait(QUOTA_RETRY)]
 
 

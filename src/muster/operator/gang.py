@@ -6,6 +6,7 @@ scheduler name and by what the cluster serves. A job whose templates already nam
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ TASK = "volcano.sh/task-spec"
 COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 LABEL_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 LABEL_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
+LATE = "muster.dev/late"
+"""On a group: members that come after the others, as JSON from role to what one requests."""
 DECLARED = (
     GROUP_NAME,
     "scheduling.volcano.sh/group-name",
@@ -59,18 +62,29 @@ class Gang:
         kind, body = DIALECTS[self.dialect]
         assert kind is not None
         meta = metadata(self.job, self.job.name, names.selector(self.operator, self.job.name))
-        if self.job.annotations:
-            meta["annotations"] = {
-                name: value
-                for name, value in self.job.annotations.items()
-                if not name.startswith("kubectl.kubernetes.io/")
-            }
+        annotations = self._job_annotations() | self._late()
+        if annotations:
+            meta["annotations"] = annotations
         return {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
             "metadata": meta,
             "spec": body(self),
         }
+
+    def _job_annotations(self) -> dict[str, str]:
+        return {
+            name: value
+            for name, value in self.job.annotations.items()
+            if not name.startswith("kubectl.kubernetes.io/")
+        }
+
+    def _late(self) -> dict[str, str]:
+        """What a launcher will ask for, where it is of the group: its room is placed and held."""
+        launcher = self.job.replica("Launcher")
+        if launcher is None or self.dialect == "coscheduling":
+            return {}
+        return {LATE: json.dumps({"launcher": _resources([launcher], 1, {})})}
 
     @property
     def operator(self) -> str:
@@ -121,7 +135,7 @@ def _dialect(job: Job, seen: Seen, settings: Settings) -> str:
     if any(_declared(replica) for replica in job.replicas):
         return "declared"
     dialect = job.annotation("gang-dialect") or settings.dialect
-    if dialect != "auto" and dialect in DIALECTS:
+    if dialect != "auto" and dialect in CHOICES:
         return dialect
     return _auto(job, seen, settings)
 
@@ -229,3 +243,6 @@ DIALECTS: dict[str, tuple[Kind[Any] | None, Callable[[Gang], Raw]]] = {
     "declared": (None, _nothing),
     "none": (None, _nothing),
 }
+
+CHOICES = ("auto", *(name for name in DIALECTS if name != "declared"))
+"""What a person may ask for."""

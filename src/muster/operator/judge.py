@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.jobs import cause
 from muster.operator import failures, status
 from muster.operator.actions import Emit
 from muster.operator.failures import Fate
@@ -121,10 +122,11 @@ class _Judge:
         fatal = [pod for pod, fate in self._failures() if fate is Fate.FATAL]
         if not fatal:
             return False
-        role = role_of(self.job, fatal[0])
+        first = cause.first(fatal)
+        role = role_of(self.job, first)
         count = sum(role_of(self.job, pod) == role for pod in fatal)
         self._exited(fatal)
-        because = f"{count} {role} replica(s) failed."
+        because = f"{count} {role} replica(s) failed. {_told(first)}"
         self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {because}")
         return True
 
@@ -189,13 +191,19 @@ class _Judge:
         )
         if failures.exhausted(job, total):
             self.status["restarts"] = total
-            why = "it has reached the specified backoff limit"
+            why = f"it has reached the specified backoff limit{self._last_straw()}"
         elif (left := left_of_deadline(job, self.status, self.now)) is not None and left <= 0:
             why = "it was active longer than specified deadline"
         else:
             return False
         self._end("Failed", f"Job {job.name} has failed because {why}")
         return True
+
+    def _last_straw(self) -> str:
+        """The pod whose restart was one too many, if it is still there to be asked."""
+        restarted = [pod for pod in status.alive(self.counted) if failures.restarts(pod)]
+        found = self.going or restarted
+        return f". {_told(cause.first(found))}" if found else ""
 
     def _restarts_in_place(self, pod: Pod) -> bool:
         replica = self.job.replica(role_of(self.job, pod))
@@ -227,3 +235,8 @@ class _Judge:
             if code is not None:
                 where = f"{pod.metadata.namespace}.{pod.metadata.name}"
                 self.events.append(Emit("ExitedWithCode", f"Pod: {where} exited with code {code}"))
+
+
+def _told(pod: Pod) -> str:
+    """The sentence about the pod that failed first."""
+    return f"First: pod {pod.metadata.name} {cause.of(pod)}."

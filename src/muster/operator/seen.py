@@ -44,6 +44,8 @@ class Seen:
     """Labelled as the job's, controlled by nobody."""
     strays: tuple[Pod, ...] = ()
     """Controlled by the job, but no longer labelled as its own."""
+    former: tuple[Pod, ...] = ()
+    """Of an earlier job of this name, which are not gone yet."""
     services: tuple[Service, ...] = ()
     objects: Mapping[tuple[str, str], Raw] = field(default_factory=dict)
     """Other objects the job owns, whole, by resource (`configmaps`) and name."""

@@ -102,6 +102,7 @@ class Watched:
             pods=tuple(memory.with_deletions(job.uid, pods, now)),
             orphans=tuple(pod for pod in self.pods.by(_LABEL, label) if _adoptable(pod)),
             strays=tuple(pod for pod in owned if label not in _labelled(pod)),
+            former=tuple(pod for pod in self.pods.by(_LABEL, label) if _of_another(pod, job)),
             services=tuple(s for s in services if s.metadata.deletion_timestamp is None),
             objects=self._objects(job, memory),
             installed=frozenset(r for r, informer in self.groups.items() if informer.installed),
@@ -224,3 +225,9 @@ def _controller(one: Any) -> list[tuple[str, str]]:
 def _adoptable(pod: Pod) -> bool:
     leaving = pod.metadata.deletion_timestamp is not None
     return pod.metadata.controller is None and not leaving
+
+
+def _of_another(pod: Pod, job: Job) -> bool:
+    """Whether it belongs to a job of the same kind and name that is not this one."""
+    owner = pod.metadata.controller
+    return owner is not None and owner.uid != job.uid and _controller(pod) == [(job.kind, job.name)]

@@ -54,7 +54,7 @@ class MpiRules(Rules):
 
     def objects(self, job: Job, seen: Seen, hosts: Hosts) -> list[tuple[Kind[Any], Raw]]:
         mpi = _mpi(job)
-        found: list[tuple[Kind[Any], Raw]] = [(CONFIG_MAPS, _config(job, mpi, seen))]
+        found: list[tuple[Kind[Any], Raw]] = [(CONFIG_MAPS, _config(job, mpi, seen, hosts))]
         if mpi.ssh:
             return [*found, (SERVICES, _service(job)), (SECRETS, _keys(job))]
         return [*_rights(job), *found]
@@ -70,7 +70,7 @@ class MpiRules(Rules):
         else:
             _worker(main, mpi, single="template" in job.spec)
         if mpi.ssh:
-            _with_ssh(manifest, main, job, member)
+            _with_ssh(manifest, main, member, hosts)
         else:
             _mount(manifest, main, job, agent_only=member.role != "Launcher")
 
@@ -134,19 +134,17 @@ def _worker(main: Raw, mpi: Mpi, *, single: bool) -> None:
 # The objects around the pods.
 
 
-def _host(job: Job, mpi: Mpi, name: str) -> str:
-    return f"{name}.{job.name}.{job.namespace}.svc" if mpi.ssh else name
-
-
-def _config(job: Job, mpi: Mpi, seen: Seen) -> Raw:
-    workers = [_host(job, mpi, m.name) for m in job.members() if m.role == "Worker"]
+def _config(job: Job, mpi: Mpi, seen: Seen, hosts: Hosts) -> Raw:
+    domain = f".{hosts.settings.domain}" if hosts.settings.domain else ""
+    suffix = f".{job.name}.{job.namespace}.svc{domain}" if mpi.ssh else ""
+    workers = [m.name + suffix for m in job.members() if m.role == "Worker"]
     if mpi.launcher_works:
         attempt = int(job.status.get("launcherAttempt") or 0)
-        workers.insert(0, _host(job, mpi, names.launcher(job.name, job.uid, attempt)))
+        workers.insert(0, names.launcher(job.name, job.uid, attempt) + suffix)
     alive = sorted(
         (pod for pod in seen.pods if role_of(job, pod) == "Worker" and _ready(pod)), key=index_of
     )
-    there = [_host(job, mpi, pod.metadata.name) for pod in alive]
+    there = [pod.metadata.name + suffix for pod in alive]
     data = {
         "hostfile": files.hostfile(workers, mpi.slots, mpi.implementation),
         "discover_hosts.sh": files.discover(there, None if mpi.ssh else mpi.slots),
@@ -227,8 +225,8 @@ def _mount(manifest: Raw, main: Raw, job: Job, *, agent_only: bool) -> None:
     _add_volume(manifest, main, CONFIG, source, files.DIRECTORY)
 
 
-def _with_ssh(manifest: Raw, main: Raw, job: Job, member: Member) -> None:
-    spec, mpi = manifest["spec"], _mpi(job)
+def _with_ssh(manifest: Raw, main: Raw, member: Member, hosts: Hosts) -> None:
+    spec, job, mpi = manifest["spec"], hosts.job, _mpi(hosts.job)
     spec["hostname"], spec["subdomain"] = member.name, job.name
     paths = {"ssh-privatekey": "id_rsa", "ssh-publickey": "id_rsa.pub"}
     items: list[Raw] = [{"key": key, "path": path} for key, path in paths.items()]
@@ -245,8 +243,9 @@ def _with_ssh(manifest: Raw, main: Raw, job: Job, member: Member) -> None:
         source = {"configMap": {"name": f"{job.name}-config", "items": items}}
         _add_volume(manifest, main, CONFIG, source, files.DIRECTORY)
     else:
-        search = {"searches": [f"{job.name}.{job.namespace}.svc.cluster.local"]}
-        spec.setdefault("dnsConfig", search)
+        domain = hosts.settings.domain or "cluster.local"
+        search = f"{job.name}.{job.namespace}.svc.{domain}"
+        spec.setdefault("dnsConfig", {"searches": [search]})
 
 
 def _add_volume(manifest: Raw, main: Raw, name: str, source: Raw, path: str) -> None:

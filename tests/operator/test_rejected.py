@@ -1,0 +1,138 @@
+"""A job that cannot be understood: what is said of it, what stays, and how it comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import VOLCANO_GROUPS
+from muster.api.meta import Raw
+from muster.errors import InvalidJob
+from muster.jobs import forms
+from muster.operator.actions import Emit
+from muster.operator.decide import reject
+from tests.operator.builders import Model, manifest, merged, replica
+
+GOOD = {"Worker": replica(2), "PS": replica(1)}
+BAD = {"Worker": {**replica(2), "replicas": -1}, "PS": replica(1)}
+
+
+def running(**spec: Any) -> Model:
+    model = Model(manifest(roles=GOOD, **spec))
+    model.settle()
+    for name in model.pods:
+        model.run(name, hostIP="10.0.0.1")
+    model.settle()
+    return model
+
+
+def refuse(model: Model, error: InvalidJob | None = None) -> None:
+    """What the loop does with a job that makes no sense."""
+    if error is None:
+        with pytest.raises(InvalidJob) as refused:
+            forms.read(model.raw)
+        error = refused.value
+    for action in reject(model.raw, error, model.now):
+        if isinstance(action, Emit):
+            model.events.append(action)
+        else:
+            model.raw["status"] = merged(model.status, action.change)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("clean", ["None", "Running", "All"])
+def test_a_running_job_made_senseless_keeps_its_pods_and_goes_on_once_it_is_mended(
+    clean: str,
+) -> None:
+    model = running(runPolicy={"cleanPodPolicy": clean, "ttlSecondsAfterFinished": 1})
+    before, pods = model.raw["status"], dict(model.pods)
+    model.edit(tfReplicaSpecs=BAD)
+    refuse(model)
+    assert model.conditions() == ["Created", "Running(False)", "Failed"]
+    assert model.status["observedGeneration"] == 2
+    assert model.status["replicaStatuses"]["Worker"] == {"active": 2}
+
+    model.later(60)
+    model.edit(tfReplicaSpecs=GOOD)
+    model.settle()
+
+    assert model.pods == pods
+    assert not model.deleted
+    assert model.conditions() == ["Created", "Running"]
+    assert model.status["observedGeneration"] == 3
+    assert "completionTime" not in model.status
+    kept = ("startTime", "replicaStatuses")
+    assert {n: model.status[n] for n in kept} == {n: before[n] for n in kept}
+
+
+@pytest.mark.parametrize("clean", ["None", "Running", "All"])
+def test_a_template_the_server_refuses_leaves_what_runs_and_takes_back_what_waits(
+    clean: str,
+) -> None:
+    model = running(runPolicy={"cleanPodPolicy": clean, "ttlSecondsAfterFinished": 1})
+    pods = dict(model.pods)
+    model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
+    model.settle()
+    assert sorted(set(model.pods) - set(pods)) == ["j-worker-2"]
+    refuse(model, InvalidJob("spec.tfReplicaSpecs.Worker.template", "no such policy", hint="mend"))
+
+    model.settle()
+    model.later(3600)
+    model.settle()
+
+    assert model.pods == pods
+    assert (VOLCANO_GROUPS.resource, "j") in model.objects
+    assert not model.deleted
+
+    model.edit(tfReplicaSpecs=GOOD)
+    model.settle()
+    assert model.pods == pods
+    assert model.conditions() == ["Created", "Running"]
+
+
+def test_restarts_counted_before_are_counted_after() -> None:
+    model = running()
+    model.raw["status"]["restarts"] = 2
+    model.edit(tfReplicaSpecs=BAD)
+    refuse(model)
+    model.edit(tfReplicaSpecs=GOOD)
+    model.settle()
+
+    assert model.status["restarts"] == 2
+
+
+def test_it_is_said_once_per_fault() -> None:
+    model = Model(manifest(roles=BAD))
+    refuse(model)
+    refuse(model)
+    assert len(model.events) == 1
+
+    model.edit(tfReplicaSpecs={"Wroker": replica(1)})
+    refuse(model)
+    assert [event.reason for event in model.events] == ["InvalidSpec"] * 2
+    assert "unknown role 'Wroker'" in model.status["conditions"][-1]["message"]
+
+
+def test_a_job_that_ended_is_not_rejected_afterwards() -> None:
+    model = running()
+    model.exit("j-worker-0", 0)
+    model.settle()
+    model.edit(tfReplicaSpecs=BAD)
+    refuse(model)
+
+    assert model.conditions() == ["Created", "Running(False)", "Succeeded"]
+
+
+def test_clients_of_the_first_version_read_it_as_a_phase_until_it_is_mended() -> None:
+    raw: Raw = manifest()
+    raw["spec"] = {"replicaSpecs": [{"tfReplicaType": "CHEF", "template": {}}]}
+    model = Model(raw)
+    refuse(model)
+    status = model.status
+    assert (status["phase"], status["state"]) == ("Failed", "Failed")
+    assert status["reason"].startswith("invalid job spec: spec.replicaSpecs[0]: unknown role")
+
+    model.edit(replicaSpecs=[{"tfReplicaType": "CHIEF", "template": replica(1)["template"]}])
+    model.settle()
+    assert (model.status["phase"], model.status["state"]) == ("Creating", "Unknown")
+    assert "reason" not in model.status
