@@ -92,6 +92,21 @@ def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: Local) ->
     local.arena("delete", "survivor")
 
 
+def test_a_cluster_that_was_stopped_starts_its_jobs_again(local: Local) -> None:
+    steps = "--steps=77"
+    command = f"{TRAIN} {steps} --pause=0.05 --report=1"
+    local.submit("again", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=command)
+    until(lambda: "step 5 " in local.arena("logs", "again", check=False).stdout, what="training")
+
+    local.down()
+    assert processes_with(steps) == {}
+    local.up("--nodes", "2", "--gpus-per-node", "1")
+
+    assert local.wait_job("again", "SUCCEEDED", "FAILED")["status"] == "SUCCEEDED"
+    assert "step 77 " in local.arena("logs", "again").stdout
+    local.arena("delete", "again")
+
+
 def test_an_end_while_the_daemon_is_away_is_reported_with_its_exit_code(
     local: Local, tmp_path: Path
 ) -> None:

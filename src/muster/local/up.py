@@ -11,6 +11,7 @@ import asyncio
 import logging
 import signal
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api import crds
@@ -21,6 +22,7 @@ from muster.kube.client import Client
 from muster.kube.config import Endpoint
 from muster.local.apiserver.serve import ApiServer
 from muster.local.node import agent as node
+from muster.local.node import shutdown
 from muster.local.node.machine import declare
 from muster.local.workloads.garbage import Garbage
 from muster.operator import run as operator
@@ -73,7 +75,9 @@ class Settings:
         )
 
     def agent(self) -> node.Agent:
-        return node.Agent(node.Settings(self.data, self.node_specs(), python=self.python))
+        return node.Agent(
+            node.Settings(self.data, self.node_specs(), python=self.python, images=self.home.images)
+        )
 
 
 async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
@@ -90,7 +94,6 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         try:
             (settings.data / PORT_FILE).write_text(str(server.port))
             await _run(settings, server, agent, stop, ready)
-            await agent.teardown()
         finally:
             await server.stop()
 
@@ -99,7 +102,7 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
     """Start the server; a port that is taken leaves nothing of this start behind."""
     port = _port(settings)
     try:
-        await server.start(port=port, extra_addresses=(agent.gateway,))
+        await server.start(port=port, extra_addresses=agent.reachable)
     except OSError as error:
         if not agent.runtime.uids():
             await agent.teardown()
@@ -128,8 +131,10 @@ async def _run(
             lambda: agent.run(client),
         )
 
+        names = {spec.name for spec in settings.node_specs()}
+
         async def announce() -> None:
-            await _nodes_ready(client, {spec.name for spec in settings.node_specs()})
+            await _nodes_ready(client, names)
             settings.home.announce(url=server.url, nodes=settings.nodes, data=str(settings.data))
             ready(server.url)
 
@@ -139,6 +144,8 @@ async def _run(
             log.info("stopping")
             for task in tasks:
                 task.cancel()
+        await agent.teardown()
+        await shutdown.tell(client, names, datetime.now(UTC))
 
 
 async def _nodes_ready(client: Client, names: set[str]) -> None:

@@ -1,0 +1,61 @@
+"""Switching the nodes off: telling the API that it was the machine, not the pods, that ended.
+
+Called by `local/up.py` when the cluster is stopped, after the pods were ended. A pod so marked is
+replaced by whoever made it, whatever its restart policy says, and does not count as a failure: the
+next `up` starts its job again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import PODS
+from muster.errors import NotFound
+from muster.kube.request import Patch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.kube.client import Client
+
+_WHY = "The local cluster was stopped while the pod ran."
+
+
+async def tell(client: Client, nodes: Iterable[str], now: datetime) -> None:
+    """Mark every pod of those nodes that had not ended."""
+    ours = frozenset(nodes)
+    for pod in (await client.list(PODS)).items:
+        if cut_short(pod, ours):
+            with contextlib.suppress(NotFound):
+                await client.patch(
+                    PODS, pod.metadata.key, mark(now), how=Patch.STRATEGIC, subresource="status"
+                )
+
+
+def cut_short(pod: Pod, nodes: frozenset[str]) -> bool:
+    """Whether the pod was on one of these nodes and is neither finished nor being deleted."""
+    going = pod.finished or pod.metadata.deletion_timestamp is not None
+    return pod.spec.node_name in nodes and not going
+
+
+def mark(now: datetime) -> Raw:
+    """The change of a pod's status, as a node that is switched off writes it."""
+    disruption = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": _WHY,
+        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    return {
+        "status": {
+            "phase": "Failed",
+            "reason": "Terminated",
+            "message": _WHY,
+            "conditions": [disruption],
+        }
+    }

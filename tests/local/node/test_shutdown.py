@@ -1,0 +1,46 @@
+"""Which pods are said to have been cut short when the nodes are switched off, and how."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.core import Pod
+from muster.local.node.shutdown import cut_short, mark
+
+NODES = frozenset({"muster-0"})
+
+
+def pod(node: str = "muster-0", phase: str = "Running", **metadata: Any) -> Pod:
+    raw = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
+    return msgspec.convert(raw, Pod)
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Running"])
+def test_a_pod_that_had_not_ended_is_cut_short(phase: str) -> None:
+    assert cut_short(pod(phase=phase), NODES)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(phase="Succeeded"),
+        pod(phase="Failed"),
+        pod(node="elsewhere"),
+        pod(node=""),
+        pod(deletionTimestamp="2026-01-01T00:00:00Z"),
+    ],
+)
+def test_others_are_left_alone(other: Pod) -> None:
+    assert not cut_short(other, NODES)
+
+
+def test_the_mark_blames_the_machine() -> None:
+    status = mark(datetime(2026, 1, 1, tzinfo=UTC))["status"]
+
+    assert status["phase"] == "Failed"
+    assert status["conditions"][0]["type"] == "DisruptionTarget"
+    assert status["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
