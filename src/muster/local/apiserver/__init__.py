@@ -9,8 +9,12 @@ In reading order:
 `call`, `verbs`           get, list, create, update, patch, delete
 `selection`, `lists`, `watching`            what a reader gets
 `screening`, `structural`, `admit`, `defaults`, `policy`, `patch`     an object's way in
-`subresources`, `eviction`, `reviews`       binding, scale, budgets; may I, who am I
+`amounts`, `charges`, `quota`               what a namespace may take
+`subresources`, `eviction`                  binding, scale, budgets
 `backend`, `streams`, `channels`, `proxy`   the seam to the node agent; log, exec, attach, proxy
 `discovery`, `openapi`, `tables`, `columns` for kubectl
-`access`, `serve`         TLS, tokens, kubeconfig; HTTP
+`identity`, `access`, `tokens`, `rbac`, `gate`   who is asking, and what they may do
+`reviews`                 may I, who am I
+`roles`, `bootstrap`, `upkeep`              what a cluster begins with; what follows from a write
+`serve`                   HTTP
 """

@@ -1,4 +1,4 @@
-"""Who may talk to this server: its certificates, the admin's token, the kubeconfig.
+"""Who may talk to this server: its certificates, the admin's token, the kubeconfig, signing keys.
 
 Called by `serve.py` at start. Everything secret is in files of mode 0600 under the data folder and
 is made once; the certificate is renewed when its names or dates no longer fit.
@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from muster.errors import ConfigError
+from muster.local.apiserver.identity import AUTHENTICATED, MASTERS, User
 from muster.local.apiserver.objects import dump
 
 if TYPE_CHECKING:
@@ -55,13 +57,22 @@ class Access:
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
         return context
 
-    def user(self, header: str) -> str | None:
-        """Who an Authorization header belongs to; None for nobody we know."""
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer":
+    def user(self, token: str) -> User | None:
+        """The admin, if this is the admin's token. Takes as long for any wrong one."""
+        given, ours = token.encode("utf-8", "surrogateescape"), self.token.encode()
+        if not hmac.compare_digest(given, ours):
             return None
-        given, ours = token.strip().encode("utf-8", "surrogateescape"), self.token.encode()
-        return ADMIN if hmac.compare_digest(given, ours) else None
+        return User(ADMIN, (MASTERS, AUTHENTICATED), ADMIN)
+
+    def signing_key(self) -> ec.EllipticCurvePrivateKey:
+        """What service accounts' tokens are signed with: kept, so that they outlive a restart."""
+        path = self.folder / "accounts.key"
+        if not path.exists():
+            _write(path, _pem(ec.generate_private_key(ec.SECP256R1())))
+        found = serialization.load_pem_private_key(path.read_bytes(), None)
+        if not isinstance(found, ec.EllipticCurvePrivateKey):
+            raise ConfigError(f"{path} does not hold an elliptic curve key")
+        return found
 
     def write_kubeconfig(self, path: Path, url: str, name: str = "muster") -> None:
         """A kubeconfig for the admin; readers see the whole file or the former one."""
@@ -80,6 +91,12 @@ class Access:
             "current-context": name,
         }
         _write(path, dump(config))
+
+
+def bearer(header: str) -> str:
+    """The token in an Authorization header; empty if there is none."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def prepare(folder: Path, addresses: Sequence[str]) -> Access:

@@ -41,7 +41,10 @@ _CORE = (
     Resource("", "v1", "endpoints", "Endpoints", singular="endpoints", short=("ep",)),
     Resource("", "v1", "configmaps", "ConfigMap", short=("cm",)),
     Resource("", "v1", "secrets", "Secret", fields=("type",)),
-    Resource("", "v1", "serviceaccounts", "ServiceAccount", short=("sa",)),
+    Resource(
+        "", "v1", "serviceaccounts", "ServiceAccount", short=("sa",),
+        subresources=frozenset({"token"}),
+    ),
     Resource(
         "", "v1", "events", "Event", short=("ev",),
         fields=(
@@ -104,12 +107,21 @@ _REVIEWS = (
         "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False,
         verbs=_CREATE,
     ),
+    Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, verbs=_CREATE),
     Resource(
         "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False,
         verbs=_CREATE,
     ),
     Resource(
         "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False,
+        verbs=_CREATE,
+    ),
+    Resource(
+        "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False,
+        verbs=_CREATE,
+    ),
+    Resource(
+        "authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview",
         verbs=_CREATE,
     ),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.local.apiserver import objects, status
+from muster.local.apiserver.identity import NOBODY, User
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ class Call:
     body: bytes = b""
     content_type: str = ""
     accept: str = ""
-    user: str = ""
+    user: User = NOBODY
 
     @property
     def key(self) -> str:

@@ -37,6 +37,7 @@ AGGREGATED = "as=APIGroupDiscoveryList"
 _OTHER = {
     "binding": ("Binding", "", "v1", ("create",)),
     "eviction": ("Eviction", "policy", "v1", ("create",)),
+    "token": ("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
     "scale": ("Scale", "autoscaling", "v1", ("get", "patch", "update")),
     "exec": ("PodExecOptions", "", "v1", ("create", "get")),
     "attach": ("PodAttachOptions", "", "v1", ("create", "get")),

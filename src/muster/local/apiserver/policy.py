@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.store import Store
 
-_SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+SYSTEM_CLASSES = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another"
+        " node if necessary.",
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+}
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -51,8 +61,9 @@ def _set_priority(pod: Raw, store: Store) -> None:
     """A pod's priority is its class's value, or the default class's, or 0."""
     spec = pod["spec"]
     name = spec.get("priorityClassName")
-    if name in _SYSTEM:
-        found: Raw | None = {"value": _SYSTEM[name]}
+    found: Raw | None
+    if name in SYSTEM_CLASSES:
+        found = {"value": SYSTEM_CLASSES[name][0]}
     elif name:
         entry = store.get(f"priorityclasses.scheduling.k8s.io//{name}")
         if entry is None:

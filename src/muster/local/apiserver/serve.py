@@ -24,6 +24,7 @@ from muster.errors import AlreadyExists, ApiError, Refusal
 from muster.local.apiserver import (
     access,
     bodies,
+    bootstrap,
     discovery,
     objects,
     reviews,
@@ -33,11 +34,15 @@ from muster.local.apiserver import (
 )
 from muster.local.apiserver.builtin import BUILTIN
 from muster.local.apiserver.call import Answer, Call
+from muster.local.apiserver.gate import Gate
 from muster.local.apiserver.openapi import document
+from muster.local.apiserver.rbac import Rbac
 from muster.local.apiserver.registry import CRD_COLLECTION, Registry
 from muster.local.apiserver.store import Store
 from muster.local.apiserver.streams import STREAMED, PodStreams
 from muster.local.apiserver.subresources import Subresources
+from muster.local.apiserver.tokens import Tokens
+from muster.local.apiserver.upkeep import Upkeep
 from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.watching import watch
 
@@ -47,13 +52,13 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.backend import NodeBackend
+    from muster.local.apiserver.identity import User
     from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.routes import Route
 
 log = logging.getLogger(__name__)
 
 JSON = "application/json"
-NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 COMPACT_EVERY = 300.0
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
@@ -70,6 +75,10 @@ class ApiServer:
     store: Store
     verbs: Verbs
     subresources: Subresources
+    tokens: Tokens
+    gate: Gate
+    upkeep: Upkeep
+    reviews: reviews.Reviews
     url: str
     port: int
     _runner: web.AppRunner
@@ -99,7 +108,7 @@ class ApiServer:
         self.store.subscribe(self.registry.learn)
         self.verbs = Verbs(self.store, self.registry)
         self.subresources = Subresources(self.verbs)
-        await self._create_namespaces()
+        await self._open_gate()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
@@ -130,13 +139,18 @@ class ApiServer:
         await self._runner.cleanup()
         await self.store.close()
 
-    async def _create_namespaces(self) -> None:
-        resource = self._resource("", "v1", "namespaces")
-        for name in NAMESPACES:
-            body = objects.dump({"metadata": {"name": name}})
-            route = routes.Route("create", "", "v1", "namespaces")
-            if self.store.get(f"namespaces//{name}") is None:
-                await self.verbs.create(Call(route, resource, body=body))
+    async def _open_gate(self) -> None:
+        """Everything about who may do what, and what every cluster begins with."""
+        roles = Rbac()
+        roles.follow(self.store)
+        key = await asyncio.to_thread(self.access.signing_key)
+        self.tokens = Tokens(key, self.store, self.verbs.clock)
+        self.gate = Gate(self.access, self.tokens, roles)
+        self.reviews = reviews.Reviews(roles, self.tokens)
+        self.upkeep = Upkeep(self.verbs)
+        self.upkeep.follow()
+        await bootstrap.furnish(self.verbs)
+        await self.upkeep.settle()
 
     # -- one request -----------------------------------------------------------------------------
 
@@ -165,18 +179,19 @@ class ApiServer:
         path = request.path
         if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return self._about(request)
-        user = self.access.user(request.headers.get("Authorization", ""))
-        if user is None:
-            raise status.unauthorized()
+        user = self.gate.enter(request.headers)
         route = routes.parse(request.method, request.rel_url.raw_path, request.query)
         if route is None:
+            self.gate.check_path(user, request.method, path)
             return self._about(request)
+        self.gate.check(user, route, request.query)
         call = await self._call(request, route, user)
         if route.subresource in STREAMED:
             return await self.streams.serve(request, call, self.store)
         if route.verb == "watch":
             return await self._watch(request, call)
         answer = await self._answer(call)
+        await self.upkeep.settle()
         return web.Response(
             body=tables.shaped(answer, call, self.verbs.clock()),
             status=answer.code,
@@ -201,7 +216,7 @@ class ApiServer:
             raise web.HTTPNotFound(text="404 page not found\n")
         return web.Response(body=objects.dump(found), headers={"Content-Type": kind})
 
-    async def _call(self, request: web.Request, route: Route, user: str) -> Call:
+    async def _call(self, request: web.Request, route: Route, user: User) -> Call:
         return Call(
             route=route,
             resource=self._resource(route.group, route.version, route.plural),
@@ -222,6 +237,8 @@ class ApiServer:
 
     async def _answer(self, call: Call) -> Answer:
         route = call.route
+        if route.subresource == "token" and call.resource.collection == "serviceaccounts":
+            return await self.tokens.request(call)
         if route.subresource:
             return await self.subresources.serve(call)
         if route.verb == "create" and route.name:
@@ -229,7 +246,7 @@ class ApiServer:
         if route.verb not in call.resource.verbs:
             raise status.not_allowed()
         if call.resource.group in reviews.GROUPS:
-            return reviews.answer(call)
+            return self.reviews.answer(call, self.verbs.clock())
         verb = getattr(self.verbs, route.verb)  # the verbs of a resource are methods by name
         answer: Answer = await verb(call)
         return answer

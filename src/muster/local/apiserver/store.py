@@ -163,6 +163,10 @@ class Store:
         """Objects whose key starts with `prefix`, in the order of keys, from behind `after`."""
         return self._collections[_collection(prefix)].under(prefix, after)
 
+    def collections(self) -> list[str]:
+        """The names of all that anything was ever stored or asked for in."""
+        return list(self._collections)
+
     def count(self, collection: str) -> int:
         """How many objects a collection holds."""
         return len(self._collections[collection].keys)

@@ -17,6 +17,7 @@ from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import admit, bodies, lists, objects, patch, policy, status
 from muster.local.apiserver.admit import Birth
 from muster.local.apiserver.call import Answer, Call, one, raw
+from muster.local.apiserver.quota import Quotas
 from muster.local.apiserver.screening import check_kind, check_shape, schema_of, screen
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Verbs:
         self.store = store
         self.registry = registry
         self.clock = clock
+        self.quotas = Quotas(store)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -94,10 +96,11 @@ class Verbs:
             name = new["metadata"]["name"]
             key = objects.key(resource, namespace, name)
             encode = objects.encoder(new, resource.stored_api_version)
-            if call.dry_run:
-                return self._pretend(call, new, exists=self.store.get(key) is not None)
             try:
-                entry = await self.store.create(key, encode)
+                with self.quotas.charged(resource, key, new):
+                    if call.dry_run:
+                        return self._pretend(call, new, exists=self.store.get(key) is not None)
+                    entry = await self.store.create(key, encode)
                 return one(resource, entry, 201)._replace(warnings=warnings)
             except AlreadyExists as error:
                 if not generated or left == 1:
@@ -208,10 +211,11 @@ class Verbs:
             return one(resource, await self._remove(call.resource, entry, new))
         if admit.same(new, old):
             return one(resource, entry)
-        if call.dry_run:
-            return raw(new, 200, resource)
         encode = objects.encoder(new, resource.stored_api_version)
-        return one(resource, await self.store.update(entry.key, encode, entry.revision))
+        with self.quotas.charged(resource, entry.key, new, old):
+            if call.dry_run:
+                return raw(new, 200, resource)
+            return one(resource, await self.store.update(entry.key, encode, entry.revision))
 
     def _check_claims(self, call: Call, new: Raw, old: Raw) -> None:
         """A writer that names a revision or a uid means exactly that object."""
