@@ -77,5 +77,9 @@ def _files() -> list[str]:
         if Path(folder).is_dir()
         for name in os.listdir(folder)
     ]
-    mine = [f"file {path}" for path in Path("/tmp").iterdir() if path.name.startswith("muster")]
+    mine = [
+        f"file {path}"
+        for path in Path("/tmp").glob("muster*")
+        if not path.name.startswith("muster-cp-")  # other tests' control planes
+    ]
     return listed + mine + [f"file {path}" for path in Path.home().iterdir()]
