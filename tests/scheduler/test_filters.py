@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.scheduler.decide import group
-from muster.scheduler.place import Demand, Plan, place
+from muster.scheduler.demand import Demand, Plan
+from muster.scheduler.place import place
 from muster.scheduler.settings import Settings
 from muster.scheduler.snapshot import Placement
 from muster.scheduler.state import State

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from muster.api.core import Node, Pod
 from muster.scheduler.decide import group
-from muster.scheduler.place import Demand, Plan, Unplaced, place
+from muster.scheduler.demand import Demand, Plan, Unplaced
+from muster.scheduler.place import place
 from muster.scheduler.settings import Settings
 from muster.scheduler.snapshot import Placement
 from muster.scheduler.state import State

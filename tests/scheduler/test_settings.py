@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.errors import ConfigError
-from muster.scheduler.settings import NAMES, Settings, load
+from muster.scheduler.settings import NAMES, Settings, Weights, load
 
 
 def written(folder: Path, text: str) -> Path:
@@ -40,6 +40,9 @@ def test_the_names_of_the_command_line_hold_unless_the_file_has_its_own(tmp_path
         ("holdSeconds: soon\n", "holdSeconds"),
         ("holdSeconds: -1\n", "holdSeconds"),
         ("bindsInFlight: 0\n", "bindsInFlight"),
+        ("placement: pile\n", "placement"),
+        ("weights: {tight: -1}\n", "weights.tight"),
+        ("weights: {heavy: 1}\n", "heavy"),
         ("[]\n", "object"),
         ("a: [\n", "settings.yaml"),
     ],
@@ -48,3 +51,12 @@ def test_nonsense_names_the_file_and_what_is_wrong(tmp_path: Path, text: str, sa
     with pytest.raises(ConfigError, match=says) as caught:
         load(written(tmp_path, text))
     assert "settings.yaml" in str(caught.value)
+
+
+def test_weights_and_placement_are_set_in_the_file(tmp_path: Path) -> None:
+    text = "placement: spread\nrackLabel: rack\nweights: {tight: 0, special: 2.5}\n"
+
+    found = load(written(tmp_path, text))
+
+    assert (found.placement, found.rack_label) == ("spread", "rack")
+    assert found.weights == Weights(tight=0, special=2.5)

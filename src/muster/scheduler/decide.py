@@ -18,10 +18,11 @@ from muster.api.meta import condition
 from muster.scheduler import explain, hold, rooms
 from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Provision, Say, planned
 from muster.scheduler.case import Case, say, wait
+from muster.scheduler.demand import Demand, Manner, Plan, Unplaced, Want
 from muster.scheduler.explain import Reason
 from muster.scheduler.gangs import GangKey, role_of
 from muster.scheduler.parked import Spot, Wake
-from muster.scheduler.place import Demand, Plan, Unplaced, Want, place, place_surplus
+from muster.scheduler.place import place, place_surplus
 from muster.scheduler.podclass import amounts_of
 from muster.scheduler.remedy import release, spot, unplaced
 from muster.scheduler.snapshot import Slot, Stay
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from muster.scheduler.podclass import PodClass
     from muster.scheduler.roster import Muster
     from muster.scheduler.state import State
+
+PLACEMENT_ANNOTATION = "muster.dev/placement"
+"""On a group or on its pods: `pack` or `spread`."""
 
 
 def consider(state: State, key: GangKey, now: float) -> list[Action]:
@@ -162,7 +166,17 @@ def _demand(case: Case, pods: tuple[Pod, ...]) -> Demand:
         rooms=case.state.rooms(case.key),
         beside=tuple(sorted({pod.spec.node_name for pod in case.muster.bound} - {""})),
         barred=case.state.barred(case.key),
+        manner=_manner(case),
     )
+
+
+def _manner(case: Case) -> Manner:
+    """How this gang wants its nodes chosen: its own word, else the settings'."""
+    settings = case.state.settings
+    pods = (pod.metadata.annotations for pod in case.muster.pending[:1])
+    said = (marks.get(PLACEMENT_ANNOTATION) for marks in (case.annotations, *pods))
+    wish = next(filter(None, said), settings.placement)
+    return Manner(settings.weights, settings.rack_label, wish == "spread")
 
 
 def group(state: State, pods: Iterable[Pod]) -> tuple[Want, ...]:

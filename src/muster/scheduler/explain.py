@@ -16,7 +16,7 @@ from muster.scheduler.podclass import PODS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.scheduler.place import Short, Unplaced
+    from muster.scheduler.demand import Short, Unplaced
 
 
 @dataclass(frozen=True)

@@ -3,104 +3,42 @@
 Called by the loop, by `preempt` and by `explain`. Pure: the same snapshot and demand give the same
 answer, ties go to the first node by name, and the snapshot is left as it was.
 
-Theory: pods of a class are alike, so what must be found is how many copies go on each node, and
-one vector, copies that fit per node, answers it. The fullest node that takes all remaining copies
-is the tightest; if none takes them all, the roomiest goes first, which uses the fewest nodes.
-Only classes coupled with other pods (ports, affinity, spread) go copy by copy. Several classes
-interact through room alone; the one hardest to place goes first, and before giving up a few other
-orders are tried.
+Theory: each class is placed by `fill`. Several classes interact through room alone, or through
+what couples them; the one hardest to place goes first, and before giving up a few other orders are
+tried, and a few domains where members want to be near each other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.scheduler import filters, scores
+from muster.scheduler import filters
+from muster.scheduler.demand import Demand, Plan, Short, Unplaced, Want
+from muster.scheduler.fill import Counts, fill, free_copies
 from muster.scheduler.snapshot import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from muster.api.core import Pod
-    from muster.scheduler.nodes import Mask
-    from muster.scheduler.podclass import PodClass, Vector
-    from muster.scheduler.snapshot import Slot, Snapshot, Trial
+    from muster.scheduler.podclass import PodClass
+    from muster.scheduler.snapshot import Snapshot, Trial
 
 TRIES = 6
-
-
-@dataclass(frozen=True)
-class Want:
-    """Pods of one class and role that are to be placed; `pods` in the order they get nodes."""
-
-    cls: PodClass
-    role: str
-    pods: tuple[Pod, ...]
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What one gang asks of one trial.
-
-    `need` of the wanted pods must be placed, among them `roles[role]` of each role named; the
-    rest is surplus and not placed here. `rooms` are slots kept for this gang: lifted during its
-    trial, and their nodes preferred. `beside` are nodes that already have members. `barred` rows
-    are kept from it.
-    """
-
-    wants: tuple[Want, ...]
-    need: int
-    roles: Mapping[str, int] = field(default_factory=dict)
-    rooms: tuple[Slot, ...] = ()
-    beside: tuple[str, ...] = ()
-    barred: Mask | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Pod by pod, the node it gets."""
-
-    placements: tuple[Placement, ...]
-
-
-@dataclass(frozen=True)
-class Short:
-    """A class that did not fit: how many were wanted, how many would fit by themselves, and then:
-
-    what the rest lacks over all nodes it may go to, how many nodes each filter removed, and
-    whether any node would do if it were empty.
-    """
-
-    want: Want
-    wanted: int
-    fits: int
-    lacks: Mapping[str, int] = field(default_factory=dict)
-    removed: tuple[tuple[str, int], ...] = ()
-    ever: bool = True
-
-
-@dataclass(frozen=True)
-class Unplaced:
-    """Why a gang cannot be placed: the classes that are short, in the order they were tried."""
-
-    short: tuple[Short, ...]
-    alone: bool = True
-    """Whether a class fails by itself; if not, each fits alone and only all together do not."""
-
-
-Counts = dict[int, int]
 
 
 def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
     """The plan for a gang, or why there is none."""
     with snapshot.trial() as trial:
         trial.lift(demand.rooms)
-        wishes = _choose(demand)
+        wishes, mark = _choose(demand), trial.mark()
         found, short = _search(trial, demand, wishes)
+        if found is not None and demand.manner.rack and not demand.manner.spread:
+            trial.undo(mark)
+            found = _in_one_rack(trial, demand, wishes, found)
         for narrower in _by_domain(trial, demand, wishes) if found is None else ():
             found, _ = _search(trial, narrower, wishes)
             if found is not None:
@@ -141,23 +79,44 @@ def _by_domain(trial: Trial, demand: Demand, counts: Sequence[int]) -> Iterator[
     The first pod decides the domain for all, and the best node for it may lie in one that is too
     small. Domains that hold every class by itself are tried, the tightest first.
     """
-    snapshot = trial.snapshot
     keys = sorted({term.topology for want in demand.wants for term in want.cls.affinity})
     for key in keys[:1]:
-        column = snapshot.nodes.column(key)
-        holds = np.ones(len(column.values), np.bool_)
-        total = np.zeros(len(column.values), np.int64)
-        for want, n in zip(demand.wants, counts, strict=True):
-            copies = np.minimum(_copies(trial, want.cls, demand), n)
-            room = np.bincount(column.codes, copies, len(column.values)).astype(np.int64)
-            holds &= room >= n
-            total += room
-        holds[0] = False
-        domains = sorted(np.flatnonzero(holds), key=lambda d: (total[d], str(column.values[d])))
-        for domain in domains[:TRIES]:
-            outside = column.codes != domain
-            barred = outside if demand.barred is None else outside | demand.barred
-            yield replace(demand, barred=barred)
+        yield from _within(trial, demand, counts, key)
+
+
+def _within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> Iterator[Demand]:
+    """The demand within each domain of a label that holds every class by itself."""
+    column = trial.snapshot.nodes.column(key)
+    holds = np.ones(len(column.values), np.bool_)
+    total = np.zeros(len(column.values), np.int64)
+    for want, n in zip(demand.wants, counts, strict=True):
+        copies = np.minimum(free_copies(trial, want.cls, demand), n)
+        room = np.bincount(column.codes, copies, len(column.values)).astype(np.int64)
+        holds &= room >= n
+        total += room
+    holds[0] = False
+    domains = sorted(np.flatnonzero(holds), key=lambda d: (total[d], str(column.values[d])))
+    for domain in domains[:TRIES]:
+        outside = column.codes != domain
+        barred = outside if demand.barred is None else outside | demand.barred
+        yield replace(demand, barred=barred)
+
+
+def _in_one_rack(
+    trial: Trial, demand: Demand, counts: Sequence[int], found: list[Counts]
+) -> list[Counts]:
+    """The gang within one rack, if some rack holds it on as few nodes as were found without."""
+    nodes = {row for placed in found for row in placed}
+    codes = trial.snapshot.nodes.column(demand.manner.rack).codes
+    if len({int(codes[row]) for row in nodes}) <= 1:
+        return found
+    mark = trial.mark()
+    for narrower in _within(trial, demand, counts, demand.manner.rack):
+        other, _ = _search(trial, narrower, counts)
+        trial.undo(mark)
+        if other is not None and len({row for placed in other for row in placed}) <= len(nodes):
+            return other
+    return found
 
 
 def _has_choice(demand: Demand, counts: Sequence[int]) -> bool:
@@ -203,7 +162,7 @@ def _ease(snapshot: Snapshot, want: Want) -> tuple[int, int]:
 def _worth_another_order(trial: Trial, demand: Demand, counts: Sequence[int]) -> bool:
     """Not if some class does not even fit alone."""
     for want, n in zip(demand.wants, counts, strict=True):
-        if n and int(np.minimum(_copies(trial, want.cls, demand), n).sum()) < n:
+        if n and int(np.minimum(free_copies(trial, want.cls, demand), n).sum()) < n:
             return False
     return len(demand.wants) > 1
 
@@ -228,74 +187,6 @@ def _as_many_as_fit(trial: Trial, demand: Demand) -> list[Counts] | None:
         return placed
     trial.undo(mark)
     return None
-
-
-def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
-    """Place up to `n` copies of a class, as close together as they go; rows and their counts."""
-    if n <= 0:
-        return {}
-    if filters.is_coupled(trial.snapshot, cls):
-        return _one_by_one(trial, cls, n, demand)
-    copies = np.array(_copies(trial, cls, demand))
-    cost = scores.cost(trial.snapshot, cls, copies, _own(trial, demand))
-    counts: Counts = {}
-    while n > 0:
-        rows, each = _next(copies, cost, n)
-        if each <= 0:
-            break
-        for row in rows:
-            trial.place(cls, row, each)
-            counts[row] = each
-            copies[row] = 0
-        n -= each * len(rows)
-    return counts
-
-
-def _next(copies: Vector, cost: Vector, n: int) -> tuple[list[int], int]:
-    """The next rows to fill and how many copies each gets.
-
-    One row if one can take all that is left. Else all rows that hold the most, as far as whole
-    rows are needed: on a cluster of equal nodes a large gang is placed in one step.
-    """
-    whole = np.flatnonzero(copies >= n)
-    if len(whole):
-        return [int(whole[np.argmin(cost[whole])])], n
-    most = int(copies.max(initial=0))
-    if most <= 0:
-        return [], 0
-    rows = np.flatnonzero(copies == most)
-    chosen = rows[np.argsort(cost[rows], kind="stable")][: n // most]
-    return [int(row) for row in chosen], most
-
-
-def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
-    counts: Counts = {}
-    own = _own(trial, demand)
-    for _ in range(n):
-        copies = _copies(trial, cls, demand)
-        allowed = np.where(filters.coupled_mask(trial.snapshot, cls), copies, 0)
-        rows = np.flatnonzero(allowed)
-        if not len(rows):
-            break
-        cost = scores.cost(trial.snapshot, cls, allowed, own)
-        row = int(rows[np.argmin(cost[rows])])
-        trial.place(cls, row)
-        own.add(row)
-        counts[row] = counts.get(row, 0) + 1
-    return counts
-
-
-def _copies(trial: Trial, cls: PodClass, demand: Demand) -> Vector:
-    copies = filters.copies(trial.snapshot, cls)
-    return copies if demand.barred is None else np.where(demand.barred, 0, copies)
-
-
-def _own(trial: Trial, demand: Demand) -> set[int]:
-    rows = trial.snapshot.nodes.rows
-    own = {rows[slot.node] for slot in demand.rooms if slot.node in rows}
-    own.update(rows[name] for name in demand.beside if name in rows)
-    own.update(use.row for use in trial.log if use.n > 0)
-    return own
 
 
 def _plan(snapshot: Snapshot, demand: Demand, placed: Sequence[Counts]) -> Plan:

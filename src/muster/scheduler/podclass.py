@@ -103,6 +103,13 @@ class PodClass:
             self.ports or self.affinity or self.anti_affinity or self.spread or self.preferred
         )
 
+    @property
+    def likes(self) -> tuple[tuple[int, PodTerm], ...]:
+        """What it would have near it once placed; a required neighbour is liked a little too."""
+        if not self.preferred and not self.affinity:
+            return ()
+        return (*self.preferred, *((1, term) for term in self.affinity))
+
 
 class Classes:
     """The classes in use, and the columns of the resources that any of them asks for."""

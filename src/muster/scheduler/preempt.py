@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler import filters
+from muster.scheduler.demand import Demand, Plan
 from muster.scheduler.gangs import GangKey, Terms, own_gang, role_of
 from muster.scheduler.order import EVER
-from muster.scheduler.place import Demand, Plan, place
+from muster.scheduler.place import place
 from muster.scheduler.roster import Gang, per_role
 from muster.scheduler.snapshot import Slot, Snapshot, Stay
 

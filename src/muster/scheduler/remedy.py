@@ -19,7 +19,7 @@ from muster.scheduler.rooms import give_up_rooms, is_phantom
 from muster.scheduler.snapshot import Slot, Stay
 
 if TYPE_CHECKING:
-    from muster.scheduler.place import Demand, Unplaced
+    from muster.scheduler.demand import Demand, Unplaced
 
 
 def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
@@ -39,7 +39,7 @@ def spot(result: Unplaced) -> Spot:
     """The events that could help: room for what was short, a node, and for coupled pods any pod."""
     classes = tuple(short.want.cls for short in result.short)
     wakes = Wake.ROOM | Wake.NODES
-    if not classes or not result.alone or any(cls.coupled for cls in classes):
+    if not classes or not result.alone or any(cls.coupled or cls.claims for cls in classes):
         wakes |= Wake.PODS
     if any(cls.claims for cls in classes):
         wakes |= Wake.STORAGE

@@ -1,9 +1,10 @@
 """Where a class should go: a cost per node, least first, over the nodes where it may go.
 
-Called by `place` once per class. Gangs are packed tightly: first onto nodes the gang already
-uses, then away from nodes whose special resources it would waste, then where it fits most
-closely, so that large holes stay whole for large gangs. What a pod prefers weighs more than
-tightness and less than togetherness.
+Called by `fill` once per class. Gangs are packed tightly: first onto nodes the gang already uses,
+then into the racks it uses, then away from nodes whose special resources it would waste, then where
+it fits most closely, so that large holes stay whole for large gangs. What a pod prefers weighs more
+than tightness and less than togetherness. Each consideration has a step of its own, larger than
+all that come after it, and the settings' weights multiply the steps.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.scheduler import filters
+from muster.scheduler import labels, near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from muster.scheduler.demand import Manner
     from muster.scheduler.podclass import PodClass, Vector
     from muster.scheduler.snapshot import Snapshot
 
@@ -24,24 +26,42 @@ FIRST_EXTENDED = 4
 """Columns before this are what every node has: cpu, memory, storage, pods."""
 
 APART = 1 << 44
+FAR = 1 << 42
 DISLIKED = 1 << 24
 WASTED = 1 << 22
 TIGHT = (1 << 20) - 1
+MOST_LIKED = 1 << 16
 
 
-def cost(snapshot: Snapshot, cls: PodClass, copies: Vector, own: Iterable[int]) -> Vector:
+def cost(
+    snapshot: Snapshot, cls: PodClass, copies: Vector, own: Iterable[int], manner: Manner
+) -> Vector:
     """The cost of each node for this class; `own` are the rows the gang uses or has rooms on."""
-    total = np.minimum(copies, TIGHT)
+    weights = manner.weights
+    total = _scaled(np.minimum(copies, TIGHT), weights.tight)
     waste = _wasted(snapshot, cls)
     if waste is not None:
-        total += waste
-    if cls.preferred or _prefers_nodes(cls) or any(not s.required for s in cls.spread):
-        total += _disliked(snapshot, cls)
+        total += _scaled(waste, weights.special)
+    if _has_likes(snapshot, cls):
+        total += _scaled(_disliked(snapshot, cls), weights.preferred)
     rows = list(own)
     if rows:
-        total += APART
-        total[rows] -= APART
+        apart = int(APART * weights.together)
+        total += apart
+        total[rows] -= apart
+        if manner.rack:
+            codes = snapshot.nodes.column(manner.rack).codes
+            total += np.where(np.isin(codes, codes[rows]), 0, int(FAR * weights.rack))
     return total
+
+
+def _scaled(vector: Vector, weight: float) -> Vector:
+    return vector if weight == 1.0 else (vector * weight).astype(np.int64)
+
+
+def _has_likes(snapshot: Snapshot, cls: PodClass) -> bool:
+    soft = cls.preferred or _prefers_nodes(cls) or any(not s.required for s in cls.spread)
+    return bool(soft or snapshot.tallies.liking(cls))
 
 
 def _wasted(snapshot: Snapshot, cls: PodClass) -> Vector | None:
@@ -63,17 +83,19 @@ def _prefers_nodes(cls: PodClass) -> bool:
 
 
 def _disliked(snapshot: Snapshot, cls: PodClass) -> Vector:
-    """What the pod would rather not: preferred affinities it misses, soft spread it worsens."""
+    """What the pod would rather not, and what pods already placed would rather not have of it."""
     liked = np.zeros(len(snapshot.nodes), np.int64)
     affinity = cls.spec.affinity
     if affinity and affinity.node_affinity:
         for item in affinity.node_affinity.preferred:
-            liked += item.weight * filters.term_mask(snapshot.nodes, item.preference)
+            liked += item.weight * labels.term_mask(snapshot.nodes, item.preference)
     for weight, term in cls.preferred:
-        counts = snapshot.matching(term).counts
-        liked += weight * (filters.by_domain(snapshot, term, counts) > 0)
+        liked += weight * near.by_domain(snapshot, term, snapshot.matching(term).counts)
+    for tally in snapshot.tallies.liking(cls):
+        liked += near.by_domain(snapshot, tally.terms[0], tally.counts)
     for spread in cls.spread:
         if not spread.required:
-            liked -= np.minimum(filters.skew(snapshot, cls, spread), 1000)
+            liked -= np.minimum(near.skew(snapshot, cls, spread), 1000)
+    liked = np.clip(liked, -MOST_LIKED, MOST_LIKED)
     disliked: Vector = (liked.max(initial=0) - liked) * DISLIKED
     return disliked

@@ -29,7 +29,7 @@ from muster.scheduler.loop import Loop
 from muster.scheduler.report import Reporter, log
 from muster.scheduler.settings import NAMES, Settings, load
 from muster.scheduler.state import State
-from muster.scheduler.volumes import CLAIMS, SELECTED_NODE, STORAGE_CLASSES, VOLUMES
+from muster.scheduler.volumes import CLAIMS, CSI_NODES, SELECTED_NODE, STORAGE_CLASSES, VOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,6 +233,9 @@ class Service:
             self._watch(
                 STORAGE_CLASSES,
                 lambda old, new: state.storage_class_changed((new or old).metadata.name, new),
+            ),
+            self._watch(
+                CSI_NODES, lambda old, new: state.csi_node_changed((new or old).metadata.name, new)
             ),
         ]
         made += [self._groups(kind) for dialect in DIALECTS for kind in dialect.kinds]

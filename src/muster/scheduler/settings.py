@@ -6,7 +6,7 @@ used is an error that names the key, and never half applied.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import yaml
@@ -18,6 +18,27 @@ if TYPE_CHECKING:
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 NAMES = ("muster", "kube-batchd", "kube-batch")
+
+
+Weight = Annotated[float, msgspec.Meta(ge=0, le=1000)]
+
+
+class Weights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How much each consideration counts when several nodes would do.
+
+    At 1 each outranks all that come after it; 0 leaves it out.
+    """
+
+    together: Weight = 1.0
+    """Nodes that the gang uses already."""
+    rack: Weight = 1.0
+    """Nodes in racks that the gang uses already."""
+    preferred: Weight = 1.0
+    """What the pod, and the pods already placed, would rather have."""
+    special: Weight = 1.0
+    """Nodes without special resources that the pod does not ask for."""
+    tight: Weight = 1.0
+    """Nodes where less room is left over."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -33,6 +54,11 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     report_every: Seconds = 30.0
     binds_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 48
     preempt: bool = True
+    placement: Literal["pack", "spread"] = "pack"
+    """What gangs get that do not ask by the annotation `muster.dev/placement`."""
+    rack_label: str = ""
+    """The label of nodes that names their rack: gangs are kept within as few as can be."""
+    weights: Weights = Weights()
 
 
 def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:

@@ -167,9 +167,9 @@ class Snapshot:
         if self._trial is not None:
             yield from (use for use in self._trial.log if counts(use.cls))
 
-    def matching(self, term: PodTerm, *, living: bool = False) -> Tally:
-        """Pods per node that a term matches."""
-        return self.tallies.matching(term, self.uses, living=living)
+    def matching(self, *terms: PodTerm, living: bool = False) -> Tally:
+        """Pods per node that match all of some terms."""
+        return self.tallies.matching(terms, self.uses, living=living)
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:

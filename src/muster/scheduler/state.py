@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from muster.scheduler.nodes import Mask
     from muster.scheduler.podclass import PodClass
     from muster.scheduler.settings import Settings
-    from muster.scheduler.volumes import Claim, PersistentVolume, StorageClass
+    from muster.scheduler.volumes import Claim, CsiNode, PersistentVolume, StorageClass
 
 
 NOBODY = GangKey("", "", "")
@@ -161,6 +161,11 @@ class State:
     def storage_class_changed(self, name: str, new: StorageClass | None) -> None:
         """A storage class came, changed or went."""
         self.snapshot.volumes.put_class(name, new)
+        self._happened(Wake.STORAGE)
+
+    def csi_node_changed(self, name: str, new: CsiNode | None) -> None:
+        """What a node can attach became known or changed."""
+        self.snapshot.volumes.put_csi_node(name, new)
         self._happened(Wake.STORAGE)
 
     # -- who is next ---------------------------------------------------------------------------

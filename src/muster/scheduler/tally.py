@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from muster.api.meta import Key
 from muster.scheduler.podclass import PodClass, PodTerm, Port, Vector, selector_of
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ Uses: TypeAlias = "Callable[[Callable[[PodClass], bool]], Iterable[Use]]"
 
 @dataclass
 class Tally:
-    """How many pods on each node one term matches; `living` leaves out those being deleted."""
+    """How many pods on each node match all of some terms; `living` leaves out those that leave."""
 
-    term: PodTerm
+    terms: tuple[PodTerm, ...]
     living: bool
     namespaces: Mapping[str, Mapping[str, str]]
     counts: Vector
@@ -54,8 +55,7 @@ class Tally:
         """Whether pods of that class are counted."""
         answer = self._answers.get(cls)
         if answer is None:
-            chosen = self._speaks_of(cls.namespace)
-            answer = chosen and selector_of(self.term.selector).matches(cls.labels)
+            answer = all(self._speaks_of(term, cls) for term in self.terms)
             self._answers[cls] = answer
         return answer
 
@@ -68,10 +68,11 @@ class Tally:
         """Namespaces changed: judge every class anew."""
         self._answers.clear()
 
-    def _speaks_of(self, namespace: str) -> bool:
-        if namespace in self.term.namespaces:
-            return True
-        return selector_of(self.term.chooser).matches(self.namespaces.get(namespace, {}))
+    def _speaks_of(self, term: PodTerm, cls: PodClass) -> bool:
+        chosen = cls.namespace in term.namespaces or selector_of(term.chooser).matches(
+            self.namespaces.get(cls.namespace, {})
+        )
+        return chosen and selector_of(term.selector).matches(cls.labels)
 
 
 class Tallies:
@@ -81,17 +82,25 @@ class Tallies:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.size = 0
         self._ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
-        self._matching: dict[tuple[PodTerm, bool], Tally] = {}
+        self.claims: dict[Key, Counter[int]] = {}
+        """Claims in use: rows and how many pods."""
+        self._matching: dict[tuple[tuple[PodTerm, ...], bool], Tally] = {}
         self._carried: dict[PodTerm, Tally] = {}
+        self._liked: dict[PodTerm, Tally] = {}
         self._counting = _Relevant(self._matching)
         self._forbidding = _Relevant(self._carried)
+        self._liking = _Relevant(self._liked)
 
     def take(self, use: Use) -> None:
         """Count pods in, or out where `n` is negative."""
         for tally in self._counting.to(use.cls):
             tally.take(use)
         for term in use.cls.anti_affinity:
-            self._carrying(term).counts[use.row] += use.n
+            self._carrying(self._carried, term).counts[use.row] += use.n
+        for weight, term in use.cls.likes:
+            self._carrying(self._liked, term).counts[use.row] += use.n * weight
+        for claim in use.cls.claims:
+            self._use_claim(Key(use.cls.namespace, claim), use)
         for port in use.cls.ports:
             users = self._ports.setdefault((port.protocol, port.number), {})
             users.setdefault(use.row, Counter())[port.address] += use.n
@@ -99,15 +108,16 @@ class Tallies:
     def rebuild(self, size: int, uses: Iterable[Use]) -> None:
         """Start again: rows have moved, or pods have been classified anew."""
         self.size = size
-        self._ports = {}
+        self._ports, self.claims = {}, {}
         self._forget(self._counting, self._matching)
         self._forget(self._forbidding, self._carried)
+        self._forget(self._liking, self._liked)
         for use in uses:
             self.take(use)
 
-    def matching(self, term: PodTerm, uses: Uses, *, living: bool = False) -> Tally:
-        """The count for a term; `uses` gives what was counted so far, asked only for a new one."""
-        key = (term._replace(topology=""), living)
+    def matching(self, terms: tuple[PodTerm, ...], uses: Uses, *, living: bool = False) -> Tally:
+        """The count for terms; `uses` gives what was counted so far, asked only for a new one."""
+        key = (tuple(term._replace(topology="") for term in terms), living)
         found = self._matching.get(key)
         if found is None:
             if len(self._matching) >= MANY:
@@ -121,9 +131,10 @@ class Tallies:
     def namespace_changed(self) -> None:
         """A namespace's labels changed: counts that choose namespaces by label are made anew."""
         self._forget(self._counting, self._matching)
-        for tally in self._carried.values():
+        for tally in (*self._carried.values(), *self._liked.values()):
             tally.forget_answers()
         self._forbidding.clear()
+        self._liking.clear()
 
     def rows_using(self, port: Port) -> list[int]:
         """Rows where that port cannot be had: the same number on the same or on every address."""
@@ -134,11 +145,25 @@ class Tallies:
         """Anti-affinity terms that speak of this class, with the pods per node that carry them."""
         return self._forbidding.to(cls)
 
-    def _carrying(self, term: PodTerm) -> Tally:
-        found = self._carried.get(term)
+    def liking(self, cls: PodClass) -> list[Tally]:
+        """Terms by which placed pods want this class near, or away; counts are sums of weights."""
+        return self._liking.to(cls)
+
+    def users(self, claim: Key) -> int:
+        """How many pods use a claim, wherever they are."""
+        return sum(self.claims.get(claim, {}).values())
+
+    def _use_claim(self, claim: Key, use: Use) -> None:
+        rows = self.claims.setdefault(claim, Counter())
+        rows[use.row] += use.n
+        if rows[use.row] <= 0:
+            del rows[use.row]
+
+    def _carrying(self, among: dict[PodTerm, Tally], term: PodTerm) -> Tally:
+        found = among.get(term)
         if found is None:
             counts = np.zeros(self.size, np.int64)
-            found = self._carried[term] = Tally(term, False, self.namespaces, counts)
+            found = among[term] = Tally((term,), False, self.namespaces, counts)
         return found
 
     @staticmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.affinity import NodeSelector  # noqa: TC001 - msgspec resolves annotations
+from muster.api.affinity import NodeSelector, NodeSelectorTerm, SelectorTerm
 from muster.api.kinds import Kind
 from muster.api.meta import Key, Object, ObjectMeta
 
@@ -46,8 +46,14 @@ class VolumeAffinity(Object, frozen=True):
     required: NodeSelector | None = None
 
 
+class CsiSource(Object, frozen=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
 class PersistentVolumeSpec(Object, frozen=True):
     node_affinity: VolumeAffinity | None = None
+    csi: CsiSource | None = None
 
 
 class PersistentVolume(Object, frozen=True):
@@ -55,9 +61,51 @@ class PersistentVolume(Object, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
+class TopologyRow(Object, frozen=True):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Object, frozen=True):
+    match_label_expressions: tuple[TopologyRow, ...] = ()
+
+
 class StorageClass(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
     volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+    @property
+    def allowed(self) -> NodeSelector | None:
+        """The nodes on which it can make a volume; None for all."""
+        terms = (
+            NodeSelectorTerm(
+                tuple(SelectorTerm(r.key, "In", r.values) for r in term.match_label_expressions)
+            )
+            for term in self.allowed_topologies
+        )
+        return NodeSelector(tuple(terms)) if self.allowed_topologies else None
+
+
+class Attachable(Object, frozen=True):
+    count: int | None = None
+
+
+class Driver(Object, frozen=True):
+    name: str = ""
+    allocatable: Attachable | None = None
+
+
+class CsiNodeSpec(Object, frozen=True):
+    drivers: tuple[Driver, ...] = ()
+
+
+class CsiNode(Object, frozen=True):
+    """What the storage drivers on one node can do; named like the node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiNodeSpec = CsiNodeSpec()
 
 
 CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", Claim)
@@ -67,6 +115,8 @@ VOLUMES = Kind(
 STORAGE_CLASSES = Kind(
     "storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass, namespaced=False
 )
+CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", CsiNode, namespaced=False)
+ONE_POD = "ReadWriteOncePod"
 
 
 class Volumes:
@@ -76,6 +126,8 @@ class Volumes:
         self.claims: dict[Key, Claim] = {}
         self.volumes: dict[str, PersistentVolume] = {}
         self.classes: dict[str, StorageClass] = {}
+        self.limits: dict[str, dict[str, int]] = {}
+        """By driver and node, how many volumes can be attached."""
         self.version = 0
 
     def put_claim(self, key: Key, claim: Claim | None) -> None:
@@ -99,6 +151,16 @@ class Volumes:
         else:
             self.classes[name] = storage
 
+    def put_csi_node(self, name: str, node: CsiNode | None) -> None:
+        self.version += 1
+        for driver in list(self.limits):
+            self.limits[driver].pop(name, None)
+            if not self.limits[driver]:
+                del self.limits[driver]
+        for item in node.spec.drivers if node is not None else ():
+            if item.allocatable is not None and item.allocatable.count is not None:
+                self.limits.setdefault(item.name, {})[name] = item.allocatable.count
+
     def waits(self, claim: Claim) -> bool:
         """Whether a claim is bound only once its pod has a node."""
         storage = self.classes.get(claim.spec.storage_class_name)
@@ -115,13 +177,41 @@ class Volumes:
         return ""
 
     def affinities(self, namespace: str, claims: Iterable[str]) -> Iterator[NodeSelector]:
-        """What the bound volumes of some claims require of a node."""
-        for name in claims:
-            claim = self.claims.get(Key(namespace, name))
-            volume = self.volumes.get(claim.spec.volume_name) if claim is not None else None
+        """What the volumes of some claims require of a node: those bound, and those to be made."""
+        for claim in self._known(namespace, claims):
+            volume = self.volumes.get(claim.spec.volume_name)
             affinity = volume.spec.node_affinity if volume is not None else None
             if affinity is not None and affinity.required is not None:
                 yield affinity.required
+            storage = self.classes.get(claim.spec.storage_class_name)
+            if not claim.bound and storage is not None and storage.allowed is not None:
+                yield storage.allowed
+
+    def exclusive(self, namespace: str, claims: Iterable[str]) -> list[Key]:
+        """Those of the claims that only one pod may use at a time."""
+        known = self._known(namespace, claims)
+        return [claim.metadata.key for claim in known if ONE_POD in claim.spec.access_modes]
+
+    def handles(self, namespace: str, claims: Iterable[str]) -> list[tuple[str, str]]:
+        """The volumes behind the claims, as driver and handle; one to be made goes by its claim."""
+        found = []
+        for claim in self._known(namespace, claims):
+            volume = self.volumes.get(claim.spec.volume_name)
+            storage = self.classes.get(claim.spec.storage_class_name)
+            if volume is not None and volume.spec.csi is not None:
+                found.append((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+            elif volume is None and storage is not None:
+                found.append((storage.provisioner, f"claim {claim.metadata.key}"))
+        return found
+
+    def couple(self, namespace: str, claims: tuple[str, ...]) -> bool:
+        """Whether one pod's use of these claims decides where the next may go."""
+        limited = any(driver in self.limits for driver, _ in self.handles(namespace, claims))
+        return limited or bool(self.exclusive(namespace, claims))
+
+    def _known(self, namespace: str, claims: Iterable[str]) -> Iterator[Claim]:
+        found = (self.claims.get(Key(namespace, name)) for name in claims)
+        return (claim for claim in found if claim is not None)
 
     def unprovisioned(self, pod: Pod) -> list[Key]:
         """The claims that wait for this pod's node."""

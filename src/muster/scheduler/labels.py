@@ -1,0 +1,123 @@
+"""Where a class of pods may go by what nodes say of themselves: readiness, taints, labels, volumes.
+
+Called by `filters`, which keeps the answers until a node changes, and by `scores`. Each function
+takes the snapshot and a class and gives a mask over the nodes; the meaning of each field is
+Kubernetes' own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.api.affinity import NodeSelectorTerm, SelectorTerm, Toleration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from muster.api.core import Taint
+    from muster.scheduler.nodes import Mask, NodeTable
+    from muster.scheduler.podclass import PodClass
+    from muster.scheduler.snapshot import Snapshot
+
+
+def is_ready(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes that are up."""
+    return snapshot.nodes.ready
+
+
+def tolerates_taints(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes all of whose taints are tolerated, a cordon among them."""
+    nodes = snapshot.nodes
+    passes = [tolerated(taints, cls.spec.tolerations) for taints in nodes.taint_sets]
+    return np.array(passes, np.bool_)[nodes.taints]
+
+
+def matches_selector(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes that nodeSelector and required node affinity allow."""
+    nodes, spec = snapshot.nodes, cls.spec
+    mask = np.ones(len(nodes), np.bool_)
+    for key, value in spec.node_selector.items():
+        mask &= label_mask(nodes, SelectorTerm(key, "In", (value,)))
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if affinity is not None and affinity.required is not None:
+        any_term = np.zeros(len(nodes), np.bool_)
+        for term in affinity.required.node_selector_terms:
+            any_term |= term_mask(nodes, term)
+        mask &= any_term
+    return mask
+
+
+def reaches_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes from which every bound volume of the class can be reached."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for required in snapshot.volumes.affinities(cls.namespace, cls.claims):
+        allowed = np.zeros(len(snapshot.nodes), np.bool_)
+        for term in required.node_selector_terms:
+            allowed |= term_mask(snapshot.nodes, term)
+        mask &= allowed
+    return mask
+
+
+def tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
+    """Whether every taint has a toleration."""
+    return all(any(_tolerates(t, taint) for t in tolerations) for taint in taints)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def term_mask(nodes: NodeTable, term: NodeSelectorTerm) -> Mask:
+    """Nodes that match every row of a node selector term; an empty term matches none."""
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(len(nodes), np.bool_)
+    mask = np.ones(len(nodes), np.bool_)
+    for row in term.match_expressions:
+        mask &= label_mask(nodes, row)
+    for row in term.match_fields:
+        mask &= _name_mask(nodes, row)
+    return mask
+
+
+def _name_mask(nodes: NodeTable, row: SelectorTerm) -> Mask:
+    named = np.zeros(len(nodes), np.bool_)
+    named[nodes.rows_of(row.values)] = True
+    known = row.key == "metadata.name" and row.operator in ("In", "NotIn")
+    return named if known and row.operator == "In" else ~named & known
+
+
+def label_mask(nodes: NodeTable, row: SelectorTerm) -> Mask:
+    """Nodes whose labels match one row; each distinct value is judged once."""
+    column = nodes.column(row.key)
+    judge = _OPERATORS.get(row.operator)
+    if judge is None:
+        return np.zeros(len(nodes), np.bool_)
+    wanted = frozenset(row.values)
+    passes = np.array([judge(value, wanted) for value in column.values], np.bool_)
+    return passes[column.codes]
+
+
+def _compare(value: str | None, wanted: frozenset[str], sign: int) -> bool:
+    bound = next(iter(wanted), "")
+    try:
+        return value is not None and (int(value) - int(bound)) * sign > 0
+    except ValueError:
+        return False
+
+
+_OPERATORS: dict[str, Callable[[str | None, frozenset[str]], bool]] = {
+    "In": lambda value, wanted: value in wanted,
+    "NotIn": lambda value, wanted: value not in wanted,
+    "Exists": lambda value, wanted: value is not None,
+    "DoesNotExist": lambda value, wanted: value is None,
+    "Gt": lambda value, wanted: _compare(value, wanted, 1),
+    "Lt": lambda value, wanted: _compare(value, wanted, -1),
+}

@@ -1,0 +1,157 @@
+"""Where a class of pods may go by what other pods are: ports, affinity, spread, shared volumes.
+
+Called by `filters` after every placed copy of a class that is coupled with other pods, and by
+`scores`. The counts are in `tally`; here they become masks over the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.scheduler.labels import matches_selector, tolerates_taints
+
+if TYPE_CHECKING:
+    from muster.scheduler.nodes import Codes, Mask
+    from muster.scheduler.podclass import PodClass, PodTerm, SpreadTerm, Vector
+    from muster.scheduler.snapshot import Snapshot
+
+
+def has_ports(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes where every wanted host port is free."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for port in cls.ports:
+        mask[snapshot.tallies.rows_using(port)] = False
+    return mask
+
+
+def near_wanted_pods(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes in a domain that has the pods required affinity asks for.
+
+    Where there are several terms a pod counts only if it matches all of them. The first pod of a
+    group that wants itself near may go anywhere, or no such group could start.
+    """
+    nodes = snapshot.nodes
+    mask = np.ones(len(nodes), np.bool_)
+    if not cls.affinity:
+        return mask
+    tally = snapshot.matching(*cls.affinity)
+    first = not tally.counts.any() and tally.matches(cls)
+    for term in cls.affinity:
+        here = nodes.column(term.topology).codes > 0
+        mask &= here if first else here & (by_domain(snapshot, term, tally.counts) > 0)
+    return mask
+
+
+def away_from_unwanted_pods(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes in no domain that has the pods required anti-affinity forbids."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for term in cls.anti_affinity:
+        mask &= ~_in_domain(snapshot, term, snapshot.matching(term).counts)
+    return mask
+
+
+def unwanted_by_none(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes in no domain with a pod whose own anti-affinity forbids this one."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for tally in snapshot.tallies.forbidding(cls):
+        if tally.counts.any():
+            mask &= ~_in_domain(snapshot, tally.terms[0], tally.counts)
+    return mask
+
+
+def spreads_evenly(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes where one more copy keeps every required spread within its skew."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for item in cls.spread:
+        if item.required:
+            mask &= skew(snapshot, cls, item) <= item.max_skew
+    return mask
+
+
+def by_domain(snapshot: Snapshot, term: PodTerm, counts: Vector) -> Vector:
+    """Counts per node summed over the node's domain; zero where the node has no such label."""
+    column = snapshot.nodes.column(term.topology)
+    if column.distinct():
+        return counts
+    sums = np.bincount(column.codes, weights=counts, minlength=len(column.values))
+    sums[0] = 0
+    return sums.astype(np.int64)[column.codes]
+
+
+def _in_domain(snapshot: Snapshot, term: PodTerm, counts: Vector) -> Mask:
+    return by_domain(snapshot, term, counts) > 0
+
+
+NO_DOMAIN = 1 << 40
+
+
+def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
+    """The skew each node would have after one more copy; enormous where it has no such domain."""
+    column = snapshot.nodes.column(item.pods.topology)
+    tally = snapshot.matching(item.pods, living=True)
+    counted, there = _spread_view(snapshot, cls, item)
+    weights = tally.counts if counted is None else tally.counts * counted
+    sums = np.bincount(column.codes, weights, len(column.values)).astype(np.int64)
+    enough = len(there) and len(there) >= item.min_domains
+    least = int(sums[there].min()) if enough else 0
+    own = 1 if tally.matches(cls) else 0
+    by_code = sums + (own - least)
+    by_code[0] = NO_DOMAIN
+    return by_code[column.codes]
+
+
+def _spread_view(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> tuple[Mask | None, Codes]:
+    """The nodes whose pods a spread counts (None for all) and its domains, kept for the class."""
+    stamp = (snapshot.nodes.version, snapshot.nodes.layout)
+    kept = cls.cache.get(repr(item))
+    if isinstance(kept, tuple) and kept[0] == stamp:
+        return kept[1], kept[2]
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for other in cls.spread:
+        if other.required or other is item:
+            mask &= snapshot.nodes.column(other.pods.topology).codes > 0
+    if item.honour_affinity:
+        mask &= matches_selector(snapshot, cls)
+    if item.honour_taints:
+        mask &= tolerates_taints(snapshot, cls)
+    there = np.unique(snapshot.nodes.column(item.pods.topology).codes[mask])
+    counted = None if mask.all() else mask
+    cls.cache[repr(item)] = (stamp, counted, there)
+    return counted, there
+
+
+def has_claims_to_itself(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """No node at all where another pod uses a claim that is for one pod alone."""
+    taken = any(
+        snapshot.tallies.users(key) for key in snapshot.volumes.exclusive(cls.namespace, cls.claims)
+    )
+    return np.full(len(snapshot.nodes), not taken)
+
+
+def can_attach(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes whose drivers can attach the volumes that are not attached there already."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    limits, wanted = snapshot.volumes.limits, snapshot.volumes.handles(cls.namespace, cls.claims)
+    for driver in sorted({driver for driver, _ in wanted}):
+        if driver not in limits:
+            continue
+        mine = {handle for owner, handle in wanted if owner == driver}
+        attached = _attached(snapshot, driver)
+        for row, name in enumerate(snapshot.nodes.names):
+            most = limits[driver].get(name)
+            if most is not None and len(attached.get(row, set()) | mine) > most:
+                mask[row] = False
+    return mask
+
+
+def _attached(snapshot: Snapshot, driver: str) -> dict[int, set[str]]:
+    """The volumes of one driver that pods use, by row: each counts once however many share it."""
+    found: dict[int, set[str]] = {}
+    for key, rows in snapshot.tallies.claims.items():
+        for owner, handle in snapshot.volumes.handles(key.namespace, (key.name,)):
+            if owner == driver:
+                for row in rows:
+                    found.setdefault(row, set()).add(handle)
+    return found
