@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -76,7 +77,13 @@ class Settings:
 
     def agent(self) -> node.Agent:
         return node.Agent(
-            node.Settings(self.data, self.node_specs(), python=self.python, images=self.home.images)
+            node.Settings(
+                self.data,
+                self.node_specs(),
+                python=self.python,
+                images=self.home.images,
+                visible=(os.getcwd(),),
+            )
         )
 
 
