@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects, roles
+from muster.local.apiserver import objects, priority, roles
 from muster.local.apiserver.call import Call
-from muster.local.apiserver.policy import SYSTEM_CLASSES
 from muster.local.apiserver.rbac import GROUP
 from muster.local.apiserver.routes import Route
 
@@ -46,6 +45,7 @@ def _initial() -> Iterator[tuple[str, str, str, Raw]]:
         yield GROUP, "v1", "clusterroles", role
     for binding in roles.cluster_role_bindings():
         yield GROUP, "v1", "clusterrolebindings", binding
-    for name, (value, what) in SYSTEM_CLASSES.items():
-        found = {"metadata": {"name": name}, "value": value, "description": what}
-        yield "scheduling.k8s.io", "v1", "priorityclasses", found
+    for name, value in priority.SYSTEM.items():
+        told = priority.DESCRIPTIONS[name]
+        found = {"metadata": {"name": name}, "value": value, "description": told}
+        yield priority.GROUP, "v1", "priorityclasses", found

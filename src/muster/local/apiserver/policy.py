@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects, status
+from muster.local.apiserver import objects, priority, status
 from muster.local.apiserver.defaults import fill
 
 if TYPE_CHECKING:
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.store import Store
 
-SYSTEM_CLASSES = {
-    "system-cluster-critical": (
-        2_000_000_000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another"
-        " node if necessary.",
-    ),
-    "system-node-critical": (
-        2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
-    ),
-}
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -37,8 +26,10 @@ _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 def on_create(obj: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
     """Complete a new object from what else there is."""
     if resource.collection == "pods":
-        _set_priority(obj, store)
+        priority.give(obj, store)
         _tolerate_short_outages(obj["spec"])
+    elif resource.collection == priority.COLLECTION:
+        priority.check(obj, store)
     elif resource.collection == _CRDS:
         _check_definition(obj)
         _establish(obj, objects.stamp(now))
@@ -55,40 +46,6 @@ def on_update(new: Raw, old: Raw, resource: Resource) -> Raw:
         if current not in stored:
             new.setdefault("status", {})["storedVersions"] = [*stored, current]
     return new
-
-
-def _set_priority(pod: Raw, store: Store) -> None:
-    """A pod's priority is its class's value, or the default class's, or 0."""
-    spec = pod["spec"]
-    name = spec.get("priorityClassName")
-    found: Raw | None
-    if name in SYSTEM_CLASSES:
-        found = {"value": SYSTEM_CLASSES[name][0]}
-    elif name:
-        entry = store.get(f"priorityclasses.scheduling.k8s.io//{name}")
-        if entry is None:
-            why = f"no PriorityClass with name {name} was found"
-            raise status.forbidden("", "pods", pod["metadata"]["name"], why)
-        found = objects.decode(entry.value)
-    else:
-        found = _default_class(store)
-        if found is not None:
-            spec["priorityClassName"] = found["metadata"]["name"]
-    value = found["value"] if found else 0
-    if spec.get("priority") not in (None, value):
-        why = (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec;"
-            f" priority admission controller computed {value} from the given PriorityClass name"
-        )
-        raise status.forbidden("", "pods", pod["metadata"]["name"], why)
-    spec["priority"] = value
-    fill(spec, preemptionPolicy=(found or {}).get("preemptionPolicy", "PreemptLowerPriority"))
-
-
-def _default_class(store: Store) -> Raw | None:
-    classes = (objects.decode(e.value) for e in store.scan("priorityclasses.scheduling.k8s.io/"))
-    chosen = [c for c in classes if c.get("globalDefault")]
-    return min(chosen, key=lambda c: int(c["value"])) if chosen else None
 
 
 def _tolerate_short_outages(spec: Raw) -> None:
