@@ -39,7 +39,8 @@ def main() -> int:
         say(f"Done in {time.monotonic() - began:.0f} s.")
     finally:
         if keep:
-            say(f"The cluster is still up: MUSTER_HOME={home} {ARENA} list; arena down stops it.")
+            say("The cluster is still up. See it, and stop it, with:")
+            print(f"MUSTER_HOME={home} {ARENA} list\nMUSTER_HOME={home} {ARENA} down")
         else:
             arena("down")
             shutil.rmtree(home, ignore_errors=True)

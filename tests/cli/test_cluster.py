@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.cluster import Where, choose, home, keep_choice
+from muster.cli.cluster import Where, choose
 from muster.errors import ConfigError
 from muster.local.home import Home
 
@@ -35,9 +35,9 @@ def empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @contextmanager
 def running_local_cluster() -> Iterator[None]:
     """This process plays the daemon."""
-    kubeconfig(home() / "kubeconfig")
-    with Home(home()).held():
-        Home(home()).announce(url="https://example.invalid:6443")
+    kubeconfig(Home.of_user().kubeconfig)
+    with Home.of_user().held():
+        Home.of_user().announce(url="https://example.invalid:6443")
         yield
 
 
@@ -63,7 +63,7 @@ def check_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     user = kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
     assert source() == "~/.kube/config"
 
-    keep_choice("local")
+    Home.of_user().choose("local")
     assert source() == "arena use"
 
     monkeypatch.setenv("KUBECONFIG", str(user))
@@ -75,7 +75,7 @@ def check_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_kept_context_is_the_one_used(tmp_path: Path) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
 
-    keep_choice("kube:mine")
+    Home.of_user().choose("kube:mine")
 
     found = choose(Where())
     assert found is not None
@@ -84,14 +84,14 @@ def test_a_kept_context_is_the_one_used(tmp_path: Path) -> None:
 
 def test_a_kept_local_choice_never_falls_through_to_another_cluster(tmp_path: Path) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
-    kubeconfig(home() / "kubeconfig")
-    keep_choice("local")
+    kubeconfig(Home.of_user().kubeconfig)
+    Home.of_user().choose("local")
 
     assert choose(Where()) is None
 
 
 def test_a_local_cluster_that_is_down_is_no_cluster() -> None:
-    kubeconfig(home() / "kubeconfig")
+    kubeconfig(Home.of_user().kubeconfig)
 
     assert choose(Where()) is None
 
@@ -99,7 +99,7 @@ def test_a_local_cluster_that_is_down_is_no_cluster() -> None:
 def test_an_unreadable_kubeconfig_variable_is_an_error_not_a_local_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kubeconfig(home() / "kubeconfig")
+    kubeconfig(Home.of_user().kubeconfig)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
 
     with pytest.raises(ConfigError, match="missing"):
@@ -115,8 +115,34 @@ def test_the_namespace_is_the_flag_then_the_context(tmp_path: Path) -> None:
     assert Where(namespace="flag").namespace_in(cluster) == "flag"
 
 
-def test_keeping_a_choice_returns_the_former_one() -> None:
-    assert keep_choice("local") == ""
-    assert keep_choice("kube") == "local"
-    assert keep_choice("") == "kube"
-    assert keep_choice("local") == ""
+def test_an_explicit_context_beats_the_kept_one(tmp_path: Path) -> None:
+    kubeconfig(tmp_path / "home" / ".kube" / "config", "two")
+    Home.of_user().choose("kube:one")
+
+    found = choose(Where(context="two"))
+
+    assert found is not None
+    assert found.name == "two"
+
+
+@pytest.mark.parametrize("before", ["", "kube", "kube:mine"])
+def test_the_choice_before_the_local_cluster_comes_back(before: str) -> None:
+    home = Home.of_user()
+    home.choose(before)
+
+    home.choose_local()
+    home.choose_local()
+    assert home.choice() == "local"
+
+    home.choose_former()
+    assert home.choice() == before
+
+
+def test_a_choice_made_meanwhile_is_kept_when_the_local_cluster_goes() -> None:
+    home = Home.of_user()
+    home.choose_local()
+    home.choose("kube")
+
+    home.choose_former()
+
+    assert home.choice() == "kube"

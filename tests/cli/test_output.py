@@ -23,6 +23,10 @@ def test_control_characters_in_cells_are_escaped() -> None:
     assert "\x1b" not in table([("\x1b[31mred", "x")])
 
 
+def test_a_cell_never_becomes_two_lines() -> None:
+    assert table([("a", "two\nlines")]) == "a  two lines"
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(-5, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (7200, "2h"), (86400, "1d")],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +21,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
 def test_flags_for_a_cluster_that_is_up_already_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Home(Path(os.environ["MUSTER_HOME"])).held():
+    with Home.of_user().held():
         assert run(capsys, "up", "--detach")[0] == 0
 
         code, err = run(capsys, "up", "--detach", "--nodes", "3")
@@ -60,7 +58,7 @@ def test_a_port_that_is_taken_leaves_no_network_behind(before: list[str]) -> Non
     assert done.returncode == 1
     assert f"cannot listen on port {port}" in done.stderr
     assert "bug in Muster" not in done.stderr
-    assert not leftovers.of(Path(os.environ["MUSTER_HOME"]) / "data")
+    assert not leftovers.of(Home.of_user().data)
 
 
 def test_down_without_a_cluster_says_so(capsys: pytest.CaptureFixture[str]) -> None:

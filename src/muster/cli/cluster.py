@@ -7,6 +7,7 @@ be read is an error, never a silent local run. Imports no asyncio: quick verbs s
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-def home() -> Path:
-    """Where the local cluster and the choices of this user live."""
-    return Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster")
-
-
 @dataclass(frozen=True)
 class Cluster:
     """A cluster that was chosen, and why."""
@@ -41,9 +37,12 @@ class Cluster:
     source: str
     local: bool
 
+    def __str__(self) -> str:
+        return f"cluster: {self.name} (from {self.source})"
+
     def announce(self) -> None:
         """Say on stderr what is about to be changed; verbs that write call this first."""
-        note(f"cluster: {self.name} (from {self.source})")
+        note(str(self))
 
     def connect(self) -> BlockingClient:
         from muster.kube.blocking import BlockingClient
@@ -62,13 +61,16 @@ class Where:
     def cluster(self) -> Cluster:
         found = choose(self)
         if found is None:
-            raise NoCluster(
-                "no cluster: arena up", hint="`arena up --detach` starts one on this machine."
-            )
+            raise no_cluster()
         return found
 
     def namespace_in(self, cluster: Cluster) -> str:
         return self.namespace or cluster.endpoint.namespace or "default"
+
+
+def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
+    """What a verb says that needs a cluster and has none."""
+    return NoCluster("no cluster: arena up", hint=hint)
 
 
 def choose(where: Where) -> Cluster | None:
@@ -77,19 +79,20 @@ def choose(where: Where) -> Cluster | None:
         return _from_file(where.kubeconfig, where.context, "--kubeconfig")
     if os.environ.get("KUBECONFIG"):
         return _from_file(None, where.context, "$KUBECONFIG")
-    kept = kept_choice()
+    home = Home.of_user()
+    kept = home.choice()
     if kept == "local":
         # Never fall through to a cluster that was not chosen: a local one that is down is none.
-        return local_cluster("arena use") if local_is_up() else None
+        return local_cluster(home, "arena use") if home.facts() else None
     if kept.startswith("kube"):
-        context = kept.partition(":")[2] or where.context
+        context = where.context or kept.partition(":")[2] or None
         return _from_file(_user_kubeconfig(), context, "arena use")
     inside = config.in_cluster()
     if inside is not None:
         return Cluster(inside, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
         return _from_file(_user_kubeconfig(), where.context, "~/.kube/config")
-    return local_cluster("the local cluster") if local_is_up() else None
+    return local_cluster(home, "the local cluster") if home.facts() else None
 
 
 def choose_or_start(where: Where) -> Cluster:
@@ -99,36 +102,8 @@ def choose_or_start(where: Where) -> Cluster:
     return choose(where) or start_by_itself()
 
 
-def local_cluster(source: str) -> Cluster:
-    return Cluster(config.load(local_kubeconfig()), "local", source, local=True)
-
-
-def local_is_up() -> bool:
-    return Home(home()).facts() is not None
-
-
-def local_kubeconfig() -> Path:
-    return home() / "kubeconfig"
-
-
-def kept_choice() -> str:
-    """What `arena use` wrote: `local`, `kube`, `kube:CONTEXT` or nothing."""
-    try:
-        return (home() / "use").read_text().strip()
-    except FileNotFoundError:
-        return ""
-
-
-def keep_choice(choice: str) -> str:
-    """Write the choice and return the former one; an empty choice forgets it."""
-    former = kept_choice()
-    path = home() / "use"
-    if choice:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(choice + "\n")
-    else:
-        path.unlink(missing_ok=True)
-    return former
+def local_cluster(home: Home, source: str) -> Cluster:
+    return Cluster(config.load(home.kubeconfig), "local", source, local=True)
 
 
 def _user_kubeconfig() -> Path:
@@ -137,21 +112,20 @@ def _user_kubeconfig() -> Path:
 
 def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
     endpoint = config.load(path, context)
-    local = path is not None and path == local_kubeconfig()
+    local = path is not None and path == Home.of_user().kubeconfig
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 
 def cluster_options(command: F) -> F:
     """The options every verb shares; the verb receives one `where: Where`."""
 
+    @functools.wraps(command)
     def wrapped(
         *args: Any, kubeconfig: str | None, context: str | None, namespace: str, **kwargs: Any
     ) -> Any:
         path = Path(kubeconfig).expanduser() if kubeconfig else None
         return command(*args, where=Where(path, context, namespace), **kwargs)
 
-    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
-    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (
         click.option("--namespace", "-n", default="", help="Namespace to use."),
         click.option("--kubeconfig", "--config", metavar="FILE", help="Kubeconfig file to use."),

@@ -8,8 +8,6 @@ import click
 @click.command(name="crds")
 def command() -> None:
     """Print every CRD as YAML."""
-    import yaml
-
     from muster.api import crds
 
-    print(yaml.safe_dump_all(crds.load_all(), sort_keys=False), end="")
+    print("---\n".join(crds.texts().values()), end="")

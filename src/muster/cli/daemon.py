@@ -70,7 +70,7 @@ def run(where: Where, daemon: Daemon, work: Callable[[Context], Awaitable[None]]
 
     logs.setup(format=daemon.log_format)
     cluster = where.cluster()
-    note(f"{daemon.name}: cluster: {cluster.name} (from {cluster.source})")
+    note(f"{daemon.name}: {cluster}")
 
     async def main() -> None:
         async with Client.connect(cluster.endpoint, user_agent=f"muster-{daemon.name}") as client:

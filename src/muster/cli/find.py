@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.api.kinds import JOB_KINDS, PODS, Kind
+from muster.api.kinds import JAXJOBS, JOB_KINDS, MPIJOBS, PODS, PYTORCHJOBS, TFJOBS, Kind
+from muster.api.meta import Key, Raw
 from muster.cli.verbs import unknown
 from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs import names
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from muster.api.meta import Key, Raw
+    from muster.api.core import Pod
     from muster.kube.blocking import BlockingClient
 
-TYPES = {
-    "tfjob": "tfjob", "tf": "tfjob", "tensorflow": "tfjob",
-    "mpijob": "mpijob", "mpi": "mpijob",
-    "pytorchjob": "pytorchjob", "pytorch": "pytorchjob", "py": "pytorchjob",
-    "jaxjob": "jaxjob", "jax": "jaxjob",
+TYPES: dict[str, Kind[Raw]] = {
+    "tfjob": TFJOBS, "tf": TFJOBS, "tensorflow": TFJOBS,
+    "mpijob": MPIJOBS, "mpi": MPIJOBS,
+    "pytorchjob": PYTORCHJOBS, "pytorch": PYTORCHJOBS, "py": PYTORCHJOBS,
+    "jaxjob": JAXJOBS, "jax": JAXJOBS,
 }  # fmt: skip
 
 
@@ -34,13 +35,13 @@ def kinds_of(type_: str) -> tuple[Kind[Raw], ...]:
     """The kinds that `--type` means; all of them when it is empty."""
     if not type_:
         return JOB_KINDS
-    name = TYPES.get(type_.lower())
-    if name is None:
+    kind = TYPES.get(type_.lower())
+    if kind is None:
         raise UsageError(
             unknown("job type", type_, list(TYPES)),
             hint="Types: tfjob, mpijob, pytorchjob, jaxjob.",
         )
-    return tuple(kind for kind in JOB_KINDS if kind.kind.lower() == name)
+    return (kind,)
 
 
 def named(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw], Raw]:
@@ -72,11 +73,11 @@ def everything(client: BlockingClient, namespace: str, type_: str = "") -> list[
     if not jobs:
         return []
     pods = client.list(PODS, namespace, labels=names.JOB).items
-    by_job: dict[tuple[str, str], list[Any]] = {}
+    by_job: dict[Key, list[Pod]] = {}
     for pod in pods:
         name = pod.metadata.labels.get(names.JOB, "")
-        by_job.setdefault((pod.metadata.namespace, name), []).append(pod)
-    views = [view(raw, by_job.get(_place(raw), [])) for raw in jobs]
+        by_job.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
+    views = [view(raw, by_job.get(_key(raw), [])) for raw in jobs]
     return sorted(views, key=lambda v: (-(v.created.timestamp() if v.created else 0), v.key))
 
 
@@ -87,18 +88,15 @@ def one(client: BlockingClient, key: Key, type_: str = "") -> View:
     return view(raw, pods)
 
 
-def _place(raw: Raw) -> tuple[str, str]:
-    metadata = raw["metadata"]
-    return metadata["namespace"], metadata["name"]
+def _key(raw: Raw) -> Key:
+    return Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
 
 
 def _listed(client: BlockingClient, kind: Kind[Raw], namespace: str) -> list[Raw]:
     try:
-        items = client.list(kind, namespace).items
+        return client.list(kind, namespace).items
     except NotFound:
         return []
-    # A list does not repeat its kind on each item.
-    return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
 
 
 def type_option(command: Callable[..., Any]) -> Callable[..., Any]:

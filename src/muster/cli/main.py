@@ -17,37 +17,31 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """A row of the verb table: `module:attribute` holds the click command."""
+    """A row of the verb table; the module of that name holds the click command `command`."""
 
     name: str
-    module: str
     help: str
     section: str
 
 
 VERBS: tuple[Verb, ...] = (
-    Verb("submit", "submit", "Submit a training job (tf)", "Jobs"),
-    Verb("list", "list", "List training jobs", "Jobs"),
-    Verb("get", "get", "Show one training job, its instances and why it waits", "Jobs"),
-    Verb(
-        "explain",
-        "explain",
-        "Say why a job or a pod waits, and how far it is from its turn",
-        "Jobs",
-    ),
-    Verb("logs", "logs", "Print or follow the logs of a job", "Jobs"),
-    Verb("delete", "delete", "Delete training jobs and everything they made", "Jobs"),
-    Verb("process", "process", "Put parameters into a template and print its objects", "Manifests"),
-    Verb("apply", "apply", "Create the objects of manifests, or change them", "Manifests"),
-    Verb("create", "create", "Create the objects of manifests", "Manifests"),
-    Verb("up", "up", "Start the local cluster on this machine", "Cluster"),
-    Verb("down", "down", "Stop the local cluster", "Cluster"),
-    Verb("status", "status", "Say which cluster is used and how the local one is", "Cluster"),
-    Verb("use", "use", "Choose the cluster that commands talk to", "Cluster"),
-    Verb("scheduler", "scheduler", "Run the gang scheduler", "Daemons"),
-    Verb("operator", "operator", "Run the job operator", "Daemons"),
-    Verb("crds", "crds", "Print every CRD as YAML", "Daemons"),
-    Verb("version", "version", "Print the version", "Other"),
+    Verb("submit", "Submit a training job (tf)", "Jobs"),
+    Verb("list", "List training jobs", "Jobs"),
+    Verb("get", "Show one training job, its instances and why it waits", "Jobs"),
+    Verb("explain", "Say why a job or a pod waits, and how far it is from its turn", "Jobs"),
+    Verb("logs", "Print or follow the logs of a job", "Jobs"),
+    Verb("delete", "Delete training jobs and everything they made", "Jobs"),
+    Verb("process", "Put parameters into a template and print its objects", "Manifests"),
+    Verb("apply", "Create the objects of manifests, or change them", "Manifests"),
+    Verb("create", "Create the objects of manifests", "Manifests"),
+    Verb("up", "Start the local cluster on this machine", "Cluster"),
+    Verb("down", "Stop the local cluster", "Cluster"),
+    Verb("status", "Say which cluster is used and how the local one is", "Cluster"),
+    Verb("use", "Choose the cluster that commands talk to", "Cluster"),
+    Verb("scheduler", "Run the gang scheduler", "Daemons"),
+    Verb("operator", "Run the job operator", "Daemons"),
+    Verb("crds", "Print every CRD as YAML", "Daemons"),
+    Verb("version", "Print the version", "Other"),
 )
 
 ALIASES = {"ls": "list", "log": "logs", "del": "delete"}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from muster.api.kinds import JOB_KINDS
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ _PLAIN = (re.compile(_LABEL), 63, "lower-case letters, digits and '-'")
 _BY_KIND = {
     "Namespace": _PLAIN,
     "Service": _DNS,
-    "TFJob": _DNS,
-    "MPIJob": _DNS,
-    "PyTorchJob": _DNS,
-    "JAXJob": _DNS,
+    **dict.fromkeys((kind.kind for kind in JOB_KINDS), _DNS),
 }
 
 

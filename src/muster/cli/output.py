@@ -7,18 +7,19 @@ without colour; control characters in names and messages never reach the termina
 from __future__ import annotations
 
 import sys
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.cli.main import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 def table(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
     """Columns padded to their widest cell plus two; the last cell of a row is not padded."""
-    cells = [[printable(cell) for cell in row] for row in rows]
+    cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
     columns = max((len(row) for row in cells), default=0)
     widths = [
         max((len(row[i]) for row in cells if i < len(row)), default=0) for i in range(columns)
@@ -71,6 +72,21 @@ def structured(value: Any, how: str) -> str:
 
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
     return text.rstrip("\n")
+
+
+def patiently(reached: Callable[[], bool], seconds: float, saying: str) -> bool:
+    """Wait until it is so, and say once after a second what is waited for; False if it never is."""
+    start = time.monotonic()
+    said = False
+    while not reached():
+        waited = time.monotonic() - start
+        if waited > seconds:
+            return False
+        if waited > 1 and not said:
+            note(saying)
+            said = True
+        time.sleep(0.02)
+    return True
 
 
 def note(text: str) -> None:

@@ -6,7 +6,7 @@ import click
 
 from muster.api.kinds import NODES
 from muster.api.meta import is_true
-from muster.cli.cluster import Where, choose, cluster_options, home
+from muster.cli.cluster import Where, choose, cluster_options, no_cluster
 from muster.cli.output import structured, table
 from muster.errors import MusterError, NoCluster
 from muster.local.home import Home
@@ -17,7 +17,7 @@ from muster.local.home import Home
 @cluster_options
 def command(where: Where, output: str) -> None:
     """Say which cluster is used and how the local one is."""
-    place = Home(home())
+    place = Home.of_user()
     facts = place.facts()
     chosen = choose(where)
     data = {
@@ -27,7 +27,7 @@ def command(where: Where, output: str) -> None:
         "local": "up" if facts else "down",
         **({"daemon": facts} if facts else {}),
     }
-    if not facts and any((place.data / "pods").glob("*")):
+    if not facts and any((place.last_data() / "pods").glob("*")):
         data["pods"] = "may still run: `arena up` finds them again, `arena down` ends them"
     trouble = ""
     if chosen is not None:
@@ -44,5 +44,7 @@ def command(where: Where, output: str) -> None:
         print(table([(f"{key}:", str(value)) for key, value in data.items() if key != "daemon"]))
         for key, value in (facts or {}).items():
             print(f"  {key}: {value}")
-    if chosen is None or trouble:
-        raise NoCluster("no cluster: arena up" if chosen is None else "the cluster does not answer")
+    if chosen is None:
+        raise no_cluster()
+    if trouble:
+        raise NoCluster("the cluster does not answer")

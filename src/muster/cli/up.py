@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from muster.cli.cluster import Cluster, home, keep_choice, kept_choice, local_cluster
-from muster.cli.output import note
-from muster.errors import MusterError, NoCluster, UsageError
+from muster.cli.cluster import Cluster, local_cluster, no_cluster
+from muster.cli.output import note, patiently
+from muster.errors import MusterError, UsageError
 from muster.local.home import Home
 
 START_PATIENCE = 60.0
@@ -57,17 +56,15 @@ def command(detach: bool, log_format: str, **settings: Any) -> None:
 def start_by_itself() -> Cluster:
     """Start the local cluster because a verb needs one and none is configured anywhere."""
     if os.environ.get("CI"):
-        raise NoCluster(
-            "no cluster: arena up", hint="In CI the local cluster is not started by itself."
-        )
+        raise no_cluster("In CI the local cluster is not started by itself.")
     note("no cluster is configured: starting the local one (arena down stops it)")
     start_detached({}, "human")
-    return local_cluster("started just now")
+    return local_cluster(Home.of_user(), "started just now")
 
 
 def start_detached(settings: dict[str, Any], log_format: str) -> None:
     """Start the daemon and wait until it is ready; its log tells why if it is not."""
-    place = Home(home())
+    place = Home.of_user()
     flags = _flags(settings)
     pid = place.running()
     if pid is not None:
@@ -100,20 +97,17 @@ def _already_up(pid: int, flags: list[str]) -> None:
 
 
 def _wait(place: Home, daemon: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_PATIENCE
-    said = time.monotonic() + 1
-    while place.facts() is None:
-        if daemon.poll() is not None:
-            raise MusterError("the local cluster did not start", hint=_tail(place.log))
-        if time.monotonic() > deadline:
-            daemon.terminate()
-            raise MusterError(
-                f"the local cluster was not ready after {START_PATIENCE:g} s", hint=_tail(place.log)
-            )
-        if time.monotonic() > said:
-            note("starting the local cluster …")
-            said = deadline
-        time.sleep(0.02)
+    def settled() -> bool:
+        return place.facts() is not None or daemon.poll() is not None
+
+    ready = patiently(settled, START_PATIENCE, "starting the local cluster …")
+    if daemon.poll() is not None:
+        raise MusterError("the local cluster did not start", hint=_tail(place.log))
+    if not ready:
+        daemon.terminate()
+        raise MusterError(
+            f"the local cluster was not ready after {START_PATIENCE:g} s", hint=_tail(place.log)
+        )
 
 
 def _tail(log: Path, lines: int = 5) -> str:
@@ -128,13 +122,11 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
     from muster.observe import logs
 
     logs.setup(format=log_format)
-    chosen = Settings(home=Home(home()), **{k: v for k, v in settings.items() if v is not None})
-    former = kept_choice()
+    home = Home.of_user()
+    chosen = Settings(home, **{key: value for key, value in settings.items() if value is not None})
 
     def ready(url: str) -> None:
-        if former != "local":
-            (home() / "use.former").write_text(former)
-        keep_choice("local")
+        home.choose_local()
         note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
 
     uvloop.run(serve(chosen, ready))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from muster.cli.cluster import Where, choose, keep_choice
+from muster.cli.cluster import Where, choose
 from muster.cli.output import note
+from muster.local.home import Home
 
 
 @click.command(name="use")
@@ -23,7 +24,7 @@ def command(cluster: str | None) -> None:
             raise click.UsageError(
                 f"{cluster!r} is not a choice: write local, kube or kube:CONTEXT"
             )
-        keep_choice(cluster)
+        Home.of_user().choose(cluster)
     found = choose(Where())
     note(
         "no cluster: arena up" if found is None else f"cluster: {found.name} (from {found.source})"

@@ -25,7 +25,7 @@ class Verbs(click.Group):
         verb = next((v for v in VERBS if v.name == name), None)
         if verb is None:
             return None
-        module = importlib.import_module(f"muster.cli.{verb.module}")
+        module = importlib.import_module(f"muster.cli.{verb.name}")
         command: click.Command = module.command
         return command
 

@@ -11,13 +11,13 @@ import json
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Home:
     @property
     def images(self) -> Path:
         return self.root / "images"
+
+    @classmethod
+    def of_user(cls) -> Home:
+        """`$MUSTER_HOME`, by default `~/.muster`."""
+        return cls(Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster").absolute())
 
     def make(self) -> None:
         try:
@@ -100,8 +105,53 @@ class Home:
 
     def facts(self) -> dict[str, Any] | None:
         """What the running daemon announced, or None while it is not ready."""
+        found = self._announced()
+        return found if found and found["pid"] == self.running() else None
+
+    def last_data(self) -> Path:
+        """Where the daemon that runs, or was killed, keeps its pods and objects."""
+        return Path(self._announced().get("data") or self.data)
+
+    def _announced(self) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads(self.record.read_text())
-        except FileNotFoundError:
-            return None
-        return found if found.get("pid") == self.running() else None
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return found
+
+    def choice(self) -> str:
+        """What `arena use` keeps: `local`, `kube`, `kube:CONTEXT` or nothing."""
+        return _text(self.root / "use")
+
+    def choose(self, choice: str) -> None:
+        """Keep a choice; an empty one forgets it."""
+        self.make()
+        _set_text(self.root / "use", choice)
+
+    def choose_local(self) -> None:
+        """Make the local cluster the choice, remembering the one before."""
+        former = self.choice()
+        if former != "local":
+            _set_text(self.root / "use.former", former)
+        self.choose("local")
+
+    def choose_former(self) -> None:
+        """Put back what was the choice before the local cluster came up."""
+        if self.choice() == "local":
+            self.choose(_text(self.root / "use.former"))
+        _set_text(self.root / "use.former", "")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def _set_text(path: Path, text: str) -> None:
+    """Write the text; an empty one removes the file."""
+    if text:
+        path.write_text(f"{text}\n")
+    else:
+        path.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import signal
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from muster.local.node.machine import declare
 from muster.local.workloads.garbage import Garbage
 from muster.operator import run as operator
 from muster.scheduler import service as scheduler
+from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,14 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCHEDULER_NAMES = (
-    "muster",
-    "kube-batchd",
-    "kube-batch",
-    "volcano",
-    "scheduler-plugins",
-    "default-scheduler",
-)
+SCHEDULER_NAMES = (*NAMES, "volcano", "scheduler-plugins", "default-scheduler")
 PORT_FILE = "port"
 
 
@@ -157,15 +152,17 @@ async def _run(
 
 async def _nodes_ready(client: Client, names: set[str]) -> None:
     """Return when every declared node takes pods."""
-    listing = await client.list(NODES)
-    waiting = names - {n.metadata.name for n in listing.items if _is_ready(n)}
-    if not waiting:
-        return
-    async for event in client.watch(NODES, since=listing.resource_version):
-        if event.type != "BOOKMARK" and _is_ready(event.object):
-            waiting.discard(event.object.metadata.name)
+    while True:
+        listing = await client.list(NODES)
+        waiting = names - {n.metadata.name for n in listing.items if _is_ready(n)}
         if not waiting:
             return
+        async with aclosing(client.watch(NODES, since=listing.resource_version)) as events:
+            async for event in events:
+                if event.type != "BOOKMARK" and _is_ready(event.object):
+                    waiting.discard(event.object.metadata.name)
+                if not waiting:
+                    return
 
 
 def _is_ready(found: Node) -> bool:
@@ -195,7 +192,7 @@ async def _install_crds(client: Client) -> None:
             await client.patch(CRDS, key, {"spec": definition["spec"]})
 
 
-async def sweep(home: Home, data: Path | None = None) -> None:
+async def sweep(home: Home, data: Path) -> None:
     """End what a killed daemon left running, without starting a cluster."""
     agent = Settings(home, data_dir=data).agent()
     with home.held():
