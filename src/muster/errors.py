@@ -229,3 +229,14 @@ def api_error(
     else:
         kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return kind(message, status=status, reason=reason, causes=causes, retry_after=retry_after)
+
+
+def sole(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error inside nested groups, or the group when there are several.
+
+    A task group wraps also a single failure; callers want to catch that as what it is.
+    """
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -68,6 +68,16 @@ def test_a_key_that_names_nothing_is_refused(key: Key) -> None:
         request.get(PODS, key)
     with pytest.raises(UsageError):
         request.delete(PODS, key)
+    with pytest.raises(UsageError):
+        request.bind(key, uid="u", node="n", annotations={})
+    with pytest.raises(UsageError):
+        request.evict(key)
+    with pytest.raises(UsageError):
+        request.logs(key, LogOptions())
+    with pytest.raises(UsageError):
+        request.session(key, "exec", ())
+    with pytest.raises(UsageError):
+        request.create(PODS, {}, namespace=key.namespace, name=key.name, subresource="binding")
 
 
 def test_a_created_object_gets_its_kind_and_goes_to_its_namespace() -> None:

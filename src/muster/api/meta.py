@@ -6,7 +6,7 @@ whole: send a PATCH, or keep the raw object. All are frozen; a change is `msgspe
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -37,6 +37,18 @@ class Key(NamedTuple):
         """The inverse of `str`."""
         namespace, _, name = text.rpartition("/")
         return cls(namespace, name)
+
+
+def key_of(raw: Raw) -> Key:
+    """The key of a raw object; of a struct it is `metadata.key`."""
+    metadata = raw.get("metadata") or {}
+    return Key(metadata.get("namespace", ""), metadata.get("name", ""))
+
+
+def timestamp(moment: datetime, *, micro: bool = False) -> str:
+    """An aware moment as the API writes it: metav1.Time, or with `micro` metav1.MicroTime."""
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
 class OwnerReference(Object, frozen=True):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from muster.control import measure
 from muster.control.loop import Hook, Reconcile, work
-from muster.errors import LeaseLost
+from muster.errors import LeaseLost, sole
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -129,7 +129,7 @@ class Manager:
                     for task in background:
                         task.cancel()
         except BaseExceptionGroup as crash:
-            raise _sole(crash) from None
+            raise sole(crash) from None
 
     def _everything_behind(self) -> list[tuple[str, Run]]:
         informers: list[tuple[str, Run]] = [
@@ -184,11 +184,3 @@ class Manager:
 async def _call(run: Run) -> None:
     """A coroutine around any awaitable, as tasks want it."""
     await run()
-
-
-def _sole(crash: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error inside nested groups, or the group when there are several."""
-    error: BaseException = crash
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -15,7 +15,7 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.errors import Gone
+from muster.errors import Gone, sole
 from muster.kube import answer, request
 from muster.kube.forward import PROTOCOL as PORT_FORWARD
 from muster.kube.forward import Forward
@@ -256,7 +256,7 @@ class Client:
                     pump.cancel()
             except BaseExceptionGroup as failed:
                 # The pump raises nothing: what is in the group is the caller's own.
-                raise failed.exceptions[0] from None
+                raise sole(failed) from None
 
     # Sending
 

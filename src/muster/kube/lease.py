@@ -23,8 +23,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from muster.api.kinds import LEASES
-from muster.api.meta import Key, Raw
-from muster.errors import Conflict, LeaseLost, MusterError, NotFound, UsageError
+from muster.api.meta import Key, Raw, timestamp
+from muster.errors import Conflict, LeaseLost, MusterError, NotFound, UsageError, sole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -98,10 +98,7 @@ class Election:
                 await work()
                 keeper.cancel()
         except BaseExceptionGroup as group_error:
-            # One cause is the rule, and callers want to catch it as what it is.
-            if len(group_error.exceptions) == 1:
-                raise group_error.exceptions[0] from None
-            raise
+            raise sole(group_error) from None
         finally:
             await self._release()
 
@@ -171,7 +168,7 @@ class Election:
         return True
 
     def _record(self, former: Raw | None) -> Raw:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = timestamp(datetime.now(UTC), micro=True)
         spec: dict[str, Any] = dict((former or {}).get("spec") or {})
         if _holder(former or {}) != self._identity:
             spec["acquireTime"] = now

@@ -1,8 +1,7 @@
-"""Requests to a Kubernetes API as plain values, and what a refusal means. No I/O.
+"""Requests to a Kubernetes API as plain values. No I/O.
 
-`client.py` and `blocking.py` build every call here and hand it to a transport. Promises: a request
-never reaches another object than the one named (names are escaped, an empty one is refused), and a
-refusal says in one sentence which verb on which resource was refused.
+`client.py` and `blocking.py` build every call here and hand it to a transport. Promise: a request
+never reaches another object than the one named (names are escaped, an empty one is refused).
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from muster.api.meta import Key
+from muster.api.kinds import PODS
+from muster.api.meta import Key, key_of
 from muster.errors import UsageError
-from muster.kube.refusal import decode_error as decode_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,18 +136,19 @@ def create(
     kind: Kind[Any], body: Raw, *, namespace: str = "", subresource: str = "", name: str = ""
 ) -> Request:
     """POST to the collection, or to a subresource of `name`."""
-    metadata = body.get("metadata") or {}
-    namespace = namespace or metadata.get("namespace", "")
+    own = key_of(body)
+    namespace = namespace or own.namespace
+    if subresource:
+        path = object_path(kind, Key(namespace, name), subresource)
+        return Request("POST", path, (), _encode(body))
     if kind.namespaced and not namespace:
-        raise UsageError(f"{kind.resource} {metadata.get('name', '')}: a namespace is needed")
-    space = _segment(namespace) if namespace else ""
-    path = kind.path(space, _segment(name) if name else "", subresource)
-    return Request("POST", path, (), _encode(_typed(kind, body) if not subresource else body))
+        raise UsageError(f"{kind.resource} {own.name}: a namespace is needed")
+    return Request("POST", collection_path(kind, namespace), (), _encode(_typed(kind, body)))
 
 
 def replace(kind: Kind[Any], body: Raw, *, subresource: str = "") -> Request:
     """PUT the whole object; its resourceVersion, if there, must still be the current one."""
-    path = object_path(kind, _key_of(body), subresource)
+    path = object_path(kind, key_of(body), subresource)
     return Request("PUT", path, (), _encode(_typed(kind, body)))
 
 
@@ -163,7 +163,7 @@ def apply(
     kind: Kind[Any], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
 ) -> Request:
     """Server-side apply by field manager `owner`."""
-    path = object_path(kind, _key_of(body), subresource)
+    path = object_path(kind, key_of(body), subresource)
     query = _query(fieldManager=owner, force=force)
     return Request("PATCH", path, query, _encode(_typed(kind, body)), Patch.APPLY.value)
 
@@ -184,7 +184,7 @@ def delete_collection(
 
 def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Request:
     """Give a pod its node. The server refuses if the pod by that name has another UID."""
-    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/binding"
+    path = object_path(PODS, pod, "binding")
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -196,7 +196,7 @@ def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Re
 
 def evict(pod: Key, *, uid: str = "", grace: int | None = None) -> Request:
     """Ask for a pod's eviction; refused with 429 while a disruption budget forbids it."""
-    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/eviction"
+    path = object_path(PODS, pod, "eviction")
     options = msgspec.Raw(_delete_options(uid, grace, "") or b"{}")
     body = {
         "apiVersion": "policy/v1",
@@ -227,15 +227,14 @@ def logs(pod: Key, options: LogOptions) -> Request:
         previous=options.previous,
         timestamps=options.timestamps,
     )
-    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/log"
+    path = object_path(PODS, pod, "log")
     # */* because a server that writes text refuses a client that takes only JSON.
     return Request("GET", path, query, accept="*/*", timeout=0 if options.follow else None)
 
 
 def session(pod: Key, subresource: str, query: Sequence[tuple[str, str]]) -> Request:
     """The upgrade to a websocket on `exec`, `attach` or `portforward`."""
-    path = f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}/{subresource}"
-    return Request("GET", path, tuple(query), accept="*/*")
+    return Request("GET", object_path(PODS, pod, subresource), tuple(query), accept="*/*")
 
 
 _encode = msgspec.json.Encoder().encode
@@ -245,11 +244,6 @@ def _typed(kind: Kind[Any], body: Raw) -> Raw:
     if "kind" in body and "apiVersion" in body:
         return body
     return {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-
-
-def _key_of(body: Raw) -> Key:
-    metadata = body.get("metadata") or {}
-    return Key(metadata.get("namespace", ""), metadata.get("name", ""))
 
 
 def _delete_options(uid: str, grace: int | None, propagation: str) -> bytes | None:
