@@ -94,6 +94,10 @@ class State:
         """Rooms held, by node: for whom."""
         self._timers: list[tuple[float, GangKey]] = []
         self._line: list[Place] = []
+        """A heap of those ready; a gang's last place counts, whatever else of it is in there."""
+        self._places: dict[GangKey, Place] = {}
+        self._moved: set[GangKey] = set()
+        """Gangs whose place must be found anew."""
 
     # -- what the watches say ------------------------------------------------------------------
 
@@ -112,6 +116,8 @@ class State:
         if new is None or new.spec.node_name or new.finished:
             self._not_assumed(uid)
         self._room_changed(slot, self.snapshot.slots.get(uid))
+        if before == key and self._one_of_many(slot, new, key):
+            return
         for gang in {before, key} - {None}:
             assert gang is not None
             self._member_changed(gang, pod, slot, gone=new is None)
@@ -140,7 +146,7 @@ class State:
     def priority_class_changed(self, name: str, new: PriorityClass | None) -> None:
         """A priority class came, changed or went."""
         self.roster.put_priority_class(name, new)
-        self._line = []
+        self._moved |= self.ready
 
     def namespace_changed(self, new: Namespace | None) -> None:
         """A namespace came or changed its labels."""
@@ -173,7 +179,7 @@ class State:
     def touch(self, key: GangKey) -> None:
         """Something about this gang changed: look at it again."""
         self.ready.add(key)
-        self._line = []
+        self._moved.add(key)
 
     def look_again(self, key: GangKey, when: float) -> None:
         """Look at this gang again at that time, whatever happens."""
@@ -188,14 +194,25 @@ class State:
         self.now = now
         while True:
             self._gather(now)
+            self._queue_up()
             if not self.ready:
                 return
-            if not self._line:
-                self._line = sorted(map(self.place_of, self.ready), reverse=True)
-            key = self._line.pop().key
-            self.ready.discard(key)
-            self.parked.unpark(key)
-            yield key
+            place = heapq.heappop(self._line)
+            if self._places.get(place.key) is not place:
+                continue
+            del self._places[place.key]
+            self.ready.discard(place.key)
+            self.parked.unpark(place.key)
+            yield place.key
+
+    def _queue_up(self) -> None:
+        """Give those that changed their places; only they can have moved."""
+        for key in self._moved & self.ready:
+            place = self.place_of(key)
+            if self._places.get(key) != place:
+                self._places[key] = place
+                heapq.heappush(self._line, place)
+        self._moved.clear()
 
     def _gather(self, now: float) -> None:
         """Add what timers and events have woken."""
@@ -367,6 +384,15 @@ class State:
         was_there = slot is not None and slot.stay in (Stay.POD, Stay.ASSUMED)
         if slot is not None and was_there and pod.metadata.uid not in self.snapshot.slots:
             self._left_room(key, pod, slot, gone=gone)
+
+    def _one_of_many(self, slot: Slot | None, new: Pod | None, key: GangKey | None) -> bool:
+        """Whether a bind was confirmed while siblings' are still out: the last one tells all."""
+        if slot is None or slot.stay is not Stay.ASSUMED or new is None or new.finished:
+            return False
+        gang = self.roster.gangs.get(key) if key is not None else None
+        if gang is None or new.spec.node_name != slot.node or new.metadata.deletion_timestamp:
+            return False
+        return any(uid in self.assumed for uid in gang.pods)
 
     def _left_room(self, key: GangKey, pod: Pod, slot: Slot, *, gone: bool) -> None:
         gang = self.roster.gangs.get(key)
