@@ -3,7 +3,7 @@
 Started by mpirun, which tells each process its rank. All ranks begin with the same weights and add
 up the same gradients, so their weights stay equal without ever being sent.
 
-    arena submit mpi --name=sum --gang --workers=2 "mpirun -n 4 python mpi_allreduce.py --steps 100"
+    mpirun -n 4 python mpi_allreduce.py --steps 100
 """
 
 from __future__ import annotations

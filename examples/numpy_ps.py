@@ -4,7 +4,8 @@ Every process reads TF_CONFIG, as TensorFlow itself would: parameter servers kee
 and workers each train on their own shard and exchange gradients with the servers once a step. The
 steps are synchronous, so the result does not depend on who is faster.
 
-    arena submit tf --name=hello --gang --workers=2 --ps=1 "python numpy_ps.py --steps 100"
+    arena submit tf --name=hello --image=python:3.12 --gang --workers=2 --ps=1 \\
+        "python numpy_ps.py --steps 100"
 """
 
 from __future__ import annotations

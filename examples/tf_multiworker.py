@@ -4,7 +4,8 @@ Every process reads TF_CONFIG; all of them run the same program on mirrored vari
 gradients are summed over the workers at each step. The loop is written with tf.distribute itself:
 Keras 3 does not train under this strategy. Without TF_CONFIG it trains alone.
 
-    arena submit tf --name=mirrored --gang --workers=2 "python tf_multiworker.py --steps 100"
+    arena submit tf --name=mirrored --image=python:3.12 --gang --workers=2 \\
+        "python tf_multiworker.py --steps 100"
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ serve, and a worker that dies and comes back is given steps again. When the chie
 to every server, and they exit with 0: the job ends clean whatever its cleanPodPolicy. (Only a
 worker that comes back when all is over hears nothing, and is left to that policy.)
 
-    arena submit tf --name=ps --gang --chief --workers=2 --ps=1 "python tf_ps.py --steps 200"
+    arena submit tf --name=ps --image=python:3.12 --gang --chief --workers=2 --ps=1 \\
+        "python tf_ps.py --steps 200"
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def until(
-    check: Callable[[], T], *, timeout: float = 20.0, what: str = "", every: float = 0.02
+    check: Callable[[], T | None], *, timeout: float = 20.0, what: str = "", every: float = 0.02
 ) -> T:
     """The first truthy answer of `check`; an AssertionError that says `what` if none comes."""
     deadline = time.monotonic() + timeout

@@ -10,7 +10,6 @@ they fail.
 
 from __future__ import annotations
 
-import os
 import secrets
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import pytest
 
 from tests.controlplane.build import Unavailable, build
 from tests.controlplane.cluster import ControlPlane
+from tests.require import lack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +30,7 @@ def control_plane_binaries() -> Path:
     try:
         return build()
     except Unavailable as error:
-        reason = str(error)
-    required = os.environ.get("MUSTER_REQUIRE", "").split(",")
-    if "go" in (name.strip() for name in required):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+        lack("go", str(error))
 
 
 @pytest.fixture(scope="session")

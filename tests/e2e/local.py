@@ -69,12 +69,10 @@ class Local:
             return job if job["status"] in statuses else None
 
         try:
-            found = until(reached, timeout=timeout, every=0.1, what=f"{name} {statuses}")
+            return until(reached, timeout=timeout, every=0.1, what=f"{name} {statuses}")
         except AssertionError as error:
             shown = self.arena("get", name, check=False).stdout
             raise AssertionError(f"{error}\n{shown}\n{self.log_tail()}") from error
-        assert found is not None
-        return found
 
     def pod(self, name: str) -> Pod:
         with BlockingClient(config.load(self.home / "kubeconfig")) as client:

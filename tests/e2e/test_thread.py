@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -33,17 +34,13 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: Local) -> None:
     local.submit("big", "--gang", "--gpus=1", "--workers=3", "--ps=1", command=TRAIN)
 
-    job = until(
-        lambda: (
-            (found := local.job("big"))
-            and len(found["instances"]) == 4
-            and all(i["reason"] for i in found["instances"])
-            and found
-        ),
-        what="every instance has a reason",
-    )
+    def explained() -> dict[str, Any] | None:
+        found = local.job("big")
+        pods = found["instances"]
+        return found if len(pods) == 4 and all(pod["reason"] for pod in pods) else None
 
-    assert job
+    job = until(explained, what="every instance has a reason")
+
     assert job["status"] == "PENDING"
     assert {i["status"] for i in job["instances"]} == {"Pending"}
     assert {i["node"] for i in job["instances"]} == {""}

@@ -74,11 +74,9 @@ class Kube:
             return job if job["status"] == status else None
 
         try:
-            found = until(reached, timeout=40, every=0.2, what=f"{name} {status}")
+            return until(reached, timeout=40, every=0.2, what=f"{name} {status}")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.job(name)}\n{self.log_tails()}") from error
-        assert found is not None
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +106,6 @@ def test_a_gang_that_does_not_fit_is_not_bound_at_all_and_says_why(kube: Kube) -
 
     job = until(explained, timeout=40, every=0.2, what="every instance has a reason")
 
-    assert job is not None
     assert job["status"] == "PENDING"
     assert {pod["node"] for pod in job["instances"]} == {""}
     assert "nvidia.com/gpu" in job["reason"]

@@ -20,8 +20,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-import pytest
-
+from tests.require import lack
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,21 +33,14 @@ def need(prerequisite: str, *modules: str) -> None:
     """Skip without these modules; fail instead where `prerequisite` is required."""
     missing = [name for name in modules if name not in installed()]
     if missing:
-        _lack(prerequisite, f"{PYTHON} has no {', '.join(missing)}")
+        lack(prerequisite, f"{PYTHON} has no {', '.join(missing)}")
 
 
 def mpirun() -> str:
     """The launcher that belongs to the interpreter's own MPI, else the machine's."""
     beside = Path(PYTHON).with_name("mpirun")
     found = str(beside) if beside.exists() else shutil.which("mpirun")
-    return found or _lack("mpirun", f"no mpirun beside {PYTHON} nor on the PATH")
-
-
-def _lack(prerequisite: str, reason: str) -> str:
-    required = os.environ.get("MUSTER_REQUIRE", "").split(",")
-    if prerequisite in (name.strip() for name in required):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    return found or lack("mpirun", f"no mpirun beside {PYTHON} nor on the PATH")
 
 
 @functools.cache

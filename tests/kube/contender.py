@@ -42,7 +42,7 @@ async def contend(kubeconfig: Path, namespace: str, identity: str, file: int) ->
                 moment = steady_clock()
                 if election.holds():
                     os.write(file, f"{moment:.6f} {identity}\n".encode())
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.005)  # pace: how often it acts
 
         while True:
             try:

@@ -206,7 +206,7 @@ async def _count(client: Client, names: list[str], numbers: range) -> None:
                     PODS, Key("default", name), {"metadata": {"labels": {"n": str(number)}}}
                 )
             except (Unreachable, Unauthorized, Forbidden):  # a server that starts knows nobody
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # pace: how often it is tried
             else:
                 return
 

@@ -76,7 +76,8 @@ class Server:
     # The transport
 
     async def send(self, request: Request) -> Response:
-        await asyncio.sleep(self.dice.uniform(0.0, self.slow) if self.slow else 0)
+        slow = self.dice.uniform(0.0, self.slow) if self.slow else 0
+        await asyncio.sleep(slow)  # pace: a slow server
         fails = self.dice.random() < self.fail
         if fails and self.dice.random() < 0.5:
             return _status(500, "InternalError")
@@ -141,7 +142,7 @@ class Server:
                 if version <= since or not _inside(path, request.path) or not _has(obj, selector):
                     continue
                 if due > loop.time():
-                    await asyncio.sleep(due - loop.time())
+                    await asyncio.sleep(due - loop.time())  # pace: a late watch
                 since = version
                 yield json.dumps({"type": kind, "object": obj}).encode() + b"\n"
             if position == len(self.history):

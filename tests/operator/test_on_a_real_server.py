@@ -368,7 +368,7 @@ async def test_an_operator_that_is_killed_again_and_again_makes_no_pod_twice_and
     for _ in range(6):
         async with asyncio.TaskGroup() as group:
             killed = group.create_task(run(client, Options(), asyncio.Event()))
-            await asyncio.sleep(dice.uniform(0.02, 0.4))
+            await asyncio.sleep(dice.uniform(0.02, 0.4))  # pace: when it is killed
             killed.cancel()
     async with operating(client):
         await pods(client, ns, 18)

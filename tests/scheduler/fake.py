@@ -136,7 +136,7 @@ class FakeCluster:
     # -- the client of the scheduler --------------------------------------------------------------
 
     async def bind(self, pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # pace: virtual
         found = self.pods.get(pod)
         if found is None:
             raise NotFound(f"{pod} not found", status=404)
@@ -163,7 +163,7 @@ class FakeCluster:
             raise error
 
     async def get(self, kind: Kind[Pod], key: Key, /) -> Pod:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # pace: virtual
         if key not in self.pods:
             raise NotFound(f"{key} not found", status=404)
         return self.pods[key]
@@ -185,7 +185,7 @@ class FakeCluster:
 
     async def settle(self, seconds: float = 1.0) -> None:
         """Let virtual time pass, long enough for everything that is due."""
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)  # pace: virtual
 
 
 class _Hands:

@@ -82,7 +82,7 @@ async def controller(client: Client, namespace: str) -> None:
                         await client.create(PODS, member(namespace, gang, i))
                     except AlreadyExists:
                         continue
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # pace: a controller's own
 
 
 @asynccontextmanager

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from muster.local.node.backend import Backend
 
 
-def _may_make_namespaces() -> bool:
+def may_make_namespaces() -> bool:
     """Whether we are root, or the machine lets ordinary users make namespaces."""
     if os.geteuid() == 0:
         return True
@@ -48,9 +48,7 @@ def _may_make_namespaces() -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-needs_namespaces = pytest.mark.skipif(
-    not _may_make_namespaces(), reason="this machine forbids namespaces"
-)
+needs_namespaces = pytest.mark.usefixtures("namespaces")
 ROOTLESS = os.geteuid() != 0
 
 Raw = dict[str, Any]

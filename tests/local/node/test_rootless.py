@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.require import lack
+
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534
 
@@ -27,7 +29,7 @@ def interpreter() -> str:
     for candidate in (sys.executable, shutil.which(version, path="/usr/local/bin:/usr/bin")):
         if candidate and _runs(candidate):
             return candidate
-    pytest.skip("no interpreter of this version that an ordinary user may run")
+    return lack("rootless", "no interpreter of this version that an ordinary user may run")
 
 
 def _runs(executable: str) -> bool:

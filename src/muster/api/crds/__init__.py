@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions Muster serves and installs, as YAML files in this folder.
 
-`load_all` gives every one, for `muster crds`, `muster install` and the local cluster. The YAML is
+`load_all` gives every one, for the local cluster; `texts` are what `muster crds` prints. The YAML is
 what a person would apply: nothing is added when it is read.
 
 Every served version of a job keeps unknown fields of spec and status, requires nothing under spec
