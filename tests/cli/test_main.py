@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from muster import errors
@@ -90,6 +93,20 @@ def test_an_error_ends_in_its_exit_code_without_a_traceback(
     assert got == code
     assert "Traceback" not in err
     assert err.startswith("error: ")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    script = "import sys; from muster.cli.main import run; sys.exit(run('arena', ['crds']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        reader.stdout.read(1)
+        reader.stdout.close()
+        complaint = reader.stderr.read()
+
+    assert (reader.returncode, complaint) == (0, b"")
 
 
 def test_debug_shows_the_traceback(

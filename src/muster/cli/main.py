@@ -104,7 +104,9 @@ def _dispatch(program: str, argv: list[str]) -> int:
 
     group = Verbs(name=program, help="Gang-scheduled distributed training.")
     try:
-        group.main(args=argv, prog_name=program, standalone_mode=False)
+        # Not `group.main`, which would end the program by itself when a pipe is closed.
+        with group.make_context(program, argv) as context:
+            group.invoke(context)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.Abort:
