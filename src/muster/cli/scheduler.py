@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,10 @@ def command(
     """
     from muster.scheduler.service import Options, run
     from muster.scheduler.settings import NAMES, load
+
+    # What is watched lives long: looking through it for cycles after every few hundred new objects
+    # costs more than deciding about them.
+    gc.set_threshold(50_000, 20, 50)
 
     async def work(context: daemon.Context) -> None:
         answered = names or NAMES

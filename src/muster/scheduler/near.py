@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from muster.scheduler.nodes import Codes, Mask
     from muster.scheduler.podclass import PodClass, PodTerm, SpreadTerm, Vector
     from muster.scheduler.snapshot import Snapshot
+    from muster.scheduler.tally import Tally
 
 
 def has_ports(snapshot: Snapshot, cls: PodClass) -> Mask:
@@ -40,7 +41,7 @@ def near_wanted_pods(snapshot: Snapshot, cls: PodClass) -> Mask:
     first = not tally.counts.any() and tally.matches(cls)
     for term in cls.affinity:
         here = nodes.column(term.topology).codes > 0
-        mask &= here if first else here & (by_domain(snapshot, term, tally.counts) > 0)
+        mask &= here if first else here & (by_domain(snapshot, term, tally) > 0)
     return mask
 
 
@@ -48,7 +49,7 @@ def away_from_unwanted_pods(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes in no domain that has the pods required anti-affinity forbids."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for term in cls.anti_affinity:
-        mask &= ~_in_domain(snapshot, term, snapshot.matching(term).counts)
+        mask &= by_domain(snapshot, term, snapshot.matching(term)) <= 0
     return mask
 
 
@@ -57,7 +58,7 @@ def unwanted_by_none(snapshot: Snapshot, cls: PodClass) -> Mask:
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for tally in snapshot.tallies.forbidding(cls):
         if tally.counts.any():
-            mask &= ~_in_domain(snapshot, tally.terms[0], tally.counts)
+            mask &= by_domain(snapshot, tally.terms[0], tally) <= 0
     return mask
 
 
@@ -70,18 +71,14 @@ def spreads_evenly(snapshot: Snapshot, cls: PodClass) -> Mask:
     return mask
 
 
-def by_domain(snapshot: Snapshot, term: PodTerm, counts: Vector) -> Vector:
+def by_domain(snapshot: Snapshot, term: PodTerm, tally: Tally) -> Vector:
     """Counts per node summed over the node's domain; zero where the node has no such label."""
     column = snapshot.nodes.column(term.topology)
     if column.distinct():
-        return counts
-    sums = np.bincount(column.codes, weights=counts, minlength=len(column.values))
-    sums[0] = 0
-    return sums.astype(np.int64)[column.codes]
-
-
-def _in_domain(snapshot: Snapshot, term: PodTerm, counts: Vector) -> Mask:
-    return by_domain(snapshot, term, counts) > 0
+        return tally.counts
+    found = tally.sums(snapshot.nodes, term.topology)[column.codes]
+    found[column.codes == 0] = 0
+    return found
 
 
 NO_DOMAIN = 1 << 40
@@ -92,8 +89,10 @@ def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
     column = snapshot.nodes.column(item.pods.topology)
     tally = snapshot.matching(item.pods, living=True)
     counted, there = _spread_view(snapshot, cls, item)
-    weights = tally.counts if counted is None else tally.counts * counted
-    sums = np.bincount(column.codes, weights, len(column.values)).astype(np.int64)
+    sums = tally.sums(snapshot.nodes, item.pods.topology)
+    if counted is not None:
+        sums = np.bincount(column.codes, tally.counts * counted, len(column.values))
+        sums = sums.astype(np.int64)
     enough = len(there) and len(there) >= item.min_domains
     least = int(sums[there].min()) if enough else 0
     own = 1 if tally.matches(cls) else 0

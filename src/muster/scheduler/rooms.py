@@ -63,6 +63,8 @@ def give_up_rooms(state: State, key: GangKey) -> None:
 
 def _tend_late(case: Case) -> None:
     """A late member that has its node needs no room any more."""
+    if not any(kept.late for kept in case.entry.holds.values()):
+        return
     there = {role_of(pod) for pod in case.muster.bound}
     for uid, kept in list(case.entry.holds.items()):
         if kept.late in there and kept.late:
@@ -71,7 +73,7 @@ def _tend_late(case: Case) -> None:
 
 def absent(case: Case) -> dict[str, int]:
     """Members that are missing and have no pod yet, by role; `""` for those of any role."""
-    waiting = per_role(case.muster.pending)
+    waiting = per_role(case.muster.pending) if case.missing.roles else {}
     roles = {role: n - waiting.get(role, 0) for role, n in case.missing.roles.items()}
     lacking = {role: n for role, n in roles.items() if n > 0}
     rest = case.missing.total - len(case.muster.pending) - sum(lacking.values())
@@ -97,10 +99,13 @@ def phantoms(case: Case, lacking: Mapping[str, int]) -> Iterator[Pod]:
 
 def late_members(case: Case) -> dict[str, Pod]:
     """Stand-ins for the members that come late and have no pod yet, by role."""
+    asked = _read_late(case.annotations) if LATE_ANNOTATION in case.annotations else {}
+    if not asked:
+        return {}
     there = {role_of(pod) for pod in case.gang.pods.values()} | set(case.entry.succeeded.values())
     return {
         role: _late(case, role, requests)
-        for role, requests in sorted(_read_late(case.annotations).items())
+        for role, requests in sorted(asked.items())
         if role not in there
     }
 

@@ -66,6 +66,18 @@ def _has_likes(snapshot: Snapshot, cls: PodClass) -> bool:
 
 def _wasted(snapshot: Snapshot, cls: PodClass) -> Vector | None:
     """Nodes with special resources (GPUs and the like) that this class does not ask for."""
+    nodes = snapshot.nodes
+    stamp = (nodes.version, nodes.layout, len(nodes.allocatable))
+    kept = cls.cache.get("wasted")
+    if isinstance(kept, tuple) and kept[0] == stamp:
+        found: Vector | None = kept[1]
+        return found
+    found = _find_wasted(snapshot, cls)
+    cls.cache["wasted"] = (stamp, found)
+    return found
+
+
+def _find_wasted(snapshot: Snapshot, cls: PodClass) -> Vector | None:
     others = [
         column
         for column in range(FIRST_EXTENDED, len(snapshot.nodes.allocatable))
@@ -90,9 +102,9 @@ def _disliked(snapshot: Snapshot, cls: PodClass) -> Vector:
         for item in affinity.node_affinity.preferred:
             liked += item.weight * labels.term_mask(snapshot.nodes, item.preference)
     for weight, term in cls.preferred:
-        liked += weight * near.by_domain(snapshot, term, snapshot.matching(term).counts)
+        liked += weight * near.by_domain(snapshot, term, snapshot.matching(term))
     for tally in snapshot.tallies.liking(cls):
-        liked += near.by_domain(snapshot, tally.terms[0], tally.counts)
+        liked += near.by_domain(snapshot, tally.terms[0], tally)
     for spread in cls.spread:
         if not spread.required:
             liked -= np.minimum(near.skew(snapshot, cls, spread), 1000)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
-import yaml
 
 from muster.errors import ConfigError
 
@@ -52,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     report_after: Seconds = 1.0
     """A gang that waits shorter than this is not reported."""
     report_every: Seconds = 30.0
-    binds_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 48
+    binds_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
     preempt: bool = True
     placement: Literal["pack", "spread"] = "pack"
     """What gangs get that do not ask by the annotation `muster.dev/placement`."""
@@ -63,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
     """The settings in a YAML file; `names` unless the file sets them."""
+    import yaml
+
     try:
         raw = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:

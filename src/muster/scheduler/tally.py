@@ -22,6 +22,7 @@ from muster.scheduler.podclass import PodClass, PodTerm, Port, Vector, selector_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from muster.scheduler.nodes import Codes, NodeTable
 
 MANY = 512
 """Counts kept at once; beyond it all are dropped and made again as they are asked for."""
@@ -47,6 +48,7 @@ class Tally:
     living: bool
     namespaces: Mapping[str, Mapping[str, str]]
     counts: Vector
+    _sums: dict[str, tuple[tuple[int, ...], Codes, Vector]] = field(default_factory=dict)
     _answers: weakref.WeakKeyDictionary[PodClass, bool] = field(
         default_factory=weakref.WeakKeyDictionary
     )
@@ -62,7 +64,24 @@ class Tally:
     def take(self, use: Use) -> None:
         """Count pods that are known to match."""
         if not (self.living and use.terminating):
-            self.counts[use.row] += use.n
+            self.add(use.row, use.n)
+
+    def add(self, row: int, n: int) -> None:
+        """Count on one row, and in the domains it is in."""
+        self.counts[row] += n
+        for _, codes, sums in self._sums.values():
+            if codes[row] < len(sums):  # else labels changed since, and they are summed anew
+                sums[codes[row]] += n
+
+    def sums(self, nodes: NodeTable, topology: str) -> Vector:
+        """The counts by domain, in the codes of that label's column. Not to be written to."""
+        column = nodes.column(topology)
+        stamp = (nodes.version, nodes.layout, len(column.values))
+        kept = self._sums.get(topology)
+        if kept is None or kept[0] != stamp:
+            summed = np.bincount(column.codes, self.counts, len(column.values)).astype(np.int64)
+            kept = self._sums[topology] = (stamp, column.codes, summed)
+        return kept[2]
 
     def forget_answers(self) -> None:
         """Namespaces changed: judge every class anew."""
@@ -96,9 +115,9 @@ class Tallies:
         for tally in self._counting.to(use.cls):
             tally.take(use)
         for term in use.cls.anti_affinity:
-            self._carrying(self._carried, term).counts[use.row] += use.n
+            self._carrying(self._carried, term).add(use.row, use.n)
         for weight, term in use.cls.likes:
-            self._carrying(self._liked, term).counts[use.row] += use.n * weight
+            self._carrying(self._liked, term).add(use.row, use.n * weight)
         for claim in use.cls.claims:
             self._use_claim(Key(use.cls.namespace, claim), use)
         for port in use.cls.ports:
