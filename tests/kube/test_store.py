@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.api.core import Pod
 from muster.api.meta import Key, ObjectMeta
-from muster.kube.store import Change, Store
+from muster.kube.store import Change, Store, identity
 from muster.kube.watch import WatchEvent
 
 NAMES = st.sampled_from("abcd")
@@ -74,3 +74,9 @@ def test_the_deletion_of_a_former_incarnation_leaves_the_present_one() -> None:
     store.apply(WatchEvent("ADDED", made("a", "u2", 2)))
     assert store.apply(WatchEvent("DELETED", made("a", "u1", 1))) == []
     assert store.get(Key("", "a")) is not None
+
+
+def test_a_raw_object_has_the_same_identity_as_its_struct() -> None:
+    raw = {"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "5"}}
+    assert identity(raw) == identity(msgspec.convert(raw, Pod))
+    assert identity({}).version == ""

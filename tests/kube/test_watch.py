@@ -22,7 +22,9 @@ from muster.errors import (
     Unreachable,
 )
 from muster.kube import request
-from muster.kube.watch import Backoff, Lines, Progress, WatchEvent, reader, version_of
+from muster.kube.pace import Backoff
+from muster.kube.store import identity
+from muster.kube.watch import Lines, Progress, WatchEvent, reader
 from tests.kube.fakes import pod
 
 ASK = request.watch(PODS, "", since="1")
@@ -39,7 +41,7 @@ def test_lines_come_out_whole_however_they_were_cut(lines: list[bytes], cuts: li
         chunk, data = data[:cut], data[cut:]
         found += splitter.feed(chunk)
     assert found == lines
-    assert splitter.rest() == b"rest"
+    assert splitter.feed(b"\n") == [b"rest"]
 
 
 def test_a_line_of_many_megabytes_is_one_line() -> None:
@@ -63,7 +65,7 @@ def test_an_event_is_its_type_and_a_typed_object() -> None:
 
 def test_a_bookmark_has_a_version_even_with_nulls_where_lists_should_be() -> None:
     found = event("BOOKMARK", {"metadata": {"resourceVersion": "9"}, "spec": {"containers": None}})
-    assert (found.type, version_of(found.object)) == ("BOOKMARK", "9")
+    assert (found.type, identity(found.object).version) == ("BOOKMARK", "9")
 
 
 @pytest.mark.parametrize("model", [Pod, dict])
@@ -95,22 +97,17 @@ def test_a_line_that_is_no_event_is_an_error(line: bytes) -> None:
         reader(PODS, ASK)(line)
 
 
-def test_the_version_of_a_raw_object_is_found_too() -> None:
-    assert version_of({"metadata": {"resourceVersion": "5"}}) == "5"
-    assert version_of({}) == ""
-
-
 def test_pauses_double_up_to_a_limit_and_are_never_the_same_for_all() -> None:
-    least = Backoff(1.0, 5.0, chance=lambda: 0.0)
-    most = Backoff(1.0, 5.0, chance=lambda: 1.0)
-    assert [least.pause() for _ in range(4)] == [0.5, 1.0, 2.0, 2.5]
-    assert [most.pause() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
-    most.reset()
-    assert most.pause() == 1.0
+    least = Backoff(1.0, 5.0, chance=lambda: 1.0)
+    most = Backoff(1.0, 5.0, chance=lambda: 0.0)
+    assert [least.delay(failures) for failures in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 2.5]
+    assert [most.delay(failures) for failures in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 5.0]
+    assert most.delay(1_000_000) == 5.0
+    assert len({Backoff().delay(1) for _ in range(50)}) > 1
 
 
 def progressed() -> Progress:
-    progress = Progress(chance=lambda: 1.0)
+    progress = Progress(chance=lambda: 0.0)
     progress.listed("5")
     return progress
 

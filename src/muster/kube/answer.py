@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
-from muster.errors import ApiError
+from muster.kube import request
+from muster.kube.refusal import unreadable
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
+    from muster.errors import Gone
+    from muster.kube.request import Request
 
 T = TypeVar("T")
 
@@ -54,38 +57,58 @@ def read(kind: Kind[T], body: bytes) -> T:
     try:
         return cast("T", _decoder(cast(Any, kind.model)).decode(body))
     except msgspec.DecodeError as error:
-        raise ApiError(
-            f"the answer about {kind.resource} cannot be understood: {error}",
-            status=200,
-            reason="Unreadable",
-        ) from error
+        raise unreadable(f"the answer about {kind.resource} cannot be understood", error) from error
 
 
 class Pages(Generic[T]):
-    """Gathers the pages of one list: feed each body, ask `after` whether there is another."""
+    """Gathers the pages of one list: as long as there is something to `ask`, `feed` the answer."""
 
-    def __init__(self, kind: Kind[T]) -> None:
-        self._kind = kind
+    def __init__(
+        self, kind: Kind[T], namespace: str, *, labels: str, fields: str, limit: int
+    ) -> None:
+        self._kind, self._namespace = kind, namespace
+        self._labels, self._fields = labels, fields
+        self._begin(limit)
+
+    def _begin(self, limit: int) -> None:
+        self._limit = limit
         self._items: list[T] = []
         self._unreadable: list[str] = []
         self._version = ""
-        self.after = ""
+        self._after: str | None = ""
+
+    def ask(self) -> Request | None:
+        """The request for the next page, or None when all are here."""
+        if self._after is None:
+            return None
+        return request.list_page(
+            self._kind,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            limit=self._limit,
+            after=self._after,
+        )
+
+    def lost(self, gone: Gone) -> None:
+        """The version our pages show was compacted before we had them all: ask for all at once."""
+        if not self._after:
+            raise gone
+        self._begin(0)
 
     def feed(self, body: bytes) -> None:
+        """Take in the page that was asked for."""
         try:
             page = _page_decoder(cast(Any, self._kind.model)).decode(body)
         except msgspec.ValidationError:
             page = self._one_by_one(body)
         except msgspec.DecodeError as error:
-            raise ApiError(
-                f"the list of {self._kind.resource} cannot be understood: {error}",
-                status=200,
-                reason="Unreadable",
-            ) from error
+            what = f"the list of {self._kind.resource} cannot be understood"
+            raise unreadable(what, error) from error
         self._items += page.items or ()
         # All pages show the version of the first.
         self._version = self._version or page.metadata.version
-        self.after = page.metadata.after
+        self._after = page.metadata.after or None
 
     def listing(self) -> Listing[T]:
         if self._kind.model is dict:
@@ -100,11 +123,8 @@ class Pages(Generic[T]):
         try:
             raw = _page_decoder(msgspec.Raw).decode(body)
         except msgspec.ValidationError as error:
-            raise ApiError(
-                f"the answer to listing {self._kind.resource} is not a list: {error}",
-                status=200,
-                reason="Unreadable",
-            ) from error
+            what = f"the answer to listing {self._kind.resource} is not a list"
+            raise unreadable(what, error) from error
         page: Page[T] = Page(raw.metadata, [])
         read_one = _decoder(cast(Any, self._kind.model))
         for item in raw.items or ():
@@ -115,17 +135,22 @@ class Pages(Generic[T]):
         return page
 
 
-class _Named(msgspec.Struct, frozen=True, gc=False):
-    class Metadata(msgspec.Struct, frozen=True, gc=False):
-        name: str = ""
-        namespace: str = ""
+class _Which(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
 
-    metadata: Metadata = Metadata()
+
+class Nameplate(msgspec.Struct, frozen=True, gc=False):
+    """What can be read even of an object that does not fit its struct."""
+
+    metadata: _Which = _Which()
 
 
 def _name_of(item: msgspec.Raw) -> str:
     try:
-        metadata = msgspec.json.decode(item, type=_Named).metadata
+        metadata = msgspec.json.decode(item, type=Nameplate).metadata
     except msgspec.ValidationError:
         return "?"
     return f"{metadata.namespace}/{metadata.name}".lstrip("/")

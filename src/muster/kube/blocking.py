@@ -66,20 +66,13 @@ class BlockingClient:
         fields: str = "",
         page: int = 500,
     ) -> Listing[T]:
-        pages = answer.Pages(kind)
-        while True:
-            ask = request.list_page(
-                kind, namespace, labels=labels, fields=fields, limit=page, after=pages.after
-            )
+        pages = answer.Pages(kind, namespace, labels=labels, fields=fields, limit=page)
+        while ask := pages.ask():
             try:
                 pages.feed(self.send(ask).body)
-            except Gone:
-                if not pages.after:
-                    raise
-                pages, page = answer.Pages(kind), 0
-                continue
-            if not pages.after:
-                return pages.listing()
+            except Gone as gone:
+                pages.lost(gone)
+        return pages.listing()
 
     def create(
         self,

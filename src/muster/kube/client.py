@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.errors import Gone, sole
 from muster.kube import answer, request
-from muster.kube.forward import PROTOCOL as PORT_FORWARD
-from muster.kube.forward import Forward
 from muster.kube.pace import Gate, pause_before_retry
 from muster.kube.refusal import decode_error
 from muster.kube.request import LogOptions, Request, Response
 from muster.kube.request import Patch as Patch
-from muster.kube.streams import PROTOCOLS, Session, exec_query
 from muster.kube.watch import Lines, reader
 
 if TYPE_CHECKING:
@@ -35,6 +32,8 @@ if TYPE_CHECKING:
     from muster.api.meta import Key, Raw
     from muster.kube.answer import Listing
     from muster.kube.config import Endpoint
+    from muster.kube.forward import Forward
+    from muster.kube.streams import Session
     from muster.kube.transport import Transport
     from muster.kube.watch import WatchEvent
 
@@ -90,21 +89,13 @@ class Client:
         page: int = 500,
     ) -> Listing[T]:
         """All objects, fetched in pages that show one version; `page` of 0 asks for all at once."""
-        pages = answer.Pages(kind)
-        while True:
-            ask = request.list_page(
-                kind, namespace, labels=labels, fields=fields, limit=page, after=pages.after
-            )
+        pages = answer.Pages(kind, namespace, labels=labels, fields=fields, limit=page)
+        while ask := pages.ask():
             try:
                 pages.feed(await self._body(ask))
-            except Gone:
-                if not pages.after:
-                    raise
-                # The version our pages show was compacted before we had them all.
-                pages, page = answer.Pages(kind), 0
-                continue
-            if not pages.after:
-                return pages.listing()
+            except Gone as gone:
+                pages.lost(gone)
+        return pages.listing()
 
     async def watch(
         self,
@@ -219,7 +210,7 @@ class Client:
         """Delete a pod if its disruption budgets allow it now; `TooMany` if not."""
         await self._body(request.evict(pod, uid=uid, grace=grace))
 
-    # Sessions
+    # Sessions: their protocols are imported on use, daemons have none
 
     @asynccontextmanager
     async def exec(
@@ -232,6 +223,8 @@ class Client:
         tty: bool = False,
     ) -> AsyncGenerator[Session, None]:
         """Run a command in a container: `async for channel, data in session`."""
+        from muster.kube.streams import PROTOCOLS, Session, exec_query
+
         query = exec_query(command, container=container, stdin=stdin, tty=tty)
         ask = request.session(pod, "exec" if command else "attach", query)
         async with self.transport.websocket(ask, PROTOCOLS) as socket:
@@ -246,8 +239,10 @@ class Client:
     @asynccontextmanager
     async def port_forward(self, pod: Key, port: int) -> AsyncGenerator[Forward, None]:
         """TCP connections to a pod's port: `connection = await forward.connect()`."""
+        from muster.kube.forward import PROTOCOL, Forward
+
         ask = request.session(pod, "portforward", (("ports", str(port)),))
-        async with self.transport.websocket(ask, (PORT_FORWARD,)) as socket:
+        async with self.transport.websocket(ask, (PROTOCOL,)) as socket:
             forward = Forward(socket, port)
             try:
                 async with asyncio.TaskGroup() as group:
@@ -262,10 +257,10 @@ class Client:
 
     async def send(self, ask: Request) -> Response:
         """Any request, under the same limits; a refusal is raised."""
-        attempt = 1
+        attempt, clock = 1, asyncio.get_running_loop().time
         while True:
-            if self._gate.closed:
-                await self._held()
+            if wait := self._gate.wait(clock()):
+                await asyncio.sleep(wait)
             async with self._slots:
                 response = await self.transport.send(ask)
             if response.status < 300:
@@ -273,13 +268,8 @@ class Client:
             pause = pause_before_retry(ask, response, attempt)
             if pause is None:
                 raise decode_error(response, ask)
-            self._gate.close(asyncio.get_running_loop().time(), pause)
+            self._gate.close(clock(), pause)
             attempt += 1
 
     async def _body(self, ask: Request) -> bytes:
         return (await self.send(ask)).body
-
-    async def _held(self) -> None:
-        wait = self._gate.wait(asyncio.get_running_loop().time())
-        if wait:
-            await asyncio.sleep(wait)

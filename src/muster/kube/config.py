@@ -41,7 +41,6 @@ class Endpoint:
     name: str = ""
     proxy: str = ""
     server_name: str = ""
-    files: tuple[Path, ...] = ()
 
     @classmethod
     def with_token(cls, url: str, token: str, *, ca: bytes | None = None) -> Endpoint:
@@ -155,7 +154,6 @@ class Config:
             name=name,
             proxy=cluster.text("proxy-url"),
             server_name=cluster.text("tls-server-name"),
-            files=self.files,
         )
 
     @property

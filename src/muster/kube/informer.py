@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from muster.errors import Gone, MusterError, NotFound
 from muster.kube.store import Change, Store, identity
-from muster.kube.watch import Progress, version_of
+from muster.kube.watch import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -121,11 +121,11 @@ class Informer(Generic[T]):
     def _take(self, event: WatchEvent[T]) -> None:
         if self.trouble:
             self._well()
+        who = identity(event.object)
         if event.type == "UNREADABLE":
-            who = identity(event.object).key
-            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, who)
+            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, who.key)
         self._tell(self._store.apply(event))
-        self._progress.saw(version_of(event.object))
+        self._progress.saw(who.version)
 
     def _tell(self, changes: list[Change[T]]) -> None:
         for change in changes:

@@ -1,14 +1,15 @@
 """When to ask again: how a busy server's wish is respected. No I/O; the clock is an argument.
 
-Called by both clients with every answer of 400 and above. Rules: 429 means the server did not act,
-so any request may be sent again; other failures are retried only for reads, and only if the server
-says when. A refusal of eviction is a decision about the pod, not about load, and is not retried.
+Called by both clients with every answer of 400 and above; watches and work queues take their
+`Backoff` from here. Rules: 429 means the server did not act, so any request may be sent again;
+other failures are retried only for reads, and only if the server says when. A refusal of eviction
+is a decision about the pod, not about load, and is not retried.
 """
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.kube.refusal import retry_after
 
@@ -35,6 +36,20 @@ def pause_before_retry(request: Request, response: Response, attempt: int) -> fl
     return wait
 
 
+class Backoff(NamedTuple):
+    """How long to wait after `n` failures in a row: doubling, capped, with jitter."""
+
+    first: float = 0.05
+    cap: float = 60.0
+    jitter: float = 0.5
+    chance: Callable[[], float] = random.random
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after that many failures (1 or more); jitter only ever shortens."""
+        whole = min(self.cap, self.first * 2.0 ** min(failures - 1, 60))
+        return whole * (1.0 - self.jitter * self.chance())
+
+
 class Gate:
     """Holds back every request of one client while the server has asked for a pause.
 
@@ -52,11 +67,4 @@ class Gate:
     def wait(self, now: float) -> float:
         """How long a request that wants to go now must wait; 0 in ordinary times."""
         left = self._until - now
-        if left <= 0:
-            self._until = 0.0
-            return 0.0
-        return left * (1.0 + 0.25 * self._chance())
-
-    @property
-    def closed(self) -> bool:
-        return self._until > 0.0
+        return left * (1.0 + 0.25 * self._chance()) if left > 0 else 0.0

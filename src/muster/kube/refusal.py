@@ -92,6 +92,11 @@ def decode_error(response: Response, request: Request, *, expired: str = "") -> 
     return error
 
 
+def unreadable(what: str, error: Exception) -> ApiError:
+    """The error for an answer that is no refusal, yet not what was asked for."""
+    return ApiError(f"{what}: {error}", status=200, reason="Unreadable")
+
+
 def retry_after(response: Response) -> float | None:
     """The seconds a Retry-After header asks for."""
     text = response.headers.get("Retry-After") or response.headers.get("retry-after") or ""

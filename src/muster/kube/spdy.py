@@ -83,10 +83,6 @@ class Mux:
             frames += _HEAD.pack(stream, flags << 24 | len(part)) + part
         return bytes(frames)
 
-    def reset(self, stream: int) -> bytes:
-        """The frame that gives a stream up (CANCEL)."""
-        return _control(_RST_STREAM, 0, struct.pack(">II", stream, 5))
-
     def feed(self, chunk: bytes) -> list[Event]:
         """What the bytes received so far mean; frames may be cut anywhere."""
         self._buffer += chunk

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from muster.api.meta import Key
+from muster.api.meta import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from muster.api.meta import Key
     from muster.kube.watch import WatchEvent
 
 T = TypeVar("T")
@@ -45,11 +46,9 @@ def identity(obj: Any) -> Identity:
     """The identity of a struct or of a raw object."""
     if isinstance(obj, dict):
         raw = obj.get("metadata") or {}
-        key = Key(raw.get("namespace", ""), raw.get("name", ""))
-        return Identity(key, raw.get("uid", ""), raw.get("resourceVersion", ""))
+        return Identity(key_of(obj), raw.get("uid", ""), raw.get("resourceVersion", ""))
     metadata = obj.metadata
-    key = Key(metadata.namespace, metadata.name)
-    return Identity(key, metadata.uid, metadata.resource_version)
+    return Identity(metadata.key, metadata.uid, metadata.resource_version)
 
 
 class Store(Generic[T]):
@@ -57,7 +56,6 @@ class Store(Generic[T]):
 
     def __init__(self, indexes: Mapping[str, Callable[[T], Iterable[str]]]) -> None:
         self._objects: dict[Key, T] = {}
-        self._identities: dict[Key, Identity] = {}
         self._indexers = dict(indexes)
         self._indexes: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in indexes}
 
@@ -86,31 +84,30 @@ class Store(Generic[T]):
         if event.type not in ("DELETED", "UNREADABLE"):
             return []
         who = identity(event.object)
-        known = self._identities.get(who.key)
+        old = self._objects.get(who.key)
         # The deletion of a former incarnation says nothing about the one we hold.
-        if known is None or (event.type == "DELETED" and known.uid != who.uid):
+        if old is None or (event.type == "DELETED" and identity(old).uid != who.uid):
             return []
         return [Change(self._remove(who.key), None)]
 
     def _put(self, item: T) -> list[Change[T]]:
         who = identity(item)
-        known = self._identities.get(who.key)
-        if known == who:
-            return []  # a replay of what we have
-        changes: list[Change[T]] = []
-        if known is not None and known.uid != who.uid:
-            changes.append(Change(self._remove(who.key), None))
         old = self._objects.get(who.key)
+        changes: list[Change[T]] = []
         if old is not None:
+            known = identity(old)
+            if known == who:
+                return []  # a replay of what we have
             self._unindex(who.key, old)
+            if known.uid != who.uid:
+                changes.append(Change(old, None))
+                old = None
         self._objects[who.key] = item
-        self._identities[who.key] = who
         self._index(who.key, item)
         changes.append(Change(old, item))
         return changes
 
     def _remove(self, key: Key) -> T:
-        del self._identities[key]
         old = self._objects.pop(key)
         self._unindex(key, old)
         return old

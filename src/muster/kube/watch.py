@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import msgspec
 
 from muster.errors import ApiError, Forbidden, Gone, NotFound, ServerError, TooMany, Unauthorized
-from muster.kube.refusal import Status, from_status
+from muster.kube.answer import Nameplate
+from muster.kube.pace import Backoff
+from muster.kube.refusal import Status, from_status, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,10 +44,6 @@ class Lines:
         self._pieces = [tail] if tail else []
         return [first, *whole] if first else whole
 
-    def rest(self) -> bytes:
-        """What came after the last newline."""
-        return b"".join(self._pieces)
-
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One change. `type` is ADDED, MODIFIED, DELETED, BOOKMARK (the object has only its version) or
@@ -58,17 +56,6 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
 class _RawEvent(msgspec.Struct, gc=False):
     type: str
     object: msgspec.Raw
-
-
-class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _OnlyMeta(msgspec.Struct, gc=False):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
 @cache
@@ -101,37 +88,17 @@ def _read_slowly(
         if event.type == "ERROR":
             status = msgspec.json.decode(event.object, type=Status)
             raise from_status(status, status.code or 500, request)
-        metadata = msgspec.json.decode(event.object, type=_OnlyMeta)
-        bare = msgspec.convert(msgspec.to_builtins(metadata), kind.model)
+        known = msgspec.json.decode(event.object, type=Nameplate)
+        bare = msgspec.convert(msgspec.to_builtins(known), kind.model)
     except msgspec.DecodeError as error:
-        raise ApiError(
-            f"an event about {kind.resource} cannot be understood: {why or error}",
-            reason="Unreadable",
-        ) from error
+        what = f"an event about {kind.resource} cannot be understood"
+        raise unreadable(what, why or error) from error
     gone = event.type in ("BOOKMARK", "DELETED")
     return WatchEvent(event.type if gone else "UNREADABLE", bare)
 
 
-class Backoff:
-    """Pauses that double up to a limit, each between half and the whole of its size."""
-
-    def __init__(
-        self, first: float = 0.1, limit: float = 5.0, chance: Callable[[], float] = random.random
-    ) -> None:
-        self._first, self._limit, self._chance = first, limit, chance
-        self._next = first
-
-    def reset(self) -> None:
-        self._next = self._first
-
-    def pause(self, limit: float | None = None) -> float:
-        """How long to wait this time; `limit` overrides the usual one."""
-        size = min(self._next, self._limit if limit is None else limit)
-        self._next = min(self._next * 2, 60.0)
-        return size * (0.5 + 0.5 * self._chance())
-
-
-REFUSED_LIMIT = 30.0
+AWAY = Backoff(first=0.1, cap=5.0)
+REFUSED = Backoff(first=0.1, cap=30.0)
 """A server that says no is asked less often than one that is away: rights change by hand."""
 
 
@@ -145,7 +112,8 @@ class Progress:
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
         self.version = ""
-        self._backoff = Backoff(chance=chance)
+        self._chance = chance
+        self._failures = 0
 
     @property
     def must_list(self) -> bool:
@@ -157,31 +125,26 @@ class Progress:
     def saw(self, version: str) -> None:
         if version:
             self.version = version
-        self._backoff.reset()
+        self._failures = 0
 
     def ended(self, lasted: float) -> float:
         """The server closed the stream. One that lasted is renewed at once."""
         if lasted >= 1.0:
-            self._backoff.reset()
+            self._failures = 0
             return 0.0
-        return self._backoff.pause()
+        return self._pause(AWAY)
 
     def failed(self, error: MusterError) -> float:
         """The pause after an error; also decides whether the version is still worth anything."""
         if isinstance(error, ApiError) and not isinstance(error, ServerError | TooMany):
             self.version = ""
         if isinstance(error, Forbidden | Unauthorized):
-            return self._backoff.pause(REFUSED_LIMIT)
-        pause = self._backoff.pause()
+            return self._pause(REFUSED)
+        pause = self._pause(AWAY)
         if isinstance(error, Gone | NotFound) or not isinstance(error, ApiError):
             return pause
         return max(pause, error.retry_after or 0.0)
 
-
-def version_of(obj: Any) -> str:
-    """The resourceVersion of a struct or of a raw object."""
-    if isinstance(obj, dict):
-        version: str = (obj.get("metadata") or {}).get("resourceVersion", "")
-        return version
-    found: str = obj.metadata.resource_version
-    return found
+    def _pause(self, backoff: Backoff) -> float:
+        self._failures += 1
+        return backoff._replace(chance=self._chance).delay(self._failures)

@@ -91,21 +91,14 @@ class Wire:
             self._connection = None
 
     def _once(self, ask: Request) -> Response:
-        reused = self._connection is not None
-        try:
-            return self._exchange(ask)
-        except STALE as error:
-            self.close()
-            if not (reused and ask.method == "GET"):
-                raise self._explain(error) from error
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise self._explain(error) from error
-        try:
-            return self._exchange(ask)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise self._explain(error) from error
+        while True:
+            may_resend = self._connection is not None and ask.method == "GET"
+            try:
+                return self._exchange(ask)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()  # so that the next turn is the last
+                if not (may_resend and isinstance(error, STALE)):
+                    raise self._explain(error) from error
 
     def _exchange(self, ask: Request) -> Response:
         headers = self._headers(ask)
