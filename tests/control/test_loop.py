@@ -8,8 +8,9 @@ import logging
 import pytest
 
 from muster.control.loop import After, Outcome, work
-from muster.control.queue import Backoff, WorkQueue
+from muster.control.queue import WorkQueue
 from muster.errors import Bug, Conflict, Terminal, TooMany, Unreachable
+from muster.kube.pace import Backoff
 
 pytestmark = pytest.mark.looptime
 
@@ -87,7 +88,7 @@ async def test_terminal_means_no_retry(caplog: pytest.LogCaptureFixture) -> None
     assert bench.times == [0]
     assert [o for o, _ in bench.outcomes] == [Outcome.TERMINAL]
     assert "bench a: giving up: this will never do" in caplog.messages
-    assert bench.queue.failures("a") == 0
+    assert bench.queue.delayed == 0
 
 
 async def test_a_programming_error_is_logged_with_its_traceback_and_retried(

@@ -29,6 +29,7 @@ class FakeInformer:
         self._syncs = syncs
         self._crashes = crashes
         self._synced = asyncio.Event()
+        self.trouble = ""
         self.ended = False
 
     @property
@@ -99,12 +100,66 @@ async def test_readiness_follows_the_informers() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(manager.run())
         await asyncio.sleep(10)
-        assert health.readiness().answers == {"informers": "1 of 2 informers not synced"}
+        assert health.readiness().answers["informers"] == "1 of 2 informers not synced"
         assert health.liveness().well
         await asyncio.sleep(15)
         assert health.readiness().well
-        assert manager.has_synced
         manager.stop()
+
+
+async def test_a_daemon_whose_state_may_be_old_is_alive_but_not_ready() -> None:
+    health = Health()
+    manager = Manager("m", health=health)
+    first, second = manager.informer(FakeInformer()), manager.informer(FakeInformer())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run())
+        await asyncio.sleep(1)
+        first.trouble = second.trouble = "cannot reach the server"
+        assert health.readiness().answers["informers"] == "cannot reach the server"
+        assert health.liveness().well
+        first.trouble = second.trouble = ""
+        assert health.readiness().well
+        manager.stop()
+
+
+async def test_a_daemon_with_an_attempt_that_never_ends_is_not_alive() -> None:
+    health = Health()
+    manager = Manager("m", health=health, grace=1)
+    manager.loop(queue_of("a"), Slow(1_000_000))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run())
+        await asyncio.sleep(500)
+        assert health.liveness().well
+        await asyncio.sleep(200)
+        assert health.liveness().answers == {"loops": "an attempt of jobs hangs for 700 s"}
+        manager.stop()
+
+
+async def test_a_daemon_with_nothing_to_do_stays_alive() -> None:
+    health = Health()
+    manager = Manager("m", health=health)
+    manager.loop(queue_of("a"), Slow(1))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run())
+        await asyncio.sleep(100_000)
+        assert health.liveness().well
+        manager.stop()
+
+
+async def test_an_event_given_to_run_ends_it_and_is_never_set_by_it() -> None:
+    stop = asyncio.Event()
+    manager = Manager("m")
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(manager.run(stop))
+        await asyncio.sleep(10)
+        assert not running.done()
+        stop.set()
+
+    crashing, untouched = Manager("m"), asyncio.Event()
+    crashing.informer(FakeInformer(crashes=5))
+    with pytest.raises(Unreachable):
+        await crashing.run(untouched)
+    assert not untouched.is_set()
 
 
 async def test_stop_finishes_the_running_attempt_and_takes_no_new_key() -> None:

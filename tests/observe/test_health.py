@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.observe.health import Health, Heartbeat
+from muster.observe.health import Health
 
 
 def test_a_process_without_checks_is_well() -> None:
@@ -42,14 +42,3 @@ def test_checks_are_asked_anew_each_time() -> None:
     health.ready("x", lambda: trouble.pop(0))
 
     assert [health.readiness().well, health.readiness().well] == [False, True]
-
-
-def test_a_heartbeat_complains_when_progress_stops_and_recovers_when_it_resumes() -> None:
-    time = 100.0
-    heart = Heartbeat(60, clock=lambda: time)
-    time = 160
-    assert heart.check() == ""
-    time = 162
-    assert heart.check() == "no progress for 62 s, more than the 60 s allowed"
-    heart.beat()
-    assert heart.check() == ""

@@ -6,7 +6,9 @@ Built by the operator, the scheduler and the local cluster's controllers. Theory
     led            loops, led extras                                 once informers have synced and,
                                                                      with `lead`, while we lead
 
-It promises: no reconcile before every informer has synced; when `stop` is set or `run` is cancelled
+It promises: no reconcile before every informer has synced; with `health`, it is unready while an
+informer's state may be old and not alive while an attempt hangs (a stuck event loop answers no
+probe at all); when `stop` is set or `run` is cancelled
 no new key is taken, running attempts get `grace` seconds, and only then the rest is cancelled; when
 any part crashes, everything stops and `run` raises that error. A lost lease is no crash: what is
 led stops, and goes on from the informers' current state when the lease is won again.
@@ -36,6 +38,8 @@ Lead: TypeAlias = Callable[[Run], Awaitable[None]]
 """Waits to lead, runs the work, cancels it and raises LeaseLost when the lease is lost."""
 
 _CONTEND_AGAIN = 1.0
+STUCK = 600.0
+"""Seconds after which an attempt that has not ended never will: each request has its own limit."""
 
 
 class Syncing(Protocol):
@@ -43,6 +47,9 @@ class Syncing(Protocol):
 
     @property
     def has_synced(self) -> bool: ...
+
+    @property
+    def trouble(self) -> str: ...
 
     async def synced(self) -> None: ...
 
@@ -53,7 +60,8 @@ I = TypeVar("I", bound=Syncing)  # noqa: E741 - I for informer
 K = TypeVar("K", bound="Hashable")
 
 
-async def _alone(run: Run) -> None:
+async def _call(run: Run) -> None:
+    """Run it: a coroutine around any awaitable, as tasks want it, and the `lead` of the sole."""
     await run()
 
 
@@ -70,7 +78,7 @@ class Manager:
     ) -> None:
         self.name = name
         self.grace = grace
-        self._lead = lead or _alone
+        self._lead = lead or _call
         self._informers: list[Syncing] = []
         self._loops: list[tuple[WorkQueue[Any], Run]] = []
         self._background: list[tuple[str, Run]] = []
@@ -78,7 +86,8 @@ class Manager:
         self._stopping = asyncio.Event()
         self._active = False
         if health is not None:
-            health.ready("informers", self._unsynced)
+            health.ready("informers", self._stale)
+            health.live("loops", self._stuck)
 
     def informer(self, informer: I) -> I:
         """Run this informer; loops start when it and all others have synced."""
@@ -104,23 +113,20 @@ class Manager:
         """
         (self._led if led else self._background).append((name, run))
 
-    @property
-    def has_synced(self) -> bool:
-        """Whether every informer holds its kind's whole state."""
-        return all(informer.has_synced for informer in self._informers)
-
     def stop(self) -> None:
         """Ask `run` to end gracefully."""
         self._stopping.set()
 
-    async def run(self) -> None:
-        """Run everything until `stop`, cancellation, or the crash of any part."""
+    async def run(self, stop: asyncio.Event | None = None) -> None:
+        """Run everything until `stop` (the method, or the event), cancellation, or any crash."""
         try:
             async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(_call(run), name=f"{self.name}/{name}")
                     for name, run in self._everything_behind()
                 ]
+                if stop is not None:
+                    background.append(group.create_task(self._stop_at(stop)))
                 foreground = group.create_task(self._foreground(), name=f"{self.name}/loops")
                 try:
                     await self._stopping.wait()
@@ -136,6 +142,10 @@ class Manager:
             (f"informer-{number}", informer.run) for number, informer in enumerate(self._informers)
         ]
         return informers + self._background
+
+    async def _stop_at(self, event: asyncio.Event) -> None:
+        await event.wait()
+        self.stop()
 
     async def _foreground(self) -> None:
         for informer in self._informers:
@@ -176,11 +186,17 @@ class Manager:
                 log.warning("%s: not finished after %g s, stopping anyway", self.name, self.grace)
             foreground.cancel()
 
-    def _unsynced(self) -> str:
+    def _stale(self) -> str:
         waiting = sum(not informer.has_synced for informer in self._informers)
-        return f"{waiting} of {len(self._informers)} informers not synced" if waiting else ""
+        troubles = sorted({informer.trouble for informer in self._informers if informer.trouble})
+        if waiting:
+            troubles.insert(0, f"{waiting} of {len(self._informers)} informers not synced")
+        return "; ".join(troubles)
 
-
-async def _call(run: Run) -> None:
-    """A coroutine around any awaitable, as tasks want it."""
-    await run()
+    def _stuck(self) -> str:
+        hanging = {queue.name: queue.longest for queue, _ in self._loops}
+        return "; ".join(
+            f"an attempt of {name} hangs for {seconds:.0f} s"
+            for name, seconds in hanging.items()
+            if seconds > STUCK
+        )

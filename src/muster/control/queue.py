@@ -15,34 +15,15 @@ Time is the event loop's, so tests run on virtual time. Not safe for use from ot
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable
 from typing import Generic, TypeVar
+
+from muster.kube.pace import Backoff
 
 K = TypeVar("K", bound=Hashable)
 
 _FRESH = 1.0
 """Seconds after which a failed key is tried again when it changed during the failed attempt."""
-
-
-class ShutDown(Exception):
-    """The queue hands out no more keys: a signal to workers, never a fault."""
-
-
-@dataclass(frozen=True)
-class Backoff:
-    """How long a key that failed `n` times in a row waits: doubling, capped, with jitter."""
-
-    first: float = 0.05
-    cap: float = 60.0
-    jitter: float = 0.5
-    chance: Callable[[], float] = field(default=random.random, repr=False)
-
-    def delay(self, failures: int) -> float:
-        """Seconds to wait after that many failures (1 or more); jitter only ever shortens."""
-        whole = min(self.cap, self.first * 2.0 ** min(failures - 1, 60))
-        return whole * (1.0 - self.jitter * self.chance())
 
 
 class WorkQueue(Generic[K]):
@@ -53,7 +34,7 @@ class WorkQueue(Generic[K]):
         self._backoff = backoff or Backoff()
         self._ready: asyncio.Queue[K | None] = asyncio.Queue()
         self._waiting: set[K] = set()  # in _ready
-        self._working: set[K] = set()
+        self._working: dict[K, float] = {}  # and since when; the oldest first
         self._changed: set[K] = set()  # added while being worked on
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
@@ -64,23 +45,15 @@ class WorkQueue(Generic[K]):
         return len(self._waiting)
 
     @property
-    def working(self) -> int:
-        """How many keys are being worked on."""
-        return len(self._working)
-
-    @property
     def delayed(self) -> int:
         """How many keys wait for their time."""
         return len(self._delayed)
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is to be done now; delayed keys may still come."""
-        return not self._waiting and not self._working
-
-    def failures(self, key: K) -> int:
-        """How often in a row this key has failed."""
-        return self._failures.get(key, 0)
+    def longest(self) -> float:
+        """For how many seconds the oldest attempt that has not ended has been going on."""
+        started = next(iter(self._working.values()), None)
+        return 0.0 if started is None else asyncio.get_running_loop().time() - started
 
     def add(self, key: K) -> None:
         """Have the key looked at, as soon as a worker is free."""
@@ -107,24 +80,18 @@ class WorkQueue(Generic[K]):
             pending.cancel()
         self._delayed[key] = loop.call_later(seconds, self._due, key)
 
-    async def get(self) -> K:
-        """The next key, which is then the caller's until `done` or `retry`; ShutDown at the end."""
-        key = await self._ready.get()
-        if self._closed or key is None:
-            self._ready.put_nowait(None)  # pass the news on to the next getter
-            raise ShutDown
-        self._waiting.discard(key)
-        self._working.add(key)
-        return key
-
     def __aiter__(self) -> WorkQueue[K]:
         return self
 
     async def __anext__(self) -> K:
-        try:
-            return await self.get()
-        except ShutDown:
-            raise StopAsyncIteration from None
+        """The next key, which is then the caller's until `done` or `retry`."""
+        key = await self._ready.get()
+        if self._closed or key is None:
+            self._ready.put_nowait(None)  # pass the news on to the next worker
+            raise StopAsyncIteration
+        self._waiting.discard(key)
+        self._working[key] = asyncio.get_running_loop().time()
+        return key
 
     def done(self, key: K, again: float | None = None) -> None:
         """The key was worked on with success; look again in so many seconds, if given."""
@@ -146,13 +113,6 @@ class WorkQueue(Generic[K]):
         self.add_after(key, delay)
         return delay
 
-    def forget(self, key: K) -> None:
-        """Drop the key's failures and its pending delay: there is nothing to come back for."""
-        self._failures.pop(key, None)
-        timer = self._delayed.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-
     def shutdown(self) -> None:
         """Hand out no more keys, take no more in."""
         self._closed = True
@@ -169,7 +129,7 @@ class WorkQueue(Generic[K]):
 
     def _release(self, key: K) -> bool:
         """Give the key back; whether it was added meanwhile."""
-        self._working.discard(key)
+        self._working.pop(key, None)
         changed = key in self._changed
         self._changed.discard(key)
         return changed

@@ -7,7 +7,6 @@ It is called on the event loop at every probe, so it looks at memory only and ne
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -57,22 +56,3 @@ class Health:
         """Ready means alive and more."""
         checks = {**self._live, **self._ready}
         return Verdict({name: check() for name, check in checks.items()})
-
-
-class Heartbeat:
-    """Watches over something that must make progress: call `beat`, register `check`."""
-
-    def __init__(self, limit: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
-        self._clock = clock
-        self._last = clock()
-
-    def beat(self) -> None:
-        """There was progress just now."""
-        self._last = self._clock()
-
-    def check(self) -> str:
-        silent = self._clock() - self._last
-        if silent <= self._limit:
-            return ""
-        return f"no progress for {silent:.0f} s, more than the {self._limit:g} s allowed"
