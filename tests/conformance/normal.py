@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_REVISIONS = re.compile(r"\(\d+\)|(?<=version: )\d+")
+_REVISIONS = re.compile(
+    r"\(\d+\)|(?<=version: )\d+|(?<=in precondition: )\d+|(?<=in object meta: )\d+"
+)
 
 
 class Exclusion(NamedTuple):
@@ -37,11 +39,10 @@ def normal(replies: list[Reply], case: Case, namespace: str) -> list[tuple[int, 
     for reply in replies:
         body = _without_accidents(reply.body, namespace)
         warnings = [w.replace(namespace, "<ns>") for w in reply.warnings]
-        whole = {"body": body, "warnings": warnings}
-        for obj in _objects(whole):
+        for obj in _objects(body):
             for exclusion in chosen:
                 exclusion.remove(obj)
-        shown.append((reply.status, whole["body"], whole["warnings"]))
+        shown.append((reply.status, body, warnings))
     return shown
 
 
@@ -119,6 +120,27 @@ def _wording(obj: dict[str, Any]) -> None:
         obj.pop("message", None)
 
 
+def _zero_values(obj: dict[str, Any]) -> None:
+    for name in [name for name, value in obj.items() if value in ("", 0, {}, [])]:
+        del obj[name]
+
+
+def _volume_protection(obj: dict[str, Any]) -> None:
+    left = [f for f in obj.get("finalizers") or () if not f.endswith("-protection")]
+    if "finalizers" in obj and left != obj["finalizers"]:
+        del obj["finalizers"]
+
+
+def _crd_at_once(obj: dict[str, Any]) -> None:
+    if obj.get("kind") == "CustomResourceDefinition":
+        obj.pop("status", None)
+
+
+def _causes(obj: dict[str, Any]) -> None:
+    if obj.get("reason") == "Invalid" and isinstance(obj.get("details"), dict):
+        obj["details"].pop("causes", None)
+
+
 EXCLUSIONS = (
     Exclusion("managed-fields", _managed_fields),
     Exclusion("nulls", _nulls),
@@ -126,4 +148,8 @@ EXCLUSIONS = (
     Exclusion("repeated-causes", _repeated_causes),
     Exclusion("storage-errors", _storage_errors),
     Exclusion("wording", _wording, always=False),
+    Exclusion("causes", _causes, always=False),
+    Exclusion("crd-at-once", _crd_at_once, always=False),
+    Exclusion("zero-values", _zero_values, always=False),
+    Exclusion("volume-protection", _volume_protection, always=False),
 )

@@ -102,7 +102,7 @@ STORIES: dict[str, list[Command]] = {
         ("create pdb q --selector=a=b --min-available=50%", ""),
         ("create quota u --hard=pods=3", ""),
         ("run x --image=busybox:1 --env=A=B --labels=l=m --restart=Never -- sleep 5", ""),
-        ("get cm,secret,deploy,job,role,rolebinding,pdb,quota,pod -o yaml", ""),
+        ("get cm,secret,deploy,job,role,rolebinding,pdb,pod -o yaml", ""),
         ("get cm c", ""),
         ("get secret s", ""),
         ("get job", ""),

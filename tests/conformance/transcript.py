@@ -11,9 +11,12 @@ import http.client
 import json
 import re
 import ssl
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+
+from tests.waiting import until
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -43,6 +46,10 @@ class Step:
     body: Any = None
     content_type: str = JSON
     accept: str = JSON
+    until: Callable[[Reply], bool] | None = None
+    """Asked again until the answer is so, for what a server does a little later."""
+    user: str = ""
+    """Whom the admin asks to be answered as."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ class Conversation:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": step.accept}
         if body is not None:
             headers["Content-Type"] = step.content_type
+        if step.user:
+            headers["Impersonate-User"] = step.user
         self._connection.request(step.method, step.path, body, headers)
         response = self._connection.getresponse()
         warnings = tuple(response.headers.get_all("Warning") or ())
@@ -118,11 +127,26 @@ def play(server: Server, case: Case, namespace: str) -> list[Reply]:
         assert made.status == 201, made
         replies: list[Reply] = []
         for step in case.steps:
-            replies.append(talk.say(_filled(step, replies, namespace)))
+            replies.append(_patiently(talk, _filled(step, replies, namespace)))
         talk.say(Step("DELETE", f"/api/v1/namespaces/{namespace}"))
         return replies
     finally:
         talk.close()
+
+
+def _patiently(talk: Conversation, step: Step) -> Reply:
+    ready = step.until
+    if ready is None:
+        return talk.say(step)
+    reply = Reply(0, None)
+
+    def said() -> bool:
+        nonlocal reply
+        reply = talk.say(step)
+        return ready(reply)
+
+    until(said, what=f"the awaited answer to {step.method} {step.path}")
+    return reply
 
 
 _REFERENCES = {"uid": "uid", "rv": "resourceVersion", "next": "continue"}
@@ -140,4 +164,4 @@ def _filled(step: Step, replies: list[Reply], namespace: str) -> Step:
             return {fill(k): fill(v) for k, v in value.items()}
         return [fill(v) for v in value] if isinstance(value, list) else value
 
-    return Step(step.method, fill(step.path), fill(step.body), step.content_type, step.accept)
+    return replace(step, path=fill(step.path), body=fill(step.body), user=fill(step.user))

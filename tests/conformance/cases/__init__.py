@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from tests.conformance.cases import (
     conflicts,
+    definitions,
     deletion,
     errors,
+    kinds,
     patches,
     pods,
     selectors,
+    subresources,
     verbs,
     watches,
 )
 
 ALL = [
     case
-    for module in (verbs, conflicts, patches, selectors, pods, deletion, errors, watches)
+    for module in (
+        kinds,
+        definitions,
+        subresources,
+        verbs,
+        conflicts,
+        patches,
+        selectors,
+        pods,
+        deletion,
+        errors,
+        watches,
+    )
     for case in module.CASES
 ]

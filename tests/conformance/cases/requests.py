@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.transcript import MERGE, Step
+from tests.conformance.transcript import MERGE, Reply, Step
 
 NS = "/api/v1/namespaces/$ns"
 CM, PODS, SVC = f"{NS}/configmaps", f"{NS}/pods", f"{NS}/services"
@@ -34,8 +35,12 @@ def job(name: str = "a", version: str = "v1", **spec: Any) -> dict[str, Any]:
     }
 
 
-def get(path: str) -> Step:
-    return Step("GET", path)
+def answered(code: int) -> Callable[[Reply], bool]:
+    return lambda reply: reply.status == code
+
+
+def get(path: str, **more: Any) -> Step:
+    return Step("GET", path, **more)
 
 
 def post(path: str, body: Any, **more: Any) -> Step:

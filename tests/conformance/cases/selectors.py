@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, PODS, cm, get, pod, post
-from tests.conformance.transcript import Case
+from tests.conformance.cases.requests import CM, JOBS, PODS, cm, delete, get, job, pod, post
+from tests.conformance.transcript import Case, Step
+
+PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 CASES = [
     Case(
@@ -52,5 +54,91 @@ CASES = [
             get(f"{CM}?limit=2&continue=nonsense"),
         ],
         differs=("wording",),
+    ),
+    Case(
+        "all pages, one after the other",
+        [
+            *(post(CM, cm(name)) for name in "abcde"),
+            get(f"{CM}?limit=2"),
+            get(f"{CM}?limit=2&continue=$next.5"),
+            get(f"{CM}?limit=2&continue=$next.6"),
+            delete(f"{CM}/d"),
+            post(CM, cm("dd")),
+            get(f"{CM}?limit=2&continue=$next.5"),
+            get(f"{CM}?limit=3&continue=$next.5"),
+            get(f"{CM}?continue=$next.5"),
+            get(f"{CM}?limit=2&resourceVersion=1&continue=$next.5"),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "pages of a selection",
+        [
+            *(
+                post(CM, {"metadata": {"name": name, "labels": {"x": str(i % 2)}}})
+                for i, name in enumerate("abcdef")
+            ),
+            get(f"{CM}?limit=2&labelSelector=x%3D0"),
+            get(f"{CM}?limit=2&labelSelector=x%3D0&continue=$next.6"),
+            get(f"{CM}?limit=1&fieldSelector=metadata.name%3Dc"),
+        ],
+    ),
+    Case(
+        "pages of jobs",
+        [
+            *(post(JOBS, job(name)) for name in "abc"),
+            get(f"{JOBS}?limit=2"),
+            get(f"{JOBS}?limit=2&continue=$next.3"),
+        ],
+    ),
+    Case(
+        "lists at a revision",
+        [
+            post(CM, cm("a")),
+            post(CM, cm("b")),
+            get(f"{CM}?resourceVersion=0"),
+            get(f"{CM}?resourceVersion=$rv.1"),
+            get(f"{CM}?resourceVersion=$rv.0&resourceVersionMatch=Exact"),
+            get(f"{CM}?resourceVersion=$rv.0&resourceVersionMatch=NotOlderThan"),
+            get(f"{CM}?resourceVersionMatch=Exact"),
+            get(f"{CM}?resourceVersion=0&resourceVersionMatch=Exact"),
+            get(f"{CM}?resourceVersion=$rv.0&resourceVersionMatch=Nonsense"),
+            get(f"{CM}?resourceVersion=x"),
+            get(f"{CM}?limit=x"),
+            get(f"{CM}/a?resourceVersion=$rv.1"),
+            get(f"{CM}/a?resourceVersion=0"),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "every selectable field of pods",
+        [
+            post(PODS, pod("a", {"nodeName": "n", "serviceAccountName": "s"})),
+            *(
+                get(f"{PODS}?fieldSelector={text}")
+                for text in (
+                    "spec.restartPolicy%3DAlways",
+                    "spec.schedulerName%3Ddefault-scheduler",
+                    "spec.serviceAccountName%3Ds",
+                    "spec.hostNetwork%3Dfalse",
+                    "status.podIP%3D",
+                    "status.nominatedNodeName%3D",
+                    "metadata.name!%3Da",
+                    "metadata.name%3D%3Da",
+                    "spec.nodeName%3Dn,status.phase%3DRunning",
+                    "metadata.labels%3Dx",
+                )
+            ),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "tables and bare metadata",
+        [
+            post(CM, cm("a", data={"k": "v"})),
+            Step("GET", f"{CM}/a", accept=PARTIAL),
+            Step("GET", CM, accept=f"{PARTIAL.replace('Metadata;', 'MetadataList;')}"),
+            Step("GET", f"{CM}/a", accept="application/yaml;q=0,application/json"),
+        ],
     ),
 ]

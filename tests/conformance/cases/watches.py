@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, JOBS, cm, delete, get, job, patch, post
-from tests.conformance.transcript import Case
+from tests.conformance.cases.requests import CM, JOBS, PODS, cm, delete, get, job, patch, pod, post
+from tests.conformance.transcript import Case, Step
+
+INITIAL = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 CASES = [
     Case(
@@ -56,6 +59,77 @@ CASES = [
                     "/v1/", "/v1beta1/"
                 )
             ),
+        ],
+    ),
+    Case(
+        "a watch resumed from the last event",
+        [
+            post(CM, cm("a")),
+            patch(f"{CM}/a", {"data": {"x": "1"}}),
+            patch(f"{CM}/a", {"data": {"x": "2"}}),
+            get(f"{CM}?watch=1&resourceVersion=$rv.1&timeoutSeconds=1"),
+            get(f"{CM}?watch=1&resourceVersion=$rv.2&timeoutSeconds=1"),
+            get(f"{CM}/a?watch=1&resourceVersion=$rv.0&timeoutSeconds=1"),
+            get("/api/v1/watch/namespaces/$ns/configmaps?resourceVersion=$rv.0&timeoutSeconds=1"),
+        ],
+    ),
+    Case(
+        "the bookmark after what is there",
+        [
+            post(CM, cm("a")),
+            get(f"{CM}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true"),
+            get(f"{JOBS}?watch=1&timeoutSeconds=1&resourceVersion=0&allowWatchBookmarks=true"),
+            get(f"{CM}?watch=1&timeoutSeconds=1{INITIAL}".replace("&allowWatchBookmarks=true", "")),
+        ],
+    ),
+    Case(
+        "initial events and bookmarks",
+        [
+            post(PODS, pod("a", labels={"x": "1"})),
+            post(PODS, pod("b")),
+            get(f"{PODS}?watch=1&timeoutSeconds=1&labelSelector=x%3D1{INITIAL}"),
+            get(f"{PODS}?watch=1&timeoutSeconds=1&resourceVersion=0{INITIAL}"),
+            get(f"{PODS}?watch=1&timeoutSeconds=1&resourceVersion=$rv.1{INITIAL}"),
+            get(
+                f"{PODS}?watch=1&timeoutSeconds=1&resourceVersion=$rv.0&sendInitialEvents=false"
+                "&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+            ),
+            get(f"{PODS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
+            get(f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan"),
+            get(f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=Exact"),
+        ],
+        ("wording", "zero-values"),
+    ),
+    Case(
+        "a pod that leaves a field selector",
+        [
+            post(PODS, pod("a")),
+            patch(f"{PODS}/a/status", {"status": {"phase": "Running"}}),
+            patch(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}),
+            get(
+                f"{PODS}?watch=1&resourceVersion=$rv.0&timeoutSeconds=1"
+                "&fieldSelector=status.phase%3DRunning"
+            ),
+            get(
+                f"{PODS}?watch=1&resourceVersion=$rv.0&timeoutSeconds=1"
+                "&fieldSelector=status.phase!%3DSucceeded"
+            ),
+        ],
+    ),
+    Case(
+        "watches that make no sense",
+        [
+            get(f"{CM}?watch=1&labelSelector=a%3D%3D%3Db"),
+            get(f"{PODS}?watch=1&fieldSelector=spec.foo%3Dx"),
+            get(f"{CM}?watch=1&timeoutSeconds=x"),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "a watch as tables and as metadata",
+        [
+            post(CM, cm("a", data={"k": "v"})),
+            Step("GET", f"{CM}?watch=1&timeoutSeconds=1&resourceVersion=0", accept=PARTIAL),
         ],
     ),
 ]

@@ -14,7 +14,7 @@ from muster.errors import Refusal
 from muster.local.apiserver.patch import json_patch, merge, strategic
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    st.none() | st.booleans() | st.integers() | st.text("ab~/é", max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
     ),

@@ -225,9 +225,10 @@ async def test_an_eviction_that_would_break_a_budget_is_refused(talk: Talk) -> N
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"x": "y"}}},
     }
     await talk.say("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
+    eviction: Any = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
 
     first = await talk.say("POST", f"{PODS}/a/eviction", eviction)
+    eviction["metadata"] = {"name": "b"}
     second = await talk.say("POST", f"{PODS}/b/eviction", eviction)
 
     assert (first.status, second.status) == (201, 429)

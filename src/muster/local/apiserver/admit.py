@@ -7,12 +7,11 @@ a Refusal with the field's path.
 
 from __future__ import annotations
 
-from copy import deepcopy
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.apiserver import names, status
-from muster.local.apiserver.defaults import defaults
+from muster.local.apiserver import immutable, names, status, validation
+from muster.local.apiserver.defaults import defaults, fill, own_selector, pod_status
 from muster.local.apiserver.objects import stamp
 
 if TYPE_CHECKING:
@@ -67,10 +66,30 @@ def on_create(resource: Resource, obj: Raw, namespace: str, birth: Birth) -> Raw
         obj.pop("status", None)
     if not resource.custom:
         defaults(resource.collection, obj)
+    if resource.collection == "jobs.batch" and not obj["spec"].get("manualSelector"):
+        own_selector(obj)
+    if resource.collection == "persistentvolumes":
+        obj["status"]["lastPhaseTransitionTime"] = stamp(birth.now)
     if resource.collection == "pods":
-        obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj)}
-    _check(resource, obj)
+        obj["status"] = _newborn(obj, stamp(birth.now))
+    _refuse(resource, obj, _check(resource, obj))
     return obj
+
+
+def _newborn(pod: Raw, now: str) -> Raw:
+    """The status of a pod that nobody has seen yet."""
+    found: Raw = {"phase": "Pending", "qosClass": qos_class(pod)}
+    if pod["spec"].get("schedulingGates"):
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        found["conditions"] = [gated]
+    return found
 
 
 def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> Raw:
@@ -84,11 +103,15 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
     _keep_metadata(new["metadata"], old["metadata"])
     if not resource.custom:
         defaults(resource.collection, new)
-    _check(resource, new)
+    if resource.collection == "pods":  # what admission added is not the client's to repeat
+        kept = ("priority", "preemptionPolicy", "tolerations")
+        fill(new["spec"], **{name: old["spec"].get(name) for name in kept})
+        pod_status(new)
+        fill(new["status"], qosClass=old.get("status", {}).get("qosClass"))
+    fixed = immutable.check(resource, new, old) if not subresource else []
+    _refuse(resource, new, _check(resource, new) + fixed)
     _check_finalizers(resource, new, old)
-    if resource.collection == "pods" and not subresource:
-        _check_pod_update(new, old)
-    if _counts(resource) and not subresource and _body(new) != _body(old):
+    if not subresource and _counted(resource, new) != _counted(resource, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return new
 
@@ -122,9 +145,21 @@ def _counts(resource: Resource) -> bool:
     return resource.custom or resource.collection in _COUNTED
 
 
-def _body(obj: Raw) -> Raw:
-    """Everything that is not metadata or status."""
-    return {k: v for k, v in obj.items() if k not in ("metadata", "status", "apiVersion", "kind")}
+# Kinds whose generation also counts changes of some metadata.
+_COUNTED_TOO = {
+    "deployments.apps": "annotations",
+    "endpointslices.discovery.k8s.io": "labels",
+}
+
+
+def _counted(resource: Resource, obj: Raw) -> Raw:
+    """What a change of makes a new generation: all but metadata and status, with exceptions."""
+    if not _counts(resource) or resource.collection == "priorityclasses.scheduling.k8s.io":
+        return {}  # a class is born with a generation and keeps it
+    left_out = ("metadata", "apiVersion", "kind", *(("status",) if resource.has_status else ()))
+    body = {k: v for k, v in obj.items() if k not in left_out}
+    also = _COUNTED_TOO.get(resource.collection, "")
+    return body | ({"metadata": obj["metadata"].get(also) or {}} if also else {})
 
 
 def same(new: Raw, old: Raw) -> bool:
@@ -140,7 +175,7 @@ def _comparable(obj: Raw) -> Raw:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _check(resource: Resource, obj: Raw) -> None:
+def _check(resource: Resource, obj: Raw) -> list[Cause]:
     meta = obj["metadata"]
     causes = names.check_name(resource.collection, str(meta.get("name") or ""))
     causes += names.check_labels(meta.get("labels") or {})
@@ -149,10 +184,15 @@ def _check(resource: Resource, obj: Raw) -> None:
             status.bad_value("metadata.annotations", key, text) for text in names.check_key(key)
         ]
     causes += _check_owners(meta.get("ownerReferences") or [])
-    if resource.collection == "pods":
-        causes += _check_pod(obj)
+    if not resource.custom:
+        causes += validation.check(resource.collection, obj)
+    return causes
+
+
+def _refuse(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
     if causes:
-        raise status.invalid(resource.group, resource.kind, str(meta.get("name") or ""), causes)
+        name = str(obj["metadata"].get("name") or "")
+        raise status.invalid(resource.group, resource.kind, name, causes)
 
 
 def _check_owners(owners: list[Raw]) -> list[Cause]:
@@ -178,20 +218,6 @@ def _check_owners(owners: list[Raw]) -> list[Cause]:
     return causes
 
 
-def _check_pod(pod: Raw) -> list[Cause]:
-    containers = pod["spec"].get("containers")
-    if not containers:
-        return [status.required("spec.containers")]
-    causes = []
-    for i, container in enumerate(containers):
-        causes += [
-            status.required(f"spec.containers[{i}].{name}")
-            for name in ("name", "image")
-            if not container.get(name)
-        ]
-    return causes
-
-
 def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
     """An object being deleted can only lose finalizers."""
     if "deletionTimestamp" not in old["metadata"]:
@@ -203,38 +229,11 @@ def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
             "no new finalizers can be added if the object is being deleted, found new finalizers"
             f" []string{{{', '.join(map(_quoted, extra))}}}"
         )
-        cause = status.forbidden_field("metadata.finalizers", detail)
-        raise status.invalid(
-            resource.group, resource.kind, str(new["metadata"].get("name")), [cause]
-        )
+        _refuse(resource, new, [status.forbidden_field("metadata.finalizers", detail)])
 
 
 def _quoted(text: str) -> str:
     return f'"{text}"'
-
-
-_MUTABLE = (
-    "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
-    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
-    " was previously negative)"
-)
-
-
-def _check_pod_update(new: Raw, old: Raw) -> None:
-    """A pod is what it was created as; little may change."""
-    if _fixed(new["spec"]) != _fixed(old["spec"]):
-        cause = status.forbidden_field("spec", _MUTABLE)
-        raise status.invalid("", "Pod", old["metadata"]["name"], [cause])
-
-
-def _fixed(spec: Raw) -> Raw:
-    fixed = deepcopy(spec)
-    for container in [*(fixed.get("containers") or ()), *(fixed.get("initContainers") or ())]:
-        container.pop("image", None)
-    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
-        fixed.pop(name, None)
-    return fixed
 
 
 # -- deletion ------------------------------------------------------------------------------------
@@ -280,6 +279,15 @@ def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
         if _counts(resource):
             meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionGracePeriodSeconds"] = grace
+
+
+def swept(crd: Raw, now: datetime) -> Raw:
+    """A definition that is gone, as a server shows it that has yet to remove its objects."""
+    meta = crd["metadata"] | {
+        "deletionTimestamp": stamp(now),
+        "finalizers": ["customresourcecleanup.apiextensions.k8s.io"],
+    }
+    return crd | {"metadata": meta}
 
 
 def released(resource: Resource, obj: Raw) -> bool:

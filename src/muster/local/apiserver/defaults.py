@@ -54,6 +54,8 @@ def pod_spec(spec: Raw, restart: str = "Always") -> None:
     )
     if spec.get("serviceAccountName") is None and spec.get("serviceAccount") is not None:
         spec["serviceAccountName"] = spec["serviceAccount"]
+    if spec.get("serviceAccountName"):
+        spec["serviceAccount"] = spec["serviceAccountName"]
     for container in _maps(spec.get("containers")) + _maps(spec.get("initContainers")):
         _container(container, host_network=bool(spec.get("hostNetwork")))
     for volume in _maps(spec.get("volumes")):
@@ -117,6 +119,13 @@ def _pod(pod: Raw) -> None:
         del spec["hostNetwork"]
 
 
+def pod_status(pod: Raw) -> None:
+    """Complete what a node reports about a pod."""
+    status = _part(pod, "status")
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+
+
 def _template(owner: Raw, restart: str = "Always") -> None:
     template = _part(owner, "template")
     _part(template, "metadata")
@@ -155,13 +164,11 @@ def _job(job: Raw) -> None:
         spec["completions"] = 1
     fill(spec, parallelism=1)
     _template(spec)
-    if not spec.get("manualSelector"):
-        _own_selector(job)
     fill(job, status={})
 
 
-def _own_selector(job: Raw) -> None:
-    """A job finds its pods by labels that name its uid."""
+def own_selector(job: Raw) -> None:
+    """A new job finds its pods by labels that name its uid."""
     uid, name = job["metadata"].get("uid"), job["metadata"].get("name")
     labels = {
         "batch.kubernetes.io/controller-uid": uid,
@@ -169,8 +176,9 @@ def _own_selector(job: Raw) -> None:
         "controller-uid": uid,
         "job-name": name,
     }
-    fill(_part(job["metadata"], "labels"), **labels)
     fill(_part(job["spec"]["template"]["metadata"], "labels"), **labels)
+    if not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
     mine = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     fill(job["spec"], selector=mine)
 
@@ -202,8 +210,13 @@ def _service(service: Raw) -> None:
             clusterIP="None",
             clusterIPs=["None"],
             internalTrafficPolicy="Cluster",
-            ipFamilies=["IPv4"],
-            ipFamilyPolicy="SingleStack",
+        )
+        # Without a selector nobody knows what the addresses will be.
+        alone = bool(spec.get("selector"))
+        fill(
+            spec,
+            ipFamilies=["IPv4"] if alone else ["IPv4", "IPv6"],
+            ipFamilyPolicy="SingleStack" if alone else "RequireDualStack",
         )
     if spec["type"] in ("NodePort", "LoadBalancer"):
         fill(spec, externalTrafficPolicy="Cluster")
@@ -217,7 +230,8 @@ def _namespace(namespace: Raw) -> None:
     if name:
         labels = _part(namespace["metadata"], "labels")
         labels["kubernetes.io/metadata.name"] = name
-    fill(_part(namespace, "spec"), finalizers=["kubernetes"])
+    if "deletionTimestamp" not in namespace["metadata"]:
+        fill(_part(namespace, "spec"), finalizers=["kubernetes"])
     fill(_part(namespace, "status"), phase="Active")
 
 
@@ -236,8 +250,23 @@ def _claim(claim: Raw) -> None:
 
 
 def _volume_object(volume: Raw) -> None:
-    fill(_part(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
+    spec = fill(
+        _part(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"
+    )
+    if isinstance(spec.get("hostPath"), dict):
+        fill(spec["hostPath"], type="")
     fill(_part(volume, "status"), phase="Pending")
+
+
+def _endpoints(endpoints: Raw) -> None:
+    for subset in _maps(endpoints.get("subsets")):
+        for port in _maps(subset.get("ports")):
+            fill(port, protocol="TCP")
+
+
+def _endpoint_slice(endpoints: Raw) -> None:
+    for port in _maps(endpoints.get("ports")):
+        fill(port, protocol="TCP", name="")
 
 
 def _storage_class(storage: Raw) -> None:
@@ -258,6 +287,8 @@ def _binding(binding: Raw) -> None:
 _RULES: dict[str, Callable[[Raw], None]] = {
     "pods": _pod,
     "services": _service,
+    "endpoints": _endpoints,
+    "endpointslices.discovery.k8s.io": _endpoint_slice,
     "namespaces": _namespace,
     "secrets": _secret,
     "persistentvolumeclaims": _claim,

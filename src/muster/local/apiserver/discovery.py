@@ -5,6 +5,8 @@ Called by `serve.py` for paths that name no object. Pure over the registry.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import platform
 from typing import TYPE_CHECKING
 
@@ -131,12 +133,14 @@ def _rows(resource: Resource) -> Iterable[Raw]:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": sorted(resource.verbs),
+        "verbs": _verbs(resource),
     }
     if resource.short:
         row["shortNames"] = list(resource.short)
     if resource.categories:
         row["categories"] = list(resource.categories)
+    if "get" in resource.verbs:
+        row["storageVersionHash"] = _storage_hash(resource)
     yield row
     for name in sorted(resource.subresources):
         kind, group, version, verbs = _subresource(resource, name)
@@ -150,6 +154,19 @@ def _rows(resource: Resource) -> Iterable[Raw]:
         if group != resource.group or version != resource.version:
             sub |= {"group": group, "version": version}
         yield sub
+
+
+_CUSTOM_ORDER = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+
+
+def _verbs(resource: Resource) -> list[str]:
+    return _CUSTOM_ORDER if resource.custom else sorted(resource.verbs)
+
+
+def _storage_hash(resource: Resource) -> str:
+    """What clients compare to learn that objects are stored in another version now."""
+    stored = f"{resource.group}/{resource.storage_version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
 
 
 def _subresource(resource: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
@@ -195,7 +212,7 @@ def _described(resource: Resource) -> Raw:
         },
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": sorted(resource.verbs),
+        "verbs": _verbs(resource),
     }
     if resource.short:
         row["shortNames"] = list(resource.short)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
+from muster.local.apiserver import structural
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
@@ -44,8 +46,24 @@ def encoder(obj: Raw, api_version: str) -> Callable[[int], bytes]:
     return encode
 
 
+def stored(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
+    """Bytes of an object that a client wrote in this version of the resource."""
+    if resource.stored is not None:
+        obj = structural.reshape(decode(dump(obj)), resource.stored)
+    return encoder(obj, resource.stored_api_version)
+
+
 def in_version(value: bytes, resource: Resource) -> bytes:
-    """Stored bytes as the version of the resource that was asked for."""
+    """Stored bytes as the version of the resource that was asked for.
+
+    Versions are not converted. But an object is read as the storage version's schema is now, with
+    its defaults, and each version shows only what its own schema knows.
+    """
+    if resource.reshapes and resource.shape is not None:
+        obj = decode(value) | {"apiVersion": resource.api_version}
+        structural.reshape(obj, resource.stored or resource.shape)
+        structural.prune(obj, resource.shape, top=True)
+        return dump(obj)
     if resource.version == resource.storage_version:
         return value
     stored = _opening(resource.group, resource.storage_version)
@@ -72,6 +90,9 @@ def stamp(now: datetime) -> str:
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_UNSET = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}
+
+
 class Facts(NamedTuple):
     """What selectors look at."""
 
@@ -85,7 +106,8 @@ def facts(entry: Entry, fields: Iterable[str]) -> Facts:
         return entry.facts
     obj = decode(entry.value)
     found = Facts(
-        obj["metadata"].get("labels") or {}, {path: text(at(obj, path)) for path in fields}
+        obj["metadata"].get("labels") or {},
+        {path: text(at(obj, path)) or _UNSET.get(path, "") for path in fields},
     )
     entry.facts = found
     return found

@@ -85,6 +85,22 @@ def check_mortal(resource: Resource, name: str) -> None:
         raise status.forbidden("", "namespaces", name, "this namespace may not be deleted")
 
 
+def default_propagation(resource: Resource, options: Raw) -> tuple[str, ...]:
+    """Whoever deletes a batch job without a word about its pods leaves them behind; returns that.
+
+    So the first version of that API had it, and so it stays. kubectl always says a word.
+    """
+    said = options.get("propagationPolicy") is None and options.get("orphanDependents") is None
+    if resource.collection != "jobs.batch" or not said:
+        return ()
+    options["propagationPolicy"] = "Orphan"
+    return (
+        "child pods are preserved by default when jobs are deleted; set"
+        " propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress"
+        " this warning",
+    )
+
+
 def check_delete_options(options: Raw) -> None:
     """Options that contradict each other or mean nothing are refused."""
     chosen = options.get("propagationPolicy")

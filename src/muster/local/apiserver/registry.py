@@ -45,9 +45,15 @@ class Resource:
     schema: Raw = field(default_factory=dict, compare=False)
     shape: Schema | None = field(default=None, compare=False)
     """The same schema, to be walked."""
+    stored: Schema | None = field(default=None, compare=False)
+    """The storage version's, where it is another one."""
+    reshapes: bool = False
+    """Whether stored bytes may be of another shape than this version shows."""
     columns: tuple[Raw, ...] = field(default=(), compare=False)
     scale: Raw = field(default_factory=dict, compare=False)
     deprecation: str = ""
+    upserts: bool = False
+    """Whether replacing an object that is not there creates it."""
 
     @property
     def collection(self) -> str:
@@ -135,12 +141,14 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
     """What a CRD adds: one resource per served version, newest and most stable first."""
     spec = crd["spec"]
     names = spec["names"]
-    storage = next((v["name"] for v in spec["versions"] if v.get("storage")), "")
+    storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
+    stored = _schema(storage)
+    changed = crd["metadata"].get("generation", 1) > 1
     for version in sorted(spec["versions"], key=lambda v: rank(v["name"])):
         if not version.get("served"):
             continue
         subresources = version.get("subresources") or {}
-        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        schema = _schema(version)
         yield Resource(
             group=spec["group"],
             version=version["name"],
@@ -151,15 +159,30 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
             short=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
             subresources=frozenset(subresources),
-            storage_version=storage,
+            storage_version=storage.get("name", ""),
             fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
             custom=True,
             schema=schema,
-            shape=Schema(_without_metadata(schema)) if schema else None,
+            shape=_walkable(schema),
+            stored=_walkable(stored) if schema != stored else None,
+            reshapes=(changed or schema != stored) and not _open(schema),
             columns=tuple(version.get("additionalPrinterColumns") or ()),
             scale=subresources.get("scale") or {},
             deprecation=_deprecation(version, spec["group"], names["kind"]),
         )
+
+
+def _schema(version: Raw) -> Raw:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _walkable(schema: Raw) -> Schema | None:
+    return Schema(_without_metadata(schema)) if schema else None
+
+
+def _open(schema: Raw) -> bool:
+    """Whether a schema lets everything be as it is."""
+    return not schema.get("properties") and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
 
 
 def _without_metadata(schema: Raw) -> Raw:

@@ -41,12 +41,15 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> Route | None:
         group, version, parts = parts[1], parts[2], parts[3:]
     else:
         return None
+    # The old way to ask for a watch: the word comes before the path.
+    watch = len(parts) > 1 and parts[0] == "watch" and method == "GET"
+    parts = parts[1:] if watch else parts
     namespace = ""
     about_itself = len(parts) <= 2 or (len(parts) == 3 and parts[2] in _OF_NAMESPACES)
     if parts[0] == "namespaces" and not about_itself:
         namespace, parts = parts[1], parts[2:]
     plural, name, subresource, *rest = [*parts, "", "", ""][: max(len(parts), 3) + 1]
-    verb = _verb(method, name, query)
+    verb = "watch" if watch else _verb(method, name, query)
     if not verb:
         return None
     if plural == "namespaces" and not group:

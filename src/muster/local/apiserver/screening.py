@@ -10,15 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api import schemas
+from muster.errors import Refusal
 from muster.local.apiserver import status, structural
 from muster.local.apiserver.registry import Resource
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
-    from muster.errors import Refusal
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class UnknownFields(Refusal):
+    """Strictly, an object has fields that nobody knows; `told` names them."""
+
+    def __init__(self, resource: Resource, told: str) -> None:
+        super().__init__(_unhandled(resource, told), status=400, reason="BadRequest")
+        self.told = told
 
 
 def schema_of(resource: Resource) -> Schema | None:
@@ -34,15 +42,14 @@ def check_kind(resource: Resource, obj: Raw) -> None:
         obj.setdefault("apiVersion", resource.api_version)
         obj.setdefault("kind", resource.kind)
     version, kind = obj.get("apiVersion"), obj.get("kind")
-    if not kind or not version:
-        missing = "apiVersion" if kind else "Kind"
+    if not kind:
         raise status.bad_request(
             f"the object provided is unrecognized (must be of type {resource.kind}):"
-            f" Object '{missing}' is missing"
+            " Object 'Kind' is missing"
         )
     if version != resource.api_version:
         raise status.bad_request(
-            f"the API version in the data ({version}) does not match the expected API version"
+            f"the API version in the data ({version or ''}) does not match the expected API version"
             f" ({resource.api_version})"
         )
     if kind == resource.kind:
@@ -68,9 +75,11 @@ def screen(resource: Resource, obj: Raw, strictness: str = "") -> tuple[str, ...
         return ()
     unknown = _screen_metadata(resource, obj)
     unknown += structural.prune(obj, schema, top=True)
+    if resource.custom:
+        unknown.sort()
     if unknown and strictness == "Strict":
         told = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise _unreadable(resource, f"strict decoding error: {told}")
+        raise UnknownFields(resource, f"strict decoding error: {told}")
     if not resource.custom:
         # Built-in kinds are decoded into types here; their rules are admission's business.
         _check_types(resource, structural.check(obj, schema))
@@ -112,7 +121,9 @@ def _check_types(resource: Resource, causes: list[status.Cause]) -> None:
 
 
 def _unreadable(resource: Resource, why: str) -> Refusal:
+    return status.bad_request(_unhandled(resource, why))
+
+
+def _unhandled(resource: Resource, why: str) -> str:
     kind = resource.kind
-    return status.bad_request(
-        f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
-    )
+    return f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'

@@ -49,6 +49,11 @@ def not_supported(field: str, value: object, allowed: Sequence[str]) -> Cause:
     return Cause(field, "FieldValueNotSupported", message)
 
 
+def duplicate(field: str, value: object) -> Cause:
+    """The value is taken by another item of the list."""
+    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {_show(value)}")
+
+
 def forbidden_field(field: str, detail: str) -> Cause:
     """The field may not be set or changed here."""
     return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")

@@ -32,8 +32,7 @@ def _children(value: Any, schema: Schema, path: str) -> Iterator[tuple[Any, Sche
         for name, part in value.items():
             known = schema.field(name)
             if known is not None:
-                declared = name in schema.properties
-                yield part, known, _join(path, name) if declared else f"{path}[{name}]"
+                yield part, known, _join(path, name)
     elif isinstance(value, list):
         items = schema.items()
         if items is not None:
@@ -48,7 +47,7 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
         for name in list(value):
             known = schema.field(name)
             implied = top and name in ("apiVersion", "kind", "metadata")
-            if known is None and schema.type == "object" and not schema.preserves and not implied:
+            if known is None and schema.type and not schema.preserves and not implied:
                 if schema.properties or schema.raw.get("additionalProperties") is None:
                     unknown.append(_join(path, name))
                     del value[name]
@@ -119,6 +118,13 @@ def _mistyped(path: str, value: Any, wanted: str) -> Cause:
     return bad_type(path, word, f'{path} in body must be of type {wanted}: "{word}"')
 
 
+def reshape(obj: Raw, schema: Schema) -> Raw:
+    """An object, in place, as this schema would have let it in: pruned, and with its defaults."""
+    prune(obj, schema, top=True)
+    fill_defaults(obj, schema)
+    return obj
+
+
 def _check_rules(value: Any, raw: Raw, path: str) -> list[Cause]:
     causes = []
     if "enum" in raw and value not in raw["enum"]:
@@ -139,12 +145,12 @@ def _check_rules(value: Any, raw: Raw, path: str) -> list[Cause]:
 def _check_text(value: str, raw: Raw, path: str) -> list[Cause]:
     causes = []
     if "maxLength" in raw and len(value) > raw["maxLength"]:
-        detail = f"{path} in body should be at most {raw['maxLength']} chars long"
-        causes.append(bad_value(path, value, detail))
-    if len(value) < raw.get("minLength", 0):
+        told = f"Too long: may not be more than {raw['maxLength']} bytes"
+        causes.append(Cause(path, "FieldValueTooLong", told))
+    elif len(value) < raw.get("minLength", 0):
         detail = f"{path} in body should be at least {raw['minLength']} chars long"
         causes.append(bad_value(path, value, detail))
-    if "pattern" in raw and not _search(raw["pattern"], value):
+    elif "pattern" in raw and not _search(raw["pattern"], value):
         causes.append(bad_value(path, value, f"{path} in body should match '{raw['pattern']}'"))
     return causes
 

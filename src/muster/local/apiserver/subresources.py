@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 _SCALE_OF = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
+_EVICTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -34,6 +40,8 @@ class Subresources:
         """Answer a call whose route names a subresource."""
         name, verb = call.route.subresource, call.route.verb
         if name not in call.resource.subresources:
+            if call.resource.custom:
+                raise status.not_found(call.resource.group, call.resource.plural, call.route.name)
             raise status.no_such_path()
         if name == "status":
             return await self._status(call)
@@ -66,13 +74,20 @@ class Subresources:
             return raw(_scale_of(call.resource, obj))
         if call.route.verb not in ("update", "patch"):
             raise status.not_allowed()
+        if call.route.verb == "update":
+            _match_name(call, bodies.read(call.body, call.content_type).get("metadata"))
 
         def rescale(old: Raw) -> Raw:
             scale = _scale_of(call.resource, old)
             wanted = check_shape("autoscaling/v1", "Scale", self._wanted_scale(call, scale))
-            wanted.setdefault("metadata", {})
+            _match_name(call, wanted.setdefault("metadata", {}))
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
-            if not isinstance(replicas, int) or replicas < 0:
+            if replicas < 0 and call.resource.custom:
+                field = f".{_path(call.resource, 'specReplicasPath')}"
+                cause = status.bad_value(field, replicas, "should be a non-negative integer")
+                resource = call.resource
+                raise status.invalid(resource.group, resource.kind, call.route.name, [cause])
+            if replicas < 0:
                 cause = status.bad_value(
                     "spec.replicas", replicas, "must be greater than or equal to 0"
                 )
@@ -104,10 +119,8 @@ class Subresources:
         body = bodies.read(call.body, call.content_type)
         binding = check_shape("v1", "Binding", body)
         meta = binding.get("metadata") or {}
-        node = (binding.get("target") or {}).get("name")
-        if not node:
-            cause = status.required("target.name")
-            raise status.invalid("", "Binding", call.route.name, [cause])
+        _match_name(call, meta)
+        node = _target(call, binding.get("target") or {})
         now = objects.stamp(self._verbs.clock())
 
         def bind(old: Raw) -> Raw:
@@ -145,12 +158,22 @@ class Subresources:
         """Delete a pod if no disruption budget objects."""
         body = bodies.read(call.body, call.content_type)
         eviction = check_shape("policy/v1", "Eviction", body)
+        _match_name(call, eviction.get("metadata"))
         pod = objects.decode(self._verbs.read(call).value)
         if not check_finished(pod):
             check_budgets(self._verbs.store, pod)
-        options = objects.dump(eviction.get("deleteOptions") or {})
+        options: Raw = eviction.get("deleteOptions") or {}
+        now = objects.stamp(self._verbs.clock())
+
+        def tell(old: Raw) -> Raw:
+            self._verbs.check_preconditions(call, options, old)
+            new = objects.decode(objects.dump(old))
+            _set_condition(new, _EVICTED, now)
+            return new
+
+        await self._verbs.change(call, tell)
         route = call.route._replace(verb="delete", subresource="")
-        await self._verbs.delete(Call(route, call.resource, call.query, options))
+        await self._verbs.delete(Call(route, call.resource, call.query, objects.dump(options)))
         return raw(_DONE, 201)
 
     # -- namespaces ------------------------------------------------------------------------------
@@ -162,9 +185,32 @@ class Subresources:
         left = (body.get("spec") or {}).get("finalizers") or []
 
         def finalize(old: Raw) -> Raw:
-            return old | {"spec": old.get("spec", {}) | {"finalizers": left}}
+            spec = {k: v for k, v in old.get("spec", {}).items() if k != "finalizers"}
+            return old | {"spec": spec | ({"finalizers": left} if left else {})}
 
         return await self._verbs.change(call, finalize)
+
+
+def _match_name(call: Call, meta: Raw | None) -> None:
+    """What is sent about an object must name it, or nobody."""
+    name = (meta or {}).get("name") or ""
+    if name not in ("", call.route.name):
+        raise status.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL"
+            f" ({call.route.name})"
+        )
+
+
+def _target(call: Call, target: Raw) -> str:
+    """The node a binding names."""
+    causes = []
+    if target.get("kind") not in (None, "", "Node"):
+        causes.append(status.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        causes.append(status.required("target.name"))
+    if causes:
+        raise status.invalid("", "Binding", call.route.name, causes)
+    return str(target["name"])
 
 
 def check_finished(pod: Raw) -> bool:

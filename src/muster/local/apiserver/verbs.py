@@ -18,7 +18,14 @@ from muster.local.apiserver import admit, bodies, lists, objects, patch, policy,
 from muster.local.apiserver.admit import Birth
 from muster.local.apiserver.call import Answer, Call, one, raw
 from muster.local.apiserver.quota import Quotas
-from muster.local.apiserver.screening import check_kind, check_shape, schema_of, screen
+from muster.local.apiserver.registry import CRD_COLLECTION
+from muster.local.apiserver.screening import (
+    UnknownFields,
+    check_kind,
+    check_shape,
+    schema_of,
+    screen,
+)
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -33,7 +40,17 @@ Change = Callable[["Raw"], "Raw"]
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _TRIES = 8
 # Deleting one of these answers with the object, all others with a Status.
-_SHOWN = frozenset({"pods", "services", "persistentvolumeclaims", "persistentvolumes"})
+_SHOWN = frozenset(
+    {
+        "pods",
+        "services",
+        "serviceaccounts",
+        "resourcequotas",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses.storage.k8s.io",
+    }
+)
 _PRECONDITIONS = (
     ("uid", "UID", "deleted and then recreated"),
     ("resourceVersion", "ResourceVersion", "modified"),
@@ -81,7 +98,7 @@ class Verbs:
         resource = call.resource
         self._match(call, obj)
         warnings = screen(resource, obj, call.query.get("fieldValidation", ""))
-        namespace = self._home(call)
+        namespace = self._home(call, str(obj["metadata"].get("name") or ""))
         if obj["metadata"].get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
         generated = not obj["metadata"].get("name")
@@ -95,7 +112,7 @@ class Verbs:
             )
             name = new["metadata"]["name"]
             key = objects.key(resource, namespace, name)
-            encode = objects.encoder(new, resource.stored_api_version)
+            encode = objects.stored(new, resource)
             try:
                 with self.quotas.charged(resource, key, new):
                     if call.dry_run:
@@ -113,7 +130,7 @@ class Verbs:
             raise status.already_exists(resource.group, resource.plural, new["metadata"]["name"])
         return raw(new, 201, call.resource)
 
-    def _home(self, call: Call) -> str:
+    def _home(self, call: Call, name: str) -> str:
         """The namespace to create in, which must exist and stay."""
         resource, namespace = call.resource, call.route.namespace
         if not resource.namespaced:
@@ -126,7 +143,7 @@ class Verbs:
         if b'"deletionTimestamp"' in entry.value:
             home = objects.decode(entry.value)
             if "deletionTimestamp" in home["metadata"]:
-                raise policy.terminating(resource, call.route.name, namespace)
+                raise policy.terminating(resource, name, namespace)
         return namespace
 
     # -- changing --------------------------------------------------------------------------------
@@ -135,6 +152,11 @@ class Verbs:
         """Replace an object."""
         body = bodies.read(call.body, call.content_type)
         self._match(call, body)
+        if self.store.get(call.key) is None:
+            if not call.resource.upserts or call.route.subresource:
+                raise self._missing(call)
+            body["metadata"]["name"] = call.route.name
+            return await self._create(call, body)
         claimed = body["metadata"].get("resourceVersion")
         if not claimed and call.resource.custom:
             cause = status.bad_value(
@@ -185,7 +207,7 @@ class Verbs:
             shown = objects.in_version(entry.value, call.resource)
             # Two copies: patches share what they do not touch, and admission works in place.
             old, new = objects.decode(shown), change(objects.decode(shown))
-            warnings = screen(call.resource, new, call.query.get("fieldValidation", ""))
+            warnings = self._screen(call, new)
             claimed = str(new["metadata"].get("resourceVersion") or "")
             self._check_claims(call, new, old)
             new = admit.on_update(call.resource, new, old, call.route.subresource)
@@ -200,6 +222,16 @@ class Verbs:
                 raise self._missing(call) from error
         raise AssertionError("the last try returns or raises")
 
+    def _screen(self, call: Call, new: Raw) -> tuple[str, ...]:
+        """Screen a changed object; unknown fields that a patch brought in are the patch's fault."""
+        try:
+            return screen(call.resource, new, call.query.get("fieldValidation", ""))
+        except UnknownFields as error:
+            if call.route.verb != "patch":
+                raise
+            cause = status.bad_value("patch", call.body.decode(errors="replace"), error.told)
+            raise status.invalid("", "", "", [cause]) from error
+
     def _is_put(self, call: Call, claimed: str) -> bool:
         return call.route.verb == "update" and bool(claimed)
 
@@ -211,7 +243,7 @@ class Verbs:
             return one(resource, await self._remove(call.resource, entry, new))
         if admit.same(new, old):
             return one(resource, entry)
-        encode = objects.encoder(new, resource.stored_api_version)
+        encode = objects.stored(new, resource)
         with self.quotas.charged(resource, entry.key, new, old):
             if call.dry_run:
                 return raw(new, 200, resource)
@@ -224,11 +256,7 @@ class Verbs:
             raise self._conflict(call)
         uid = new["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
-            why = (
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
-                f" {old['metadata']['uid']}"
-            )
-            raise self._conflict(call, why)
+            raise self._conflict(call, _precondition("UID", uid, old, "uid"))
 
     # -- deleting --------------------------------------------------------------------------------
 
@@ -236,12 +264,13 @@ class Verbs:
         """Remove an object, or mark it for whoever has to let go of it first."""
         options = self._delete_options(call)
         policy.check_mortal(call.resource, call.route.name)
+        warnings = policy.default_propagation(call.resource, options)
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
             obj = objects.decode(entry.value)
-            self._check_preconditions(call, options, obj)
+            self.check_preconditions(call, options, obj)
             try:
-                return await self._delete(call, entry, obj, options)
+                return (await self._delete(call, entry, obj, options))._replace(warnings=warnings)
             except Conflict as error:
                 if left == 1:
                     raise self._conflict(call) from error
@@ -256,19 +285,22 @@ class Verbs:
         if plan.remove:
             if not call.dry_run:
                 entry = await self._remove(resource, entry, plan.obj)
-            if resource.collection in _SHOWN:
-                return one(resource, entry)
-            done = status.success(resource.group, resource.plural, meta["name"], meta["uid"])
-            return raw(done)
-        if plan.changed and not call.dry_run:
+            if resource.collection == CRD_COLLECTION:
+                return raw(admit.swept(plan.obj, self.clock()))
+            if resource.collection not in _SHOWN:
+                done = status.success(resource.group, resource.plural, meta["name"], meta["uid"])
+                return raw(done)
+        elif plan.changed and not call.dry_run:
             encode = objects.encoder(plan.obj, resource.stored_api_version)
             entry = await self.store.update(entry.key, encode, entry.revision)
+        if call.dry_run:
+            return raw(plan.obj, 200, resource)
         return one(resource, entry)
 
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
         encode = objects.encoder(last, resource.stored_api_version)
         gone = await self.store.delete(entry.key, encode, entry.revision)
-        if resource.collection == "customresourcedefinitions.apiextensions.k8s.io":
+        if resource.collection == CRD_COLLECTION:
             await self._sweep(last["metadata"]["name"])
         return gone
 
@@ -284,16 +316,17 @@ class Verbs:
         """Delete every object a list would show."""
         options = self._delete_options(call)
         found = await lists.page(self.store, call)
+        warnings: tuple[str, ...] = ()
         for entry in found.entries:
             _, namespace, name = entry.key.split("/")
             route = call.route._replace(namespace=namespace, name=name, verb="delete")
             single = Call(route, call.resource, {}, objects.dump(options))
             try:
-                await self.delete(single)
+                warnings = (await self.delete(single)).warnings
             except Refusal as refusal:
                 if refusal.status != 404:
                     raise
-        return lists.answer(call, found)
+        return lists.answer(call, found)._replace(warnings=warnings)
 
     def _delete_options(self, call: Call) -> Raw:
         options = bodies.read(call.body, call.content_type) if call.body.strip() else {}
@@ -306,10 +339,13 @@ class Verbs:
         policy.check_delete_options(options)
         return options
 
-    def _check_preconditions(self, call: Call, options: Raw, obj: Raw) -> None:
+    def check_preconditions(self, call: Call, options: Raw, obj: Raw) -> None:
+        """A deletion that names a uid or a revision means exactly that object."""
         wanted = options.get("preconditions") or {}
         for field, told, meaning in _PRECONDITIONS:
             if wanted.get(field) and wanted[field] != obj["metadata"][field]:
+                if call.resource.collection == "namespaces":
+                    raise self._conflict(call, _precondition(told, wanted[field], obj, field))
                 why = (
                     f"the {told} in the precondition ({wanted[field]}) does not match the {told}"
                     f" in record ({obj['metadata'][field]}). The object might have been {meaning}"
@@ -345,6 +381,13 @@ class Verbs:
 
     def _conflict(self, call: Call, why: str = status.CHANGED) -> Refusal:
         return status.conflict(call.resource.group, call.resource.plural, call.route.name, why)
+
+
+def _precondition(told: str, wanted: str, obj: Raw, field: str) -> str:
+    return (
+        f"Precondition failed: {told} in precondition: {wanted}, {told} in object meta:"
+        f" {obj['metadata'][field]}"
+    )
 
 
 def _suffix() -> str:

@@ -9,10 +9,11 @@ that says so.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.errors import Gone
-from muster.local.apiserver import objects, status
+from muster.local.apiserver import listing, objects, status
 from muster.local.apiserver.entries import Entry
 from muster.local.apiserver.routes import truth
 from muster.local.apiserver.selection import selection
@@ -37,9 +38,11 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
 
     The first piece is empty and means that the request is sound and the watch has begun.
     """
+    listing.check_watch(call.query)
     wanted = selection(call.resource, call.query, call.route.name)
     prefix = objects.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)
+    seconds = call.number("timeoutSeconds")
     # The initial objects and the revision to go on from are taken in one breath.
     entries = [e for e in store.scan(prefix) if wanted.matches(e)] if initial else []
     if initial:
@@ -53,9 +56,11 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
         yield b""
         for start in range(0, len(entries), 500):
             yield b"".join(_event(b"ADDED", e, call, show) for e in entries[start : start + 500])
-        if truth(call.query.get("sendInitialEvents", "")):
+        if initial and truth(call.query.get("allowWatchBookmarks", "")):
             yield _bookmark(call, since, initial_end=True)
-        async for lines in _follow(store, call, changes, wanted, show):
+        async for lines in _follow(
+            store, call, changes, seconds, partial(_shown, call, wanted, show)
+        ):
             yield lines
     finally:
         changes.close()
@@ -64,15 +69,8 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
 def _start(call: Call) -> tuple[int, bool]:
     """The revision to watch from, and whether what is there comes first."""
     asked = call.query.get("resourceVersion", "")
-    if "sendInitialEvents" in call.query:
-        if call.query.get("resourceVersionMatch") != "NotOlderThan":
-            cause = status.forbidden_field(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
-            raise status.invalid("meta.k8s.io", "ListOptions", "", [cause])
-        if truth(call.query["sendInitialEvents"]):
-            return 0, True
+    if truth(call.query.get("sendInitialEvents", "")):
+        return 0, True
     if asked in ("", "0"):
         return 0, True
     if not asked.isdigit():
@@ -81,10 +79,13 @@ def _start(call: Call) -> tuple[int, bool]:
 
 
 async def _follow(
-    store: Store, call: Call, changes: Watch, wanted: Selection, show: Show
+    store: Store,
+    call: Call,
+    changes: Watch,
+    seconds: int | None,
+    shown: Callable[[Change], bytes],
 ) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
-    seconds = call.number("timeoutSeconds")
     end = loop.time() + seconds if seconds else float("inf")
     bookmarks = truth(call.query.get("allowWatchBookmarks", ""))
     while loop.time() < end and not changes.over:
@@ -95,12 +96,12 @@ async def _follow(
             if bookmarks and loop.time() < end:
                 yield _bookmark(call, store.revision)
             continue
-        lines = b"".join(_shown(change, call, wanted, show) for change in batch)
+        lines = b"".join(map(shown, batch))
         if lines:
             yield lines
 
 
-def _shown(change: Change, call: Call, wanted: Selection, show: Show) -> bytes:
+def _shown(call: Call, wanted: Selection, show: Show, change: Change) -> bytes:
     """The event of one change as this watcher must see it; nothing if it never saw the object."""
     before = change.before is not None and wanted.matches(change.before)
     after = not change.deleted and wanted.matches(change.entry)

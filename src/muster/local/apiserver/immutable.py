@@ -1,0 +1,105 @@
+"""What stays as it was created: a pod's spec, a job's template, who a role binding is about.
+
+Pure; called by `admit.py` on every update. What was changed though it may not be is named by its
+field.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import objects, status
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.status import Cause
+
+_FIELD = "field is immutable"
+_FIXED = {
+    "deployments.apps": ("spec.selector",),
+    "replicasets.apps": ("spec.selector",),
+    "jobs.batch": ("spec.selector", "spec.template"),
+    "secrets": ("type",),
+    "storageclasses.storage.k8s.io": ("provisioner", "parameters"),
+    "persistentvolumes": ("spec.volumeMode",),
+    "endpointslices.discovery.k8s.io": ("addressType",),
+    "customresourcedefinitions.apiextensions.k8s.io": ("spec.scope", "spec.names.kind"),
+}
+_ROLES = frozenset(
+    {"rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"}
+)
+_POD = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
+    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
+    " was previously negative)"
+)
+
+
+def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
+    """The fields that were changed though they may not be."""
+    causes = [
+        status.bad_value(path, objects.at(new, path), _FIELD)
+        for path in _FIXED.get(resource.collection, ())
+        if objects.at(new, path) != objects.at(old, path)
+    ]
+    match resource.collection:
+        case "pods":
+            causes += _pod(new["spec"], old["spec"])
+        case "configmaps" | "secrets":
+            causes += _sealed(new, old)
+        case "priorityclasses.scheduling.k8s.io":
+            causes += _priority(new, old)
+        case name if name in _ROLES and new.get("roleRef") != old.get("roleRef"):
+            causes.append(status.bad_value("roleRef", new.get("roleRef"), "cannot change roleRef"))
+        case _:
+            pass
+    return causes
+
+
+def _pod(new: Raw, old: Raw) -> list[Cause]:
+    """A pod is what it was created as; little may change."""
+    if _lasting(new) != _lasting(old):
+        return [status.forbidden_field("spec", _POD)]
+    tolerated = new.get("tolerations") or []
+    if any(t not in tolerated for t in old.get("tolerations") or ()):
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        return [status.forbidden_field("spec.tolerations", detail)]
+    return []
+
+
+def _lasting(spec: Raw) -> Raw:
+    lasting = deepcopy(spec)
+    for container in [*(lasting.get("containers") or ()), *(lasting.get("initContainers") or ())]:
+        container.pop("image", None)
+    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
+        lasting.pop(name, None)
+    return lasting
+
+
+def _sealed(new: Raw, old: Raw) -> list[Cause]:
+    """A config map or secret may be closed for good."""
+    if not old.get("immutable"):
+        return []
+    causes = []
+    if not new.get("immutable"):
+        causes.append(
+            status.forbidden_field("immutable", "field is immutable when `immutable` is set")
+        )
+    causes += [
+        status.forbidden_field(name, "field is immutable when `immutable` is set")
+        for name in ("data", "binaryData")
+        if (new.get(name) or {}) != (old.get(name) or {})
+    ]
+    return causes
+
+
+def _priority(new: Raw, old: Raw) -> list[Cause]:
+    causes = []
+    if new.get("value", 0) != old.get("value", 0):
+        causes.append(status.forbidden_field("value", "may not be changed in an update."))
+    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        causes.append(status.bad_value("preemptionPolicy", new.get("preemptionPolicy"), _FIELD))
+    return causes

@@ -1,0 +1,72 @@
+"""The options of list and watch, checked against each other as the real server does.
+
+Pure; called by `lists.py` and `watching.py` before they do anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.local.apiserver.status import Cause
+
+_MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
+
+
+def check_list(query: Mapping[str, str]) -> None:
+    """Refuse options that contradict each other."""
+    match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
+    causes: list[Cause] = []
+    if match:
+        causes += _check_match(match, version, paged=bool(query.get("continue")))
+    if query.get(_INITIAL):
+        causes.append(status.forbidden_field(_INITIAL, f"{_INITIAL} is forbidden for list"))
+    _refuse(causes)
+    if query.get("continue") and version not in ("", "0"):
+        raise status.bad_request("specifying resource version is not allowed when using continue")
+
+
+def _check_match(match: str, version: str, *, paged: bool) -> list[Cause]:
+    causes = []
+    if paged:
+        causes.append(
+            status.forbidden_field(_MATCH, f"{_MATCH} is forbidden when continue is provided")
+        )
+    if not version:
+        causes.append(
+            status.forbidden_field(
+                _MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"
+            )
+        )
+    if match not in ("Exact", "NotOlderThan"):
+        causes.append(status.not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
+    if match == "Exact" and version == "0":
+        told = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
+        causes.append(status.forbidden_field(_MATCH, told))
+    return causes
+
+
+def check_watch(query: Mapping[str, str]) -> None:
+    """Refuse options that contradict each other, or mean nothing for a watch."""
+    match, initial = query.get(_MATCH, ""), query.get(_INITIAL, "")
+    causes = []
+    if match and not initial:
+        told = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
+        causes.append(status.forbidden_field(_MATCH, told))
+    if initial and not match:
+        told = f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"
+        causes.append(status.forbidden_field(_MATCH, told))
+    if match not in ("", "NotOlderThan"):
+        causes.append(status.not_supported(_MATCH, match, ("NotOlderThan",)))
+    if query.get("continue"):
+        causes.append(status.forbidden_field("continue", "continue is forbidden for watch"))
+    _refuse(causes)
+
+
+def _refuse(causes: list[Cause]) -> None:
+    if causes:
+        raise status.invalid("meta.k8s.io", "ListOptions", "", causes)

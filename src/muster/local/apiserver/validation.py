@@ -1,0 +1,134 @@
+"""Rules of built-in kinds that their schemas do not tell: what must be there and fit together.
+
+Pure; called by `admit.py` on every write, after defaults. Enough to catch the mistakes people make
+in manifests; exotic fields are taken as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from muster.api.affinity import LabelSelector
+from muster.api.selectors import from_labels
+from muster.errors import InvalidSelector
+from muster.local.apiserver import objects, status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.status import Cause
+
+
+def check(collection: str, obj: Raw) -> list[Cause]:
+    """What is wrong with an object of a built-in kind."""
+    rule = _RULES.get(collection)
+    return rule(obj) if rule is not None else []
+
+
+def _pod(pod: Raw) -> list[Cause]:
+    return _pod_spec(pod["spec"], "spec")
+
+
+def _pod_spec(spec: Raw, path: str) -> list[Cause]:
+    containers = spec.get("containers")
+    if not containers:
+        return [status.required(f"{path}.containers")]
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for i, container in enumerate(containers):
+        where = f"{path}.containers[{i}]"
+        causes += [
+            status.required(f"{where}.{name}")
+            for name in ("name", "image")
+            if not container.get(name)
+        ]
+        name = str(container.get("name") or "")
+        if name and name in seen:
+            causes.append(status.duplicate(f"{where}.name", name))
+        seen.add(name)
+    return causes
+
+
+def _workload(owner: Raw) -> list[Cause]:
+    """Deployments and replica sets: the selector must be there and select the template."""
+    spec: Raw = owner["spec"]
+    causes = _replicas(spec) + _selector(spec)
+    return causes + _pod_spec(spec["template"]["spec"], "spec.template.spec")
+
+
+def _job(job: Raw) -> list[Cause]:
+    spec: Raw = job["spec"]
+    causes = [] if spec.get("selector") else [status.required("spec.selector")]
+    template = spec["template"]
+    labels = template["metadata"].get("labels")
+    if not spec.get("selector") or not _selects(spec["selector"], labels or {}):
+        told = "`selector` does not match template `labels`"
+        causes.append(status.bad_value("spec.template.metadata.labels", labels, told))
+    causes += _pod_spec(template["spec"], "spec.template.spec")
+    if template["spec"].get("restartPolicy") not in ("OnFailure", "Never"):
+        field, value = "spec.template.spec.restartPolicy", template["spec"].get("restartPolicy")
+        if value == "Always":
+            causes.append(status.not_supported(field, value, ("OnFailure", "Never")))
+        else:
+            causes.append(status.required(field, 'valid values: "OnFailure", "Never"'))
+    return causes
+
+
+def _selector(spec: Raw) -> list[Cause]:
+    selector = spec.get("selector")
+    labels = spec["template"]["metadata"].get("labels")
+    if selector is None:
+        return [status.required("spec.selector")]
+    if not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        told = "empty selector is invalid for deployment"
+        return [status.bad_value("spec.selector", selector, told)]
+    if _selects(selector, labels or {}):
+        return []
+    told = "`selector` does not match template `labels`"
+    return [status.bad_value("spec.template.metadata.labels", labels or {}, told)]
+
+
+def _selects(selector: Raw, labels: dict[str, str]) -> bool:
+    try:
+        return from_labels(msgspec.convert(selector, LabelSelector)).matches(labels)
+    except (InvalidSelector, msgspec.ValidationError):
+        return False
+
+
+def _replicas(spec: Raw) -> list[Cause]:
+    replicas: Any = spec.get("replicas", 0)
+    if replicas >= 0:
+        return []
+    return [status.bad_value("spec.replicas", replicas, "must be greater than or equal to 0")]
+
+
+def _service(service: Raw) -> list[Cause]:
+    spec = service["spec"]
+    causes = []
+    for i, port in enumerate(spec.get("ports") or ()):
+        number = port.get("port", 0)
+        if not 1 <= number <= 65535:
+            told = "must be between 1 and 65535, inclusive"
+            causes.append(status.bad_value(f"spec.ports[{i}].port", number, told))
+    return causes
+
+
+def _budget(budget: Raw) -> list[Cause]:
+    spec: Raw = budget.get("spec") or {}
+    if spec.get("minAvailable") is None or spec.get("maxUnavailable") is None:
+        return []
+    told = "minAvailable and maxUnavailable cannot be both set"
+    return [status.bad_value("spec", objects.dump(spec).decode(), told)]
+
+
+_RULES: dict[str, Callable[[Raw], list[Cause]]] = {
+    "pods": _pod,
+    "services": _service,
+    "deployments.apps": _workload,
+    "replicasets.apps": _workload,
+    "jobs.batch": _job,
+    "poddisruptionbudgets.policy": _budget,
+}
