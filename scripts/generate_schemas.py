@@ -21,7 +21,7 @@ from muster.local.apiserver.openapi import references
 
 TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/builtin.json.gz"
 GVK = "x-kubernetes-group-version-kind"
-ALSO = {"Binding", "Scale", "Eviction", "DeleteOptions", "Status"}
+ALSO = {"Binding", "Scale", "Eviction", "TokenRequest", "DeleteOptions", "Status"}
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ exists and is bound; `pod` is the stored object.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -66,6 +66,31 @@ class Pipe(Protocol):
 
     async def send(self, data: bytes) -> None:
         """Bytes to the client."""
+
+
+@dataclass(frozen=True)
+class Consumption:
+    """What somebody uses: cores kept busy, bytes held."""
+
+    cores: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was used over the `window` seconds before `at`, by pod uid and container."""
+
+    at: datetime
+    window: float
+    pods: Mapping[str, Mapping[str, Consumption]]
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A backend that can also say what its pods use; one that cannot has no data to show."""
+
+    async def usage(self) -> Usage:
+        """The newest measurement."""
 
 
 class NodeBackend(Protocol):

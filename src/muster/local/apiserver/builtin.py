@@ -36,9 +36,12 @@ _CORE = (
     ),
     Resource(
         "", "v1", "services", "Service", short=("svc",), categories=("all",),
-        subresources=_STATUS, fields=("spec.clusterIP", "spec.type"),
+        subresources=_STATUS, fields=("spec.clusterIP", "spec.type"), upserts=True,
     ),
-    Resource("", "v1", "endpoints", "Endpoints", singular="endpoints", short=("ep",)),
+    Resource(
+        "", "v1", "endpoints", "Endpoints", singular="endpoints", short=("ep",), upserts=True,
+        deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
     Resource("", "v1", "configmaps", "ConfigMap", short=("cm",)),
     Resource("", "v1", "secrets", "Secret", fields=("type",)),
     Resource(
@@ -46,7 +49,7 @@ _CORE = (
         subresources=frozenset({"token"}),
     ),
     Resource(
-        "", "v1", "events", "Event", short=("ev",),
+        "", "v1", "events", "Event", short=("ev",), upserts=True,
         fields=(
             "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
             "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
@@ -54,7 +57,7 @@ _CORE = (
         ),
     ),
     Resource("", "v1", "resourcequotas", "ResourceQuota", short=("quota",), subresources=_STATUS),
-    Resource("", "v1", "limitranges", "LimitRange", short=("limits",)),
+    Resource("", "v1", "limitranges", "LimitRange", short=("limits",), upserts=True),
     Resource(
         "", "v1", "persistentvolumes", "PersistentVolume", False, short=("pv",),
         subresources=_STATUS,
@@ -89,18 +92,27 @@ _CLUSTER = (
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short=("pc",)
     ),
     Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", subresources=_STATUS),
-    Resource("coordination.k8s.io", "v1", "leases", "Lease"),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease", upserts=True),
     Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
     Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, short=("sc",)),
-    Resource("rbac.authorization.k8s.io", "v1", "roles", "Role"),
-    Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"),
-    Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
-    Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False),
+    Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", upserts=True),
+    Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", upserts=True),
+    Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False, upserts=True),
+    Resource(
+        "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False,
+        upserts=True,
+    ),
     Resource(
         "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
         False, short=("crd", "crds"), categories=("api-extensions",), subresources=_STATUS,
     ),
 )  # fmt: skip
+
+_READ = frozenset({"get", "list"})
+_MEASURED = (
+    Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),
+    Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
+)
 
 _REVIEWS = (
     Resource(
@@ -135,4 +147,6 @@ def _complete(resource: Resource) -> Resource:
     )
 
 
-BUILTIN = tuple(_complete(resource) for resource in (*_CORE, *_APPS, *_CLUSTER, *_REVIEWS))
+BUILTIN = tuple(
+    _complete(resource) for resource in (*_CORE, *_APPS, *_CLUSTER, *_MEASURED, *_REVIEWS)
+)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -26,11 +27,13 @@ from muster.local.apiserver import (
     bodies,
     bootstrap,
     discovery,
+    measures,
     objects,
     reviews,
     routes,
     status,
     tables,
+    usage,
 )
 from muster.local.apiserver.builtin import BUILTIN
 from muster.local.apiserver.call import Answer, Call
@@ -60,6 +63,8 @@ log = logging.getLogger(__name__)
 
 JSON = "application/json"
 COMPACT_EVERY = 300.0
+_SAID = web.RequestKey("warnings", CIMultiDict[str])
+"""Where a request keeps what its answer must warn about, whatever becomes of it."""
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
@@ -155,11 +160,21 @@ class ApiServer:
     # -- one request -----------------------------------------------------------------------------
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request and count it."""
+        begun = time.monotonic()
+        response = await self._reply(request)
+        route = routes.parse(request.method, request.rel_url.raw_path, request.query)
+        about = route and self.registry.find(route.group, route.version, route.plural)
+        if route and about:
+            measures.observed(route, about, response.status, time.monotonic() - begun)
+        return response
+
+    async def _reply(self, request: web.Request) -> web.StreamResponse:
         """Answer a request; this is the one place that turns any failure into a Status."""
         try:
             return await self._respond(request)
         except Refusal as refusal:
-            return _refuse(refusal)
+            return _refuse(refusal, request.get(_SAID))
         except AlreadyExists as error:
             return _refuse(Refusal(str(error), status=409, reason="AlreadyExists"))
         except ApiError as error:
@@ -186,6 +201,8 @@ class ApiServer:
             return self._about(request)
         self.gate.check(user, route, request.query)
         call = await self._call(request, route, user)
+        if not route.subresource or route.subresource in call.resource.subresources:
+            request[_SAID] = _warnings(call.resource)
         if route.subresource in STREAMED:
             return await self.streams.serve(request, call, self.store)
         if route.verb == "watch":
@@ -206,6 +223,10 @@ class ApiServer:
             return web.Response(text="ok")
         if request.method not in ("GET", "HEAD"):
             raise status.not_allowed()
+        if path == "/metrics":
+            measures.REVISION.set(self.store.revision)
+            text, kind = measures.exposition(accept)
+            return web.Response(body=text, headers={"Content-Type": kind})
         if path.startswith("/openapi/"):
             found = document(self.registry, path)
             kind = JSON
@@ -219,7 +240,7 @@ class ApiServer:
     async def _call(self, request: web.Request, route: Route, user: User) -> Call:
         return Call(
             route=route,
-            resource=self._resource(route.group, route.version, route.plural),
+            resource=self._located(route),
             query=request.query,
             body=await request.read() if request.can_read_body else b"",
             content_type=request.headers.get("Content-Type", ""),
@@ -235,6 +256,15 @@ class ApiServer:
             raise status.no_such_path()
         raise web.HTTPNotFound(text="404 page not found\n")
 
+    def _located(self, route: Route) -> Resource:
+        """The resource of a path, which has a namespace only if its objects have one."""
+        resource = self._resource(route.group, route.version, route.plural)
+        if route.namespace and not resource.namespaced and resource.collection != "namespaces":
+            if resource.custom:
+                raise web.HTTPNotFound(text="404 page not found\n")
+            raise status.no_such_path()
+        return resource
+
     async def _answer(self, call: Call) -> Answer:
         route = call.route
         if route.subresource == "token" and call.resource.collection == "serviceaccounts":
@@ -245,6 +275,8 @@ class ApiServer:
             raise status.not_allowed()
         if route.verb not in call.resource.verbs:
             raise status.not_allowed()
+        if call.resource.group == usage.GROUP:
+            return await usage.answer(call, self.store, self.registry, self.streams.backend)
         if call.resource.group in reviews.GROUPS:
             return self.reviews.answer(call, self.verbs.clock())
         verb = getattr(self.verbs, route.verb)  # the verbs of a resource are methods by name
@@ -260,10 +292,11 @@ class ApiServer:
         response.enable_chunked_encoding()
         await response.prepare(request)
         try:
-            if first:
-                await response.write(first)
-            async for lines in events:
-                await response.write(lines)
+            with measures.WATCHES.labels(call.resource.collection).track_inprogress():
+                if first:
+                    await response.write(first)
+                async for lines in events:
+                    await response.write(lines)
             await response.write_eof()
         except ConnectionResetError:
             log.debug("a watcher of %s went away", call.resource.collection)
@@ -278,9 +311,11 @@ def _warnings(resource: Resource, more: Sequence[str] = ()) -> CIMultiDict[str]:
     return CIMultiDict(("Warning", f'299 - "{text}"') for text in quoted)
 
 
-def _refuse(refusal: Refusal) -> web.Response:
+def _refuse(refusal: Refusal, warnings: CIMultiDict[str] | None = None) -> web.Response:
     body: Raw = status.body(refusal)
-    headers = {"Retry-After": "1"} if refusal.status == 429 else None
+    headers = warnings or CIMultiDict()
+    if refusal.status == 429:
+        headers["Retry-After"] = "1"
     return web.Response(
         body=objects.dump(body), status=refusal.status, content_type=JSON, headers=headers
     )

@@ -15,12 +15,13 @@ from muster.errors import CannotRun, Refusal
 from muster.local.node import logs
 from muster.local.node.runtime.records import read_attempt
 from muster.local.node.standalone import wire
+from muster.local.node.usage import Meter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.backend import ExecOptions, LogOptions, Pipe, Streams
+    from muster.local.apiserver.backend import ExecOptions, LogOptions, Pipe, Streams, Usage
     from muster.local.node.runtime.contract import Runtime
     from muster.local.node.runtime.shims import Shim
 
@@ -30,6 +31,7 @@ _KILLED = 137
 class Backend:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._meter = Meter(runtime)
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
@@ -100,6 +102,9 @@ class Backend:
         if not record.open:
             raise _bad_request(f'pod "{pod["metadata"]["name"]}" is not running')
         return record.address, port
+
+    async def usage(self) -> Usage:
+        return await self._meter.usage()
 
 
 async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> int:

@@ -1,0 +1,103 @@
+"""How much cpu and memory each container's processes use just now.
+
+Asked by `backend.py` for `kubectl top`. Measured on demand: two looks at the processes, a second or
+more apart, so that it costs nothing while nobody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+
+from muster.local.apiserver.backend import Consumption, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from muster.local.node.runtime.contract import Runtime
+
+SHORTEST = 1.0
+"""Seconds between two looks; over less, the kernel's ticks are too coarse."""
+LONGEST = 30.0
+"""Seconds after which a former look says more of the past than of now."""
+
+Place = tuple[str, str]
+"""A pod's uid and a container's name."""
+
+
+class Look(NamedTuple):
+    """What was seen at one moment: by process, how long it ran; by place, its memory."""
+
+    at: float
+    seconds: Mapping[tuple[int, float], tuple[Place, float]]
+    memory: Mapping[Place, int]
+
+
+class Meter:
+    """Measures the containers of one runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._last: Look | None = None
+        self._turn = asyncio.Lock()
+
+    async def usage(self) -> Usage:
+        """What is used now, over the time since the last look or a second."""
+        async with self._turn:
+            before = self._last
+            now = time.monotonic()
+            if before is None or now - before.at > LONGEST:
+                before = await asyncio.to_thread(self._look)
+            await asyncio.sleep(max(0.0, before.at + SHORTEST - time.monotonic()))
+            self._last = await asyncio.to_thread(self._look)
+            return between(before, self._last, datetime.now(UTC))
+
+    def _look(self) -> Look:
+        seconds: dict[tuple[int, float], tuple[Place, float]] = {}
+        memory: dict[Place, int] = {}
+        for place, pid in self._running():
+            memory[place] = 0
+            for process in _tree(pid):
+                try:
+                    with process.oneshot():
+                        times = process.cpu_times()
+                        memory[place] += process.memory_info().rss
+                        key = (process.pid, process.create_time())
+                except psutil.Error:
+                    continue  # it has just ended
+                seconds[key] = (place, times.user + times.system)
+        return Look(time.monotonic(), seconds, memory)
+
+    def _running(self) -> Iterable[tuple[Place, int]]:
+        for uid in self._runtime.uids():
+            record = self._runtime.read(uid)
+            for container in record.alive:
+                attempt = record.last(container)
+                if attempt is not None and attempt.pid:
+                    yield (uid, container), attempt.pid
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        first = psutil.Process(pid)
+        return [first, *first.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def between(before: Look, after: Look, now: datetime) -> Usage:
+    """The usage from one look to the next. A process that began in between counts from zero."""
+    window = after.at - before.at
+    busy = dict.fromkeys(after.memory, 0.0)
+    for key, (place, ran) in after.seconds.items():
+        _, earlier = before.seconds.get(key, (place, 0.0))
+        busy[place] += max(0.0, ran - earlier)
+    pods: dict[str, dict[str, Consumption]] = {}
+    for (uid, container), held in after.memory.items():
+        cores = busy[uid, container] / window
+        pods.setdefault(uid, {})[container] = Consumption(cores, held)
+    return Usage(now, window, pods)

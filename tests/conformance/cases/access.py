@@ -1,0 +1,414 @@
+"""Who may do what: roles and bindings, reviews, tokens, quotas, priorities. Requests only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.conformance.cases.requests import (
+    CM,
+    NS,
+    PODS,
+    SVC,
+    answered,
+    cm,
+    delete,
+    get,
+    patch,
+    pod,
+    post,
+)
+from tests.conformance.transcript import Case, Step
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ROLES, BINDINGS = f"{RBAC}/namespaces/$ns/roles", f"{RBAC}/namespaces/$ns/rolebindings"
+ACCOUNTS, QUOTAS = f"{NS}/serviceaccounts", f"{NS}/resourcequotas"
+MAY = "/apis/authorization.k8s.io/v1"
+WHO = "/apis/authentication.k8s.io/v1"
+ACCOUNT = "system:serviceaccount:$ns:a"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def rule(verbs: str, resources: str, names: str = "", groups: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "verbs": verbs.split(),
+        "apiGroups": groups.split(" "),
+        "resources": resources.split(),
+    }
+    return found | ({"resourceNames": names.split()} if names else {})
+
+
+def role(*rules: dict[str, Any], name: str = "r") -> Step:
+    return post(ROLES, {"metadata": {"name": name}, "rules": list(rules)})
+
+
+def bind(*subjects: dict[str, Any], to: str = "Role", named: str = "r", name: str = "b") -> Step:
+    group = "rbac.authorization.k8s.io"
+    referred = {"apiGroup": group, "kind": to, "name": named}
+    return post(
+        BINDINGS, {"metadata": {"name": name}, "roleRef": referred, "subjects": list(subjects)}
+    )
+
+
+ME = {"kind": "ServiceAccount", "name": "a", "namespace": "$ns"}
+
+
+def group(name: str) -> dict[str, Any]:
+    return {"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+
+
+def tried(*steps: tuple[str, str] | tuple[str, str, Any], user: str = ACCOUNT) -> list[Step]:
+    return [replace(Step(*step), user=user) for step in steps]
+
+
+def may(user: str = "", **attributes: str) -> Step:
+    spec = {"resourceAttributes": attributes}
+    return post(f"{MAY}/selfsubjectaccessreviews", {"spec": spec}, user=user)
+
+
+def hard(name: str = "q", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def limited(**amounts: str) -> list[Step]:
+    """A quota, with its status written as a controller would; no secret, to see that it holds."""
+    named = {name.replace("__", "/").replace("_", "."): value for name, value in amounts.items()}
+    named["secrets"] = "0"
+    told = {"status": {"hard": named, "used": dict.fromkeys(named, "0")}}
+    return [
+        post(QUOTAS, hard(hard=named)),
+        patch(f"{QUOTAS}/q/status", told),
+        post(
+            f"{NS}/secrets?dryRun=All",
+            {"metadata": {"name": "a"}},
+            until=lambda reply: "exceeded" in reply.body.get("message", ""),
+        ),
+    ]
+
+
+def wanting(name: str, **resources: dict[str, str]) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": resources}
+    return pod(name, {"containers": [container]})
+
+
+RIGHTS = [
+    Case(
+        "nothing without a role",
+        tried(
+            ("GET", "/api/v1/pods"),
+            ("GET", PODS),
+            ("GET", f"{PODS}/x"),
+            ("GET", f"{PODS}?watch=1"),
+            ("GET", f"{PODS}?fieldSelector=metadata.name%3Dx"),
+            ("GET", f"{PODS}/x/log"),
+            ("GET", f"{PODS}/x/exec?command=y"),
+            ("POST", f"{PODS}/x/eviction", {}),
+            ("DELETE", PODS),
+            ("DELETE", f"{PODS}/x"),
+            ("POST", PODS, pod()),
+            ("PUT", f"{PODS}/x", pod("x")),
+            ("PATCH", f"{PODS}/x", {}),
+            ("GET", "/api/v1/namespaces"),
+            ("GET", "/api/v1/namespaces/$ns"),
+            ("GET", "/api/v1/nodes/x"),
+            ("GET", "/apis/apps/v1/deployments"),
+            ("GET", "/apis/none.example/v1/namespaces/$ns/things"),
+            ("GET", "/metrics"),
+            ("POST", "/somewhere", {}),
+            ("POST", f"{ACCOUNTS}/a/token", {}),
+        ),
+    ),
+    Case(
+        "what a role gives, and no more",
+        [
+            post(CM, cm("one")),
+            post(PODS, pod("p")),
+            role(
+                rule("get list watch", "pods"),
+                rule("get", "pods/log"),
+                rule("get patch", "configmaps", "one"),
+            ),
+            bind(ME),
+            Step("GET", PODS, user=ACCOUNT, until=answered(200)),
+            *tried(
+                ("GET", f"{PODS}/p"),
+                ("GET", f"{PODS}/p/status"),
+                ("GET", "/api/v1/pods"),
+                ("GET", "/api/v1/namespaces/default/pods"),
+                ("DELETE", f"{PODS}/p"),
+                ("POST", PODS, pod("q")),
+                ("GET", f"{CM}/one"),
+                ("GET", f"{CM}/two"),
+                ("GET", CM),
+                ("GET", f"{CM}?fieldSelector=metadata.name%3Done"),
+                ("PATCH", f"{CM}/one", {}),
+            ),
+            *tried(("GET", PODS), user="system:serviceaccount:$ns:b"),
+            *tried(("GET", PODS), user="a"),
+        ],
+    ),
+    Case(
+        "stars, subresources of anything, groups and users",
+        [
+            role(rule("*", "*/status"), rule("list", "*", groups="*"), name="r"),
+            bind(group("system:serviceaccounts:$ns")),
+            role(rule("get", "secrets"), name="s"),
+            bind(
+                {"kind": "User", "name": "jo", "apiGroup": RBAC.split("/")[2]}, named="s", name="c"
+            ),
+            Step("GET", PODS, user=ACCOUNT, until=answered(200)),
+            Step("GET", f"{NS}/secrets/none", user="jo", until=answered(404)),
+            *tried(
+                ("GET", "/apis/apps/v1/namespaces/$ns/deployments"),
+                ("GET", f"{PODS}/none/status"),
+                ("GET", f"{PODS}/none"),
+                ("GET", f"{NS}/secrets/none"),
+                ("GET", f"{SVC}/none/status"),
+            ),
+            *tried(("GET", PODS), user="jo"),
+        ],
+    ),
+    Case(
+        "roles that are not there",
+        [
+            bind(ME, named="none"),
+            Step("GET", f"{CM}/x", user=ACCOUNT, until=lambda r: "RBAC" in r.body["message"]),
+            may(ACCOUNT, verb="list", resource="pods", namespace="$ns"),
+            post(f"{MAY}/selfsubjectrulesreviews", {"spec": {"namespace": "$ns"}}, user="nobody"),
+        ],
+    ),
+    Case(
+        "a cluster role bound in a namespace",
+        [
+            bind(ME, to="ClusterRole", named="cluster-admin"),
+            Step("GET", PODS, user=ACCOUNT, until=answered(200)),
+            *tried(
+                ("POST", CM, cm()),
+                ("DELETE", f"{CM}/a"),
+                ("GET", "/api/v1/nodes"),
+                ("GET", "/metrics"),
+                ("GET", "/api/v1/namespaces/$ns"),
+            ),
+        ],
+    ),
+    Case(
+        "going into a pod needs the right to create",
+        [
+            post(PODS, pod("p")),
+            role(rule("get", "pods/exec pods/attach"), rule("list", "pods")),
+            bind(ME),
+            Step("GET", PODS, user=ACCOUNT, until=answered(200)),
+            *tried(("GET", f"{PODS}/p/exec?command=x"), ("POST", f"{PODS}/p/exec?command=x")),
+        ],
+    ),
+]
+
+ASKED = {"verb": "list", "resource": "pods", "namespace": "$ns"}
+THEY: tuple[tuple[dict[str, Any], dict[str, str]], ...] = (
+    ({"user": "jo"}, {}),
+    ({"groups": ["system:masters"]}, {}),
+    ({}, {}),
+    ({"user": "jo"}, {"namespace": "other"}),
+)
+
+PATHS: tuple[dict[str, dict[str, str]], ...] = (
+    {"nonResourceAttributes": {"verb": "get", "path": "/api"}},
+    {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}},
+    {"nonResourceAttributes": {"verb": "get", "path": "/apis/x/y"}},
+    {"nonResourceAttributes": {}, "resourceAttributes": {}},
+    {},
+)
+
+REVIEWS = [
+    Case(
+        "may I",
+        [
+            may(verb="delete", resource="pods"),
+            may(ACCOUNT, verb="list", resource="pods", namespace="$ns"),
+            role(rule("list", "pods")),
+            bind(ME),
+            Step("GET", PODS, user=ACCOUNT, until=answered(200)),
+            may(ACCOUNT, verb="list", resource="pods", namespace="$ns"),
+            may(ACCOUNT, verb="list", resource="pods"),
+            may(ACCOUNT, verb="get", resource="pods", subresource="log", namespace="$ns"),
+            *(
+                post(f"{MAY}/selfsubjectaccessreviews", {"spec": spec}, user=ACCOUNT)
+                for spec in PATHS
+            ),
+        ],
+    ),
+    Case(
+        "may they",
+        [
+            post(f"{MAY}/{place}", {"spec": {"resourceAttributes": ASKED | attributes, **who}})
+            for place in ("subjectaccessreviews", "namespaces/$ns/localsubjectaccessreviews")
+            for who, attributes in THEY
+        ],
+    ),
+    Case(
+        "who am I",
+        [
+            post(f"{WHO}/selfsubjectreviews", {}),
+            post(f"{WHO}/selfsubjectreviews", {}, user=ACCOUNT),
+            post(f"{WHO}/selfsubjectreviews", {}, user="jo"),
+            post(f"{WHO}/selfsubjectreviews", {}, user="system:anonymous"),
+            post(f"{WHO}/tokenreviews", {"spec": {"token": "x"}}),
+            post(f"{WHO}/tokenreviews", {"spec": {}}),
+            post(f"{MAY}/selfsubjectrulesreviews", {"spec": {}}),
+        ],
+    ),
+]
+
+TOKENS = [
+    Case(
+        "tokens on request",
+        [
+            post(ACCOUNTS, {"metadata": {"name": "a"}}),
+            post(f"{ACCOUNTS}/a/token", {}),
+            post(f"{ACCOUNTS}/a/token", {"spec": {"audiences": ["x"], "expirationSeconds": 700}}),
+            post(f"{ACCOUNTS}/a/token", {"spec": {"expirationSeconds": 10}}),
+            post(f"{ACCOUNTS}/a/token", {"spec": {"expirationSeconds": 2**33}}),
+            post(PODS, pod("p", {"serviceAccountName": "a"})),
+            post(PODS, pod("q", {"serviceAccountName": "b"})),
+            *(
+                post(
+                    f"{ACCOUNTS}/a/token",
+                    {"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}}},
+                )
+                for kind, name in (("Pod", "p"), ("Pod", "q"), ("Pod", "none"), ("Job", "x"))
+            ),
+            post(f"{ACCOUNTS}/none/token", {}),
+            get(f"{ACCOUNTS}/a/token"),
+            delete(f"{ACCOUNTS}/a"),
+        ],
+    ),
+]
+
+QUOTA = [
+    Case(
+        "as many as a quota allows",
+        [
+            *limited(pods="2", count__configmaps="1", services="0"),
+            post(PODS, pod("a")),
+            get(f"{QUOTAS}/q"),
+            post(PODS, pod("b")),
+            post(PODS, pod("c")),
+            post(PODS, pod("a")),
+            post(f"{PODS}?dryRun=All", pod("c")),
+            post(CM, cm("a")),
+            post(CM, cm("b")),
+            patch(f"{CM}/a", {"data": {"x": "y"}}),
+            post(SVC, {"metadata": {"name": "a"}, "spec": {"clusterIP": "None"}}),
+            post(f"{NS}/secrets", {"metadata": {"name": "a"}}),
+            get(f"{QUOTAS}/q"),
+        ],
+    ),
+    Case(
+        "as much as a quota allows",
+        [
+            *limited(
+                requests_cpu="1",
+                requests_memory="1Gi",
+                limits_cpu="2",
+                **{"requests.nvidia.com__gpu": "1"},
+            ),
+            post(PODS, pod("a")),
+            post(PODS, wanting("a", requests={"cpu": "500m"}, limits={"memory": "1M"})),
+            post(
+                PODS, wanting("a", requests={"cpu": "500m", "memory": "512Mi"}, limits={"cpu": "1"})
+            ),
+            post(
+                PODS, wanting("b", requests={"cpu": "600m", "memory": "600Mi"}, limits={"cpu": "1"})
+            ),
+            post(
+                PODS,
+                wanting(
+                    "b",
+                    requests={"cpu": "100m", "memory": "1M"},
+                    limits={"cpu": "200m", "nvidia.com/gpu": "2"},
+                ),
+            ),
+            post(PODS, wanting("b", requests={"cpu": "100m", "memory": "1M"}, limits={"cpu": "1"})),
+            post(PODS, wanting("c", requests={"cpu": "1", "memory": "1Mi"}, limits={"cpu": "1"})),
+            get(f"{QUOTAS}/q"),
+        ],
+    ),
+    Case(
+        "a job is counted by its kind",
+        [
+            *limited(**{"count__tfjobs.kubeflow.org": "0"}),
+            post(
+                "/apis/kubeflow.org/v1/namespaces/$ns/tfjobs",
+                {
+                    "apiVersion": "kubeflow.org/v1",
+                    "kind": "TFJob",
+                    "metadata": {"name": "a"},
+                    "spec": {},
+                },
+            ),
+        ],
+    ),
+]
+
+PRIORITY = [
+    Case(
+        "what a pod may say of its priority",
+        [
+            post(PODS, pod("a", {"priorityClassName": "none-such"})),
+            post(PODS, pod("a", {"priority": 7})),
+            post(PODS, pod("a", {"priority": 0})),
+            post(PODS, pod("b", {"preemptionPolicy": "Never"})),
+            post(PODS, pod("b", {"preemptionPolicy": "PreemptLowerPriority"})),
+            post(PODS, pod("c", {"priorityClassName": "system-node-critical"})),
+            get(f"{CLASSES}/system-cluster-critical"),
+            get(f"{CLASSES}/system-node-critical"),
+            delete(f"{CLASSES}/none-such"),
+        ],
+    ),
+    Case(
+        "classes that cannot be",
+        [
+            post(CLASSES, {"metadata": {"name": "system-$ns"}, "value": 5}),
+            post(CLASSES, {"metadata": {"name": "big-$ns"}, "value": 1_000_000_001}),
+            post(CLASSES, {"metadata": {"name": "p-$ns"}, "value": 5}),
+            patch(f"{CLASSES}/p-$ns", {"value": 6}),
+            patch(f"{CLASSES}/p-$ns", {"description": "x"}),
+            post(PODS, pod("a", {"priorityClassName": "p-$ns"})),
+            post(PODS, pod("b", {"priorityClassName": "p-$ns", "priority": 6})),
+            delete(f"{CLASSES}/p-$ns"),
+        ],
+    ),
+    Case(
+        "the default class",
+        [
+            post(CLASSES, {"metadata": {"name": "d-$ns"}, "value": 5, "globalDefault": True}),
+            post(CLASSES, {"metadata": {"name": "e-$ns"}, "value": 6, "globalDefault": True}),
+            Step("POST", PODS, pod("a", {"priority": 5}), until=answered(201)),
+            delete(f"{CLASSES}/d-$ns"),
+        ],
+    ),
+    Case(
+        "tolerations that are there already",
+        [
+            post(PODS, pod(name, {"tolerations": list(tolerations)}))
+            for name, tolerations in (
+                ("a", [{"operator": "Exists"}]),
+                ("b", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]),
+                ("c", [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]),
+                (
+                    "d",
+                    [
+                        {
+                            "key": "node.kubernetes.io/not-ready",
+                            "operator": "Exists",
+                            "effect": "NoSchedule",
+                        }
+                    ],
+                ),
+                ("e", [{"key": "node.kubernetes.io/unreachable", "value": "x"}]),
+            )
+        ],
+    ),
+]
+
+CASES = [*RIGHTS, *REVIEWS, *TOKENS, *QUOTA, *PRIORITY]

@@ -1,0 +1,85 @@
+"""Who may do what, asked of our server and of the real one, with the same answers."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.conformance.cases import access
+from tests.conformance.normal import normal
+from tests.conformance.test_conformance import installed
+from tests.conformance.transcript import Case, Conversation, Reply, Step, play
+
+if TYPE_CHECKING:
+    from tests.conformance.conftest import Running
+
+pytestmark = pytest.mark.kube
+__all__ = ["installed"]
+
+
+def shown(value: Any) -> Any:
+    """Without what is new in every token, and rules in one order: the real server has none."""
+    if isinstance(value, dict):
+        plain = {k: "<token>" if k == "token" else shown(v) for k, v in value.items()}
+        return {k: sorted(v, key=str) if k.endswith("Rules") else v for k, v in plain.items()}
+    if isinstance(value, list | tuple):
+        return [shown(item) for item in value]
+    return value
+
+
+@pytest.mark.parametrize("case", access.CASES, ids=lambda case: case.name)
+def test_both_servers_allow_and_refuse_alike(
+    case: Case, ours: Running, real: Running, installed: None
+) -> None:
+    name = f"case-{secrets.token_hex(4)}"
+
+    expected = shown(normal(play(real, case, name), case, name))
+    found = shown(normal(play(ours, case, name), case, name))
+
+    for step, want, got in zip(case.steps, expected, found, strict=True):
+        assert got == want, f"{step.method} {step.path} as {step.user or 'admin'}"
+
+
+class Holder(NamedTuple):
+    """Somebody with another token than the admin's."""
+
+    url: str
+    authority_pem: bytes
+    token: str
+
+
+def ask(server: Running, step: Step, token: str = "") -> Reply:
+    """One request, by the admin or by the holder of that token."""
+    talk = Conversation(Holder(server.url, server.authority_pem, token or server.token))
+    with closing(talk):
+        return talk.say(step)
+
+
+def told_with_a_token(server: Running, name: str) -> list[tuple[int, Any, Any]]:
+    """What a service account is told under its own name, and others with a token not meant so."""
+    home = f"/api/v1/namespaces/{name}"
+    tokens = f"{home}/serviceaccounts/a/token"
+    ask(server, Step("POST", "/api/v1/namespaces", {"metadata": {"name": name}}))
+    ask(server, Step("POST", f"{home}/serviceaccounts", {"metadata": {"name": "a"}}))
+    token = ask(server, Step("POST", tokens, {})).body["status"]["token"]
+    elsewhere = {"spec": {"audiences": ["elsewhere"]}}
+    other = ask(server, Step("POST", tokens, elsewhere)).body["status"]["token"]
+    pods, who = f"{home}/pods", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    replies = [
+        ask(server, Step("GET", pods), token),
+        ask(server, Step("POST", who, {}), token),
+        Reply(ask(server, Step("GET", "/apis/batch/v1"), token).status, None),
+        ask(server, Step("GET", pods), token[:-6] + "AAAAAA"),
+        ask(server, Step("GET", pods), other),
+    ]
+    ask(server, Step("DELETE", home))
+    return normal(replies, Case("", []), name)
+
+
+def test_a_token_opens_as_much_on_both_servers(ours: Running, real: Running) -> None:
+    name = f"token-{secrets.token_hex(4)}"
+
+    assert told_with_a_token(ours, name) == told_with_a_token(real, name)
