@@ -77,7 +77,6 @@ class Toleration(Object, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class TopologySpread(Object, frozen=True):

@@ -93,7 +93,6 @@ class PodSpec(Object, frozen=True):
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
     restart_policy: str = "Always"
-    termination_grace_period_seconds: int | None = None
 
 
 class ContainerTerminated(Object, frozen=True):
@@ -174,7 +173,6 @@ class Taint(Object, frozen=True):
 class NodeSpec(Object, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
-    provider_id: str = ""
 
 
 class NodeAddress(Object, frozen=True):
@@ -184,7 +182,6 @@ class NodeAddress(Object, frozen=True):
 
 class NodeStatus(Object, frozen=True):
     allocatable: Resources = {}
-    capacity: Resources = {}
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
 
@@ -202,14 +199,11 @@ class Namespace(Object, frozen=True):
 class ServicePort(Object, frozen=True):
     name: str = ""
     port: int = 0
-    target_port: int | str | None = None
-    node_port: int | None = None
     protocol: str = "TCP"
 
 
-class ServiceSpec(Object, frozen=True, rename={"cluster_ip": "clusterIP"}):
+class ServiceSpec(Object, frozen=True):
     type: str = "ClusterIP"
-    cluster_ip: str = ""
     selector: dict[str, str] = {}
     ports: tuple[ServicePort, ...] = ()
 
@@ -230,28 +224,12 @@ class Secret(Object, frozen=True):
     data: dict[str, str] = {}
 
 
-class ObjectReference(Object, frozen=True):
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    field_path: str = ""
-
-
 class Event(Object, frozen=True):
     """core/v1 Event."""
 
     metadata: ObjectMeta = ObjectMeta()
-    involved_object: ObjectReference = ObjectReference()
-    type: str = "Normal"
     reason: str = ""
     message: str = ""
-    count: int | None = None
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
-    reporting_component: str = ""
 
 
 class DisruptionBudgetSpec(Object, frozen=True):
@@ -267,16 +245,13 @@ class PodDisruptionBudget(Object, frozen=True):
 class PriorityClass(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
-    global_default: bool = False
     preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
 
 
 class LeaseSpec(Object, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: datetime | None = None
     renew_time: datetime | None = None
-    lease_transitions: int | None = None
 
 
 class Lease(Object, frozen=True):

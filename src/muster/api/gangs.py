@@ -37,12 +37,10 @@ class VolcanoPodGroup(Object, frozen=True):
 class CoschedulingSpec(Object, frozen=True):
     min_member: int = 0
     min_resources: Resources = {}
-    schedule_timeout_seconds: int | None = None
 
 
 class CoschedulingStatus(Object, frozen=True):
     phase: str = ""
-    scheduled: int = 0
     running: int = 0
     succeeded: int = 0
     failed: int = 0

@@ -103,8 +103,6 @@ class Condition(Object, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
-    last_update_time: datetime | None = None
-    observed_generation: int | None = None
 
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from muster.errors import InvalidSelector
 
 if TYPE_CHECKING:
-    from muster.api.affinity import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorTerm
-    from muster.api.meta import Raw
+    from muster.api.affinity import LabelSelector, NodeSelectorTerm, SelectorTerm
 
 Labels: TypeAlias = Mapping[str, str]
 Test: TypeAlias = Callable[[Labels], bool]
@@ -146,13 +145,7 @@ class _Nothing(Selector):
         return "<nothing>"
 
 
-EVERYTHING = Selector(())
 NOTHING: Selector = _Nothing(())
-
-
-def equal_to(labels: Labels) -> Selector:
-    """Objects that carry all these labels."""
-    return Selector(Requirement(key, "In", (value,)) for key, value in labels.items())
 
 
 def from_labels(selector: LabelSelector | None) -> Selector:
@@ -288,26 +281,7 @@ def parse_fields(text: str) -> FieldSelector:
     return FieldSelector(tuple(terms))
 
 
-def fields_of(raw: Raw) -> Fields:
-    """The fields of an object as decoded JSON."""
-
-    def get(path: str) -> str:
-        value: object = raw
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, bool):
-            return str(value).lower()
-        return "" if value is None else str(value)
-
-    return get
-
-
 # --- node affinity ---
-
-
-def node_selector_matches(selector: NodeSelector, labels: Labels, fields: Labels) -> bool:
-    """Whether any of its terms matches the node."""
-    return any(node_term_matches(term, labels, fields) for term in selector.node_selector_terms)
 
 
 def node_term_matches(term: NodeSelectorTerm, labels: Labels, fields: Labels) -> bool:

@@ -72,14 +72,7 @@ async def run(client: Client, options: Options, stop: asyncio.Event | None = Non
     if options.metrics_port is not None:
         port, host = options.metrics_port, options.metrics_host
         manager.also("metrics", lambda: metrics.serve(port, options.health, host=host))
-    if stop is not None:
-        manager.also("stop", lambda: _stop(manager, stop))
-    await manager.run()
-
-
-async def _stop(manager: Manager, stop: asyncio.Event) -> None:
-    await stop.wait()
-    manager.stop()
+    await manager.run(stop)
 
 
 def _election(client: Client, options: Options) -> Election:
