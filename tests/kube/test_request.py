@@ -39,7 +39,9 @@ def body(ask: Request) -> object:
             "&fieldSelector=spec.nodeName%3D&timeoutSeconds=9",
         ),
         (
-            request.logs(X, LogOptions("c", follow=True, tail=0, since=0.2, timestamps=True)),
+            request.logs(
+                X, LogOptions(container="c", follow=True, tail=0, since=0.2, timestamps=True)
+            ),
             "GET",
             "/api/v1/namespaces/ns/pods/x/log"
             "?container=c&follow=true&tailLines=0&sinceSeconds=1&timestamps=true",

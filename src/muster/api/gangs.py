@@ -7,23 +7,14 @@ manifests, by the operator.
 from __future__ import annotations
 
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
-from muster.api.meta import Condition, Object, ObjectMeta
+from muster.api.meta import Object, ObjectMeta
 
 
 class VolcanoSpec(Object, frozen=True):
     min_member: int = 0
     min_task_member: dict[str, int] = {}
     min_resources: Resources = {}
-    queue: str = ""
     priority_class_name: str = ""
-
-
-class VolcanoStatus(Object, frozen=True):
-    phase: str = ""
-    conditions: tuple[Condition, ...] = ()
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
 
 
 class VolcanoPodGroup(Object, frozen=True):
@@ -31,7 +22,6 @@ class VolcanoPodGroup(Object, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolcanoSpec = VolcanoSpec()
-    status: VolcanoStatus = VolcanoStatus()
 
 
 class CoschedulingSpec(Object, frozen=True):
@@ -39,19 +29,11 @@ class CoschedulingSpec(Object, frozen=True):
     min_resources: Resources = {}
 
 
-class CoschedulingStatus(Object, frozen=True):
-    phase: str = ""
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-
-
 class CoschedulingPodGroup(Object, frozen=True):
     """scheduling.x-k8s.io/v1alpha1."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CoschedulingSpec = CoschedulingSpec()
-    status: CoschedulingStatus = CoschedulingStatus()
 
 
 class GangPolicy(Object, frozen=True):
@@ -68,13 +50,8 @@ class NativeSpec(Object, frozen=True):
     priority: int | None = None
 
 
-class NativeStatus(Object, frozen=True):
-    conditions: tuple[Condition, ...] = ()
-
-
 class NativePodGroup(Object, frozen=True):
     """scheduling.k8s.io, Kubernetes 1.36 and newer."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NativeSpec = NativeSpec()
-    status: NativeStatus = NativeStatus()

@@ -15,18 +15,19 @@ from muster.errors import Gone
 from muster.kube import answer, request
 from muster.kube.pace import pause_before_retry
 from muster.kube.refusal import decode_error
-from muster.kube.request import LogOptions, Patch, Request, Response
+from muster.kube.request import Patch
 from muster.kube.watch import Lines, reader
 from muster.kube.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Self
+    from typing import Self, Unpack
 
     from muster.api.kinds import Kind
     from muster.api.meta import Key, Raw
     from muster.kube.answer import Listing
     from muster.kube.config import Endpoint
+    from muster.kube.request import LogOptions, Request, Response
     from muster.kube.watch import WatchEvent
 
 T = TypeVar("T")
@@ -140,19 +141,8 @@ class BlockingClient:
             for line in lines.feed(chunk):
                 yield read(line)
 
-    def logs(  # noqa: PLR0913 - the API's own parameters
-        self,
-        pod: Key,
-        *,
-        container: str = "",
-        follow: bool = False,
-        tail: int | None = None,
-        since: float | None = None,
-        previous: bool = False,
-        timestamps: bool = False,
-    ) -> Iterator[bytes]:
+    def logs(self, pod: Key, **options: Unpack[LogOptions]) -> Iterator[bytes]:
         """A container's log in chunks, as they come."""
-        options = LogOptions(container, follow, tail, since, previous, timestamps)
         return self._wire.stream(request.logs(pod, options))
 
     def send(self, ask: Request) -> Response:

@@ -19,20 +19,20 @@ from muster.errors import Gone, sole
 from muster.kube import answer, request
 from muster.kube.pace import Gate, pause_before_retry
 from muster.kube.refusal import decode_error
-from muster.kube.request import LogOptions, Request, Response
 from muster.kube.request import Patch as Patch
 from muster.kube.watch import Lines, reader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
-    from typing import Self
+    from typing import Self, Unpack
 
     from muster.api.kinds import Kind
     from muster.api.meta import Key, Raw
     from muster.kube.answer import Listing
     from muster.kube.config import Endpoint
     from muster.kube.forward import Forward
+    from muster.kube.request import LogOptions, Request, Response
     from muster.kube.streams import Session
     from muster.kube.transport import Transport
     from muster.kube.watch import WatchEvent
@@ -121,19 +121,8 @@ class Client:
                 for line in lines.feed(chunk):
                     yield read(line)
 
-    async def logs(  # noqa: PLR0913 - the API's own parameters
-        self,
-        pod: Key,
-        *,
-        container: str = "",
-        follow: bool = False,
-        tail: int | None = None,
-        since: float | None = None,
-        previous: bool = False,
-        timestamps: bool = False,
-    ) -> AsyncGenerator[bytes, None]:
+    async def logs(self, pod: Key, **options: Unpack[LogOptions]) -> AsyncGenerator[bytes, None]:
         """A container's log in chunks, as they come."""
-        options = LogOptions(container, follow, tail, since, previous, timestamps)
         async with self.transport.stream(request.logs(pod, options)) as chunks:
             async for chunk in chunks:
                 yield chunk

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from urllib.parse import quote
 
 import msgspec
@@ -207,29 +207,30 @@ def evict(pod: Key, *, uid: str = "", grace: int | None = None) -> Request:
     return Request("POST", path, (), _encode(body))
 
 
-class LogOptions(NamedTuple):
-    """Which part of a container's log; `since` is in seconds before now."""
+class LogOptions(TypedDict, total=False):
+    """Which part of a container's log, as keywords; `since` is in seconds before now."""
 
-    container: str = ""
-    follow: bool = False
-    tail: int | None = None
-    since: float | None = None
-    previous: bool = False
-    timestamps: bool = False
+    container: str
+    follow: bool
+    tail: int | None
+    since: float | None
+    previous: bool
+    timestamps: bool
 
 
 def logs(pod: Key, options: LogOptions) -> Request:
+    since, follow = options.get("since"), options.get("follow")
     query = _query(
-        container=options.container,
-        follow=options.follow,
-        tailLines=options.tail,
-        sinceSeconds=None if options.since is None else max(1, round(options.since)),
-        previous=options.previous,
-        timestamps=options.timestamps,
+        container=options.get("container"),
+        follow=follow,
+        tailLines=options.get("tail"),
+        sinceSeconds=None if since is None else max(1, round(since)),
+        previous=options.get("previous"),
+        timestamps=options.get("timestamps"),
     )
     path = object_path(PODS, pod, "log")
     # */* because a server that writes text refuses a client that takes only JSON.
-    return Request("GET", path, query, accept="*/*", timeout=0 if options.follow else None)
+    return Request("GET", path, query, accept="*/*", timeout=0 if follow else None)
 
 
 def session(pod: Key, subresource: str, query: Sequence[tuple[str, str]]) -> Request:
