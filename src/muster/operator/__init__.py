@@ -3,5 +3,6 @@
 Reading order: actions (what can be done), seen (what one decision looks at), decide (pure: what to
 do about a job), status (pure: pods -> conditions), failures (pure: what a failed pod means), pods
 (template -> pod), gang (the group object, per dialect), kinds/ (what differs per kind of job), act
-(actions -> API calls), reconcile (one job: observe, decide, act), run (everything in one daemon).
+(actions -> API calls), tell (events), reconcile (one job: observe, decide, act), run (everything in
+one daemon).
 """

@@ -8,12 +8,10 @@ one we wait.
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import EVENTS, PODS, SERVICES, Kind
+from muster.api.kinds import PODS, SERVICES, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import (
     AlreadyExists,
@@ -36,20 +34,16 @@ from muster.operator.actions import (
     PatchStatus,
     Wait,
 )
-from muster.operator.pods import owner
-from muster.operator.status import stamp
 from muster.operator.watched import raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
 
     from muster.jobs.job import Job
     from muster.kube.client import Client
     from muster.operator.memory import Memory
+    from muster.operator.tell import Teller
     from muster.operator.watched import Watched
-
-log = logging.getLogger(__name__)
 
 BLOCKED = 2.0
 _TOLD = {"pods": "Pod", "services": "Service"}
@@ -71,12 +65,12 @@ class Actor:
         client: Client,
         watched: Watched,
         memory: Memory,
-        clock: Callable[[], datetime],
+        teller: Teller,
     ) -> None:
         self._client = client
         self._watched = watched
         self._memory = memory
-        self._clock = clock
+        self._teller = teller
 
     async def apply(self, job: Job, actions: Sequence[Action]) -> float | None:
         """Do all of it; the answer is when to look again, if at all."""
@@ -104,7 +98,7 @@ class Actor:
             async with asyncio.TaskGroup() as group:
                 for action in stage:
                     group.create_task(one(action))
-        await self._tell_of(job, stage, troubles)
+        self._tell_of(job, stage, troubles)
         if troubles:
             raise troubles[0]
 
@@ -120,7 +114,7 @@ class Actor:
             case PatchStatus():
                 await self._write_status(job, action.change)
             case Emit():
-                await self.emit(job, action)
+                self._teller.tell(job, action)
             case DeleteJob():
                 await self._delete_job(job)
             case Wait():
@@ -159,7 +153,7 @@ class Actor:
             return
         if not ours and not meta.get("deletionTimestamp"):
             what = f"{action.kind.kind} {action.name} exists and is not this job's; waiting"
-            await self.emit(job, Emit("ErrResourceExists", what, "Warning"))
+            self._teller.tell(job, Emit("ErrResourceExists", what, "Warning"))
         raise Stop(BLOCKED)
 
     def _remember(self, job: Job, kind: Any, made: Any) -> None:
@@ -198,7 +192,7 @@ class Actor:
         except (NotFound, Conflict):
             return
 
-    async def _tell_of(self, job: Job, stage: list[Action], troubles: list[Exception]) -> None:
+    def _tell_of(self, job: Job, stage: list[Action], troubles: list[Exception]) -> None:
         """One event for all pods made or deleted together; services are told of when they fail."""
         first = stage[0]
         if not isinstance(first, Create | Delete) or first.kind.resource not in _TOLD:
@@ -208,36 +202,13 @@ class Actor:
         failed = [t for t in troubles if isinstance(t, MusterError)]
         if failed:
             message = f"Error {past.lower().removesuffix('d')}ing: {failed[0]}"
-            await self.emit(job, Emit(f"Failed{verb}{what}", message, "Warning"))
+            self._teller.tell(job, Emit(f"Failed{verb}{what}", message, "Warning"))
         elif not troubles and first.kind == PODS:
             names = [a.name for a in stage if isinstance(a, Create | Delete)]
             some = "s" if len(names) > 1 else ""
             listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
             message = f"{past} {what.lower()}{some}: {listed}"
-            await self.emit(job, Emit(f"Successful{verb}{what}", message))
-
-    async def emit(self, job: Job, event: Emit) -> None:
-        """An event on the job. Nobody's work depends on it, so its loss is only logged."""
-        measure.told(job, event.reason)
-        at = stamp(self._clock())
-        reference = {k: v for k, v in owner(job).items() if k in ("apiVersion", "kind", "name")}
-        component = job.shape.operator
-        body = {
-            "metadata": {"name": f"{job.name}.{secrets.token_hex(8)}", "namespace": job.namespace},
-            "involvedObject": {**reference, "namespace": job.namespace, "uid": job.uid},
-            "type": event.type,
-            "reason": event.reason,
-            "message": event.message[:1024],
-            "source": {"component": component},
-            "reportingComponent": component,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
-        }
-        try:
-            await self._client.create(EVENTS, body)
-        except MusterError as error:
-            log.warning("%s %s: event %s not written: %s", job.kind, job.key, event.reason, error)
+            self._teller.tell(job, Emit(f"Successful{verb}{what}", message))
 
 
 def _held_as(kind: Kind[Any]) -> Kind[Any]:

@@ -38,7 +38,7 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if job.deleting or job.policy.managed_by not in SERVED_BY_US:
         return []
     before = _accepted(job)
-    if _rejected(before):
+    if rejected(before):
         return ensure.without(ensure.unbound(seen))
     if status.outcome(before) is not None:
         return _end(job, before, seen, now)
@@ -97,7 +97,7 @@ def _accepted(job: Job) -> Raw:
     return _unrejected(job.status) if failed.get("reason") == INVALID and older else job.status
 
 
-def _rejected(before: Raw) -> bool:
+def rejected(before: Raw) -> bool:
     """Whether the job failed for what is written in it, and not for what its pods did.
 
     Its pods and its group stay, so that it goes on where it was once it is mended; only pods that

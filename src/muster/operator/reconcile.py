@@ -13,7 +13,7 @@ from muster.errors import InvalidJob, NotFound
 from muster.jobs import forms
 from muster.operator import status
 from muster.operator.actions import Create
-from muster.operator.decide import decide, reject
+from muster.operator.decide import decide, reject, rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +53,8 @@ class Reconciler:
         if cached is None:
             return None  # Its objects go with it, by their owner.
         raw = self._memory.newest(cached)
+        if self._rests(raw):
+            return None
         try:
             job = forms.read({**raw, "kind": ref.kind})
         except InvalidJob as error:
@@ -67,6 +69,13 @@ class Reconciler:
             await self._reject(ref, self._memory.newest(raw), error)
             return None
         return None if again is None else After(again)
+
+    def _rests(self, raw: Raw) -> bool:
+        """Whether a job has ended, has nothing left and stays: most are so, and cost nothing."""
+        ended = raw.get("status") or {}
+        if status.outcome(ended) is None or rejected(ended) or _expires(raw):
+            return False
+        return not self._watched.owns(raw["metadata"]["uid"])
 
     def _decide(self, job: Job) -> list[Action]:
         now = self._clock()
@@ -95,3 +104,11 @@ def _replaces(job: Job, actions: Sequence[Action]) -> bool:
     """Whether something is created for a job that was looked at before."""
     begun = status.condition(job.status, "Created") is not None
     return begun and any(isinstance(action, Create) for action in actions)
+
+
+def _expires(raw: Raw) -> bool:
+    """Whether a time may be set for it to go."""
+    spec = raw.get("spec")
+    inner = spec.get("runPolicy") if isinstance(spec, dict) else None
+    policies = [policy for policy in (spec, inner) if isinstance(policy, dict)]
+    return any(policy.get("ttlSecondsAfterFinished") is not None for policy in policies)

@@ -17,6 +17,7 @@ from muster.operator.act import Actor
 from muster.operator.memory import Memory
 from muster.operator.reconcile import Reconciler
 from muster.operator.seen import Settings
+from muster.operator.tell import Teller
 from muster.operator.watched import Ref, Watched
 
 if TYPE_CHECKING:
@@ -50,11 +51,13 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
     memory = Memory(asyncio.get_running_loop().time)
     watched = Watched(client, options.namespace)
     watched.connect(memory, queue.add)
-    actor = Actor(client, watched, memory, clock)
+    teller = Teller(client, clock)
+    actor = Actor(client, watched, memory, teller)
     reconciler = Reconciler(client, watched, memory, actor, options.settings, clock)
     for informer in watched.informers():
         manager.informer(informer)
     manager.also("priorities", watched.priorities.run)
+    manager.also("events", teller.run)
     manager.loop(queue, reconciler, workers=options.workers)
     return manager
 

@@ -92,6 +92,10 @@ class Watched:
         found = informer.get(key) if informer is not None else None
         return found is not None and identity(found)[1] == uid
 
+    def owns(self, uid: str) -> bool:
+        """Whether anything that we watch belongs to the job of this UID."""
+        return any(informer.by(_OWNER, uid) for informer in self._owned().values())
+
     def seen(self, job: Job, memory: Memory, now: datetime) -> Seen:
         """What exists of this job, our own latest doings included."""
         label = _label(job.shape.operator, job.key)

@@ -1,0 +1,251 @@
+"""A backlog of jobs on a real kube-apiserver: the operator beside a bare loop of creations.
+
+The jobs are there before the operator's process starts, and time counts from its start to the last
+pod. The bare loop creates the very services and pods that the operator makes of these jobs, and
+nothing else; each side has a namespace of its own in every round. At last there are many finished
+jobs, and an operator that starts anew must be done with them soon.
+`python -m benchmarks.operator [JOBS] [ROUNDS]` prints the rates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+from tests.controlplane.build import build
+from tests.controlplane.cluster import ControlPlane
+
+from benchmarks.measure import Ratio
+from muster.api.crds import load_all
+from muster.api.kinds import CRDS, NAMESPACES, PODS, SERVICES, TFJOBS
+from muster.errors import Conflict
+from muster.jobs import forms
+from muster.kube.client import Client
+from muster.kube.config import load
+from muster.operator.actions import Create
+from muster.operator.decide import decide
+from muster.operator.seen import Seen, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from muster.api.meta import Raw
+
+JOBS, ROUNDS, FINISHED, IN_FLIGHT = 1000, 3, 10_000, 32
+PER_JOB = 6
+"""A service and a pod for each of a parameter server and two workers."""
+_DEADLINE = 300.0
+
+
+def run() -> list[Ratio]:
+    """What `make bench` shows."""
+    return measure(JOBS, ROUNDS)
+
+
+def measure(jobs: int, rounds: int) -> list[Ratio]:
+    with _plane() as plane:
+        found = [_round(plane, number, jobs) for number in range(rounds)]
+        seconds = _after_restart(plane, FINISHED)
+    name = f"{jobs} TFJobs: pods and services vs a bare loop"
+    after = f"{FINISHED} finished jobs after a restart, of 5 s"
+    return [
+        Ratio(name, found, "objects/s", ">= 0.6"),
+        Ratio(after, [(seconds, 5.0)], "s", "<= 1"),
+    ]
+
+
+@contextlib.contextmanager
+def _plane() -> Iterator[ControlPlane]:
+    with ControlPlane(build()) as plane:
+        for crd in load_all():
+            plane.request("POST", CRDS.path(), crd)
+        _wait(lambda: plane.request("GET", TFJOBS.path())[0] == 200)
+        yield plane
+
+
+def _round(plane: ControlPlane, number: int, jobs: int) -> tuple[float, float]:
+    sides = {"ours": _ours, "bare": _bare}
+    order = sorted(sides, reverse=bool(number % 2))
+    rates = {side: sides[side](plane, f"{side}-{number}", jobs) for side in order}
+    print(
+        f"  round {number}: {rates['ours']:.0f} and bare {rates['bare']:.0f} objects/s", flush=True
+    )
+    return rates["ours"], rates["bare"]
+
+
+def _ours(plane: ControlPlane, namespace: str, jobs: int) -> float:
+    bodies = [(_job(namespace, f"job{i}")) for i in range(jobs)]
+    uvloop.run(_create(plane, namespace, [[("tfjobs", body)] for body in bodies]))
+    start = time.perf_counter()
+    with _operator(plane, namespace) as process:
+        _wait(lambda: _alive(process) and _count(plane, namespace, "pods") >= 3 * jobs)
+        seconds = time.perf_counter() - start
+        assert _count(plane, namespace, "services") == 3 * jobs
+    return PER_JOB * jobs / seconds
+
+
+def _bare(plane: ControlPlane, namespace: str, jobs: int) -> float:
+    todo = [_objects(_job(namespace, f"job{i}", uid=f"uid-{i}")) for i in range(jobs)]
+    uvloop.run(_create(plane, namespace, []))
+    start = time.perf_counter()
+    uvloop.run(_create(plane, "", todo))
+    return PER_JOB * jobs / (time.perf_counter() - start)
+
+
+def _after_restart(plane: ControlPlane, jobs: int) -> float:
+    """How long a new operator takes to have looked at so many finished jobs."""
+    namespace = "finished"
+    uvloop.run(_finished(plane, namespace, jobs))
+    start = time.perf_counter()
+    port = _free_port()
+    with _operator(plane, namespace, "--metrics-port", str(port)) as process:
+        _wait(lambda: _alive(process) and _looked_at(port) >= jobs)
+        seconds = time.perf_counter() - start
+        idle = _cpu(process.pid)
+        time.sleep(2.0)
+        idle = _cpu(process.pid) - idle
+    print(f"  {jobs} finished jobs: {seconds:.2f} s, idle CPU {idle / 2:.1%}", flush=True)
+    return seconds
+
+
+def _alive(process: subprocess.Popen[bytes]) -> bool:
+    if process.poll() is not None:
+        raise SystemExit(f"the operator ended with code {process.returncode}")
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _looked_at(port: int) -> float:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return 0.0
+    rows = [line for line in lines if "reconcile_total{" in line and 'loop="operator"' in line]
+    return sum(float(row.split()[-1]) for row in rows)
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of processor time so far."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+@contextlib.contextmanager
+def _operator(plane: ControlPlane, namespace: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "muster", "operator", "--kubeconfig", str(plane.kubeconfig)]
+    process = subprocess.Popen(
+        [*command, "-n", namespace, *more], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _count(plane: ControlPlane, namespace: str, plural: str) -> int:
+    """How many there are, without reading them."""
+    _, page = plane.request("GET", f"/api/v1/namespaces/{namespace}/{plural}?limit=1")
+    meta = page.get("metadata", {})
+    return len(page.get("items", ())) + int(meta.get("remainingItemCount") or 0)
+
+
+async def _finished(plane: ControlPlane, namespace: str, jobs: int) -> None:
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    row = {"type": "Succeeded", "status": "True", "reason": "TFJobSucceeded"}
+    status = {"status": {"conditions": [row], "completionTime": at}}
+    bodies = [_job(namespace, f"job{i}") for i in range(jobs)]
+    await _create(plane, namespace, [[("tfjobs", body)] for body in bodies])
+    async with Client.connect(load(plane.kubeconfig)) as client:
+
+        async def finish(body: Raw) -> None:
+            key = forms.read(body).key
+            await client.patch(TFJOBS, key, status, subresource="status")
+
+        await _drain(bodies, finish)
+
+
+async def _create(plane: ControlPlane, namespace: str, todo: list[list[tuple[str, Raw]]]) -> None:
+    kinds: dict[str, Any] = {"tfjobs": TFJOBS, "services": SERVICES, "pods": PODS}
+    async with Client.connect(load(plane.kubeconfig)) as client:
+        if namespace:
+            with contextlib.suppress(Conflict):
+                await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+                meta = {"name": "default", "namespace": namespace}
+                plane.request(
+                    "POST",
+                    f"/api/v1/namespaces/{namespace}/serviceaccounts",
+                    {"metadata": meta},
+                )
+
+        async def make(objects: list[tuple[str, Raw]]) -> None:
+            for plural, body in objects:
+                await client.create(kinds[plural], body)
+
+        await _drain(todo, make)
+
+
+async def _drain(items: Iterable[Any], work: Callable[[Any], Awaitable[None]]) -> None:
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for item in waiting:
+            await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(worker())
+
+
+def _objects(raw: Raw) -> list[tuple[str, Raw]]:
+    """The services and pods that the operator would make of this job."""
+    actions = decide(forms.read(raw), Seen(), Settings(), datetime.now(UTC))
+    made = [action for action in actions if isinstance(action, Create)]
+    return [(a.kind.plural, a.manifest) for a in made if a.kind in (SERVICES, PODS)]
+
+
+def _job(namespace: str, name: str, uid: str = "") -> Raw:
+    container = {
+        "name": "tensorflow",
+        "image": "tensorflow/tensorflow",
+        "command": ["python", "train.py"],
+        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+    }
+    template = {"spec": {"containers": [container]}}
+    roles = {role: {"replicas": n, "template": template} for role, n in (("PS", 1), ("Worker", 2))}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})},
+        "spec": {"tfReplicaSpecs": json.loads(json.dumps(roles))},
+    }
+
+
+def _wait(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _DEADLINE
+    while not check():
+        if time.monotonic() > deadline:
+            raise SystemExit("the benchmark did not come to its end")
+        time.sleep(0.25)
+
+
+if __name__ == "__main__":
+    sizes = [int(text) for text in sys.argv[1:]]
+    for ratio in measure(*(sizes or [JOBS, ROUNDS])):
+        print(ratio.row())
