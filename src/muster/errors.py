@@ -114,7 +114,7 @@ class ServerError(ApiError):
 
 
 class Refusal(ApiError):
-    """What the local API server answers with; `details` is the Status' own."""
+    """What the local API server answers with; `details` and `metadata` are the Status' own."""
 
     def __init__(
         self,
@@ -126,6 +126,7 @@ class Refusal(ApiError):
     ) -> None:
         super().__init__(message, status=status, reason=reason)
         self.details = details
+        self.metadata: dict[str, object] = {}
 
 
 class Unreachable(MusterError):

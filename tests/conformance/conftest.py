@@ -44,6 +44,12 @@ class InThread:
         self.server.access.write_kubeconfig(kubeconfig, self.server.url)
         return Running(self.server.url, self.server.token, self.server.ca, kubeconfig)
 
+    def compact(self) -> None:
+        """Forget all history."""
+        store = self.server.store
+        work = store.compact(store.revision)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(20)
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -119,7 +119,13 @@ def watched(body: Any) -> list[Any]:
     return body if isinstance(body, list) else [] if body is None else [body]
 
 
-def play(server: Server, case: Case, namespace: str) -> list[Reply]:
+ASIDE = Step("ASIDE", "")
+"""Not a request: something that the test does to the server."""
+
+
+def play(
+    server: Server, case: Case, namespace: str, aside: Callable[[], object] | None = None
+) -> list[Reply]:
     """All answers of a server to a case, in a namespace made for it."""
     talk = Conversation(server)
     try:
@@ -127,6 +133,11 @@ def play(server: Server, case: Case, namespace: str) -> list[Reply]:
         assert made.status == 201, made
         replies: list[Reply] = []
         for step in case.steps:
+            if step is ASIDE:
+                assert aside is not None
+                aside()
+                replies.append(Reply(0, None))
+                continue
             replies.append(_patiently(talk, _filled(step, replies, namespace)))
         talk.say(Step("DELETE", f"/api/v1/namespaces/{namespace}"))
         return replies

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.errors import Gone
+from muster.errors import Gone, Refusal
 from muster.local.apiserver import listing, objects
 from muster.local.apiserver.call import Answer
 from muster.local.apiserver.selection import selection
@@ -50,7 +50,7 @@ async def page(store: Store, call: Call) -> Page:
     wanted = selection(call.resource, call.query, call.route.name)
     limit = call.number("limit") or 0
     token = _token(call.query.get("continue", ""))
-    revision = token.rv if token else _exact(call) or store.revision
+    revision = (token.rv if token else _exact(call)) or store.revision
     newest = max(call.number("resourceVersion") or 0, revision)
     if newest > store.revision:
         raise too_new(newest, store.revision)
@@ -78,12 +78,23 @@ async def _entries(store: Store, call: Call, revision: int, after: str) -> Itera
     try:
         entries = await store.scan_at(prefix, revision)
     except Gone as error:
-        raise expired(
-            "The provided continue parameter is too old to display a consistent list result."
-            if after
-            else f"The resourceVersion for the provided list is too old. ({error})"
-        ) from error
+        if not after:
+            raise expired("The resourceVersion for the provided list is too old.") from error
+        raise _inconsistent(_Token(0, after)) from error
     return iter([entry for entry in entries if entry.key > after])
+
+
+def _inconsistent(token: _Token) -> Refusal:
+    """The moment a list began at is forgotten; its rest can still be had as it is now."""
+    refusal = expired(
+        "The provided continue parameter is too old to display a consistent list result. You can"
+        " start a new list without the continue parameter, or use the continue token in this"
+        " response to retrieve the remainder of the results. Continuing with the provided token"
+        " results in an inconsistent list - objects that were created, modified, or deleted"
+        " between the time the first chunk was returned and now may show up in the list."
+    )
+    refusal.metadata = {"continue": token.text()}
+    return refusal
 
 
 def _exact(call: Call) -> int:

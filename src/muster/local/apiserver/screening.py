@@ -10,23 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api import schemas
-from muster.errors import Refusal
 from muster.local.apiserver import status, structural
 from muster.local.apiserver.registry import Resource
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
+    from muster.errors import Refusal
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-
-
-class UnknownFields(Refusal):
-    """Strictly, an object has fields that nobody knows; `told` names them."""
-
-    def __init__(self, resource: Resource, told: str) -> None:
-        super().__init__(_unhandled(resource, told), status=400, reason="BadRequest")
-        self.told = told
 
 
 def schema_of(resource: Resource) -> Schema | None:
@@ -63,8 +55,13 @@ def check_kind(resource: Resource, obj: Raw) -> None:
     )
 
 
-def screen(resource: Resource, obj: Raw, strictness: str = "") -> tuple[str, ...]:
-    """Check and complete an object in place; returns warnings about fields that were dropped."""
+def screen(
+    resource: Resource, obj: Raw, strictness: str = "", patch: bytes = b""
+) -> tuple[str, ...]:
+    """Check and complete an object in place; returns warnings about fields that were dropped.
+
+    Where a patch made the object, fields that nobody knows are the patch's fault.
+    """
     if strictness not in ("", "Ignore", "Warn", "Strict"):
         cause = status.not_supported(
             "fieldValidation", strictness, ("", "Ignore", "Strict", "Warn")
@@ -79,7 +76,11 @@ def screen(resource: Resource, obj: Raw, strictness: str = "") -> tuple[str, ...
         unknown.sort()
     if unknown and strictness == "Strict":
         told = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise UnknownFields(resource, f"strict decoding error: {told}")
+        told = f"strict decoding error: {told}"
+        if not patch:
+            raise _unreadable(resource, told)
+        cause = status.bad_value("patch", patch.decode(errors="replace"), told)
+        raise status.invalid("", "", "", [cause])
     if not resource.custom:
         # Built-in kinds are decoded into types here; their rules are admission's business.
         _check_types(resource, structural.check(obj, schema))
@@ -121,9 +122,7 @@ def _check_types(resource: Resource, causes: list[status.Cause]) -> None:
 
 
 def _unreadable(resource: Resource, why: str) -> Refusal:
-    return status.bad_request(_unhandled(resource, why))
-
-
-def _unhandled(resource: Resource, why: str) -> str:
     kind = resource.kind
-    return f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
+    return status.bad_request(
+        f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
+    )

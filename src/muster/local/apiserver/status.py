@@ -207,7 +207,7 @@ def body(refusal: Refusal) -> Raw:
     found: Raw = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": refusal.metadata,
         "status": "Failure",
         "message": str(refusal),
         "reason": refusal.reason,

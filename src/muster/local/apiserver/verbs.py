@@ -19,13 +19,7 @@ from muster.local.apiserver.admit import Birth
 from muster.local.apiserver.call import Answer, Call, one, raw
 from muster.local.apiserver.quota import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
-from muster.local.apiserver.screening import (
-    UnknownFields,
-    check_kind,
-    check_shape,
-    schema_of,
-    screen,
-)
+from muster.local.apiserver.screening import check_kind, check_shape, schema_of, screen
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -207,7 +201,9 @@ class Verbs:
             shown = objects.in_version(entry.value, call.resource)
             # Two copies: patches share what they do not touch, and admission works in place.
             old, new = objects.decode(shown), change(objects.decode(shown))
-            warnings = self._screen(call, new)
+            patched = call.body if call.route.verb == "patch" else b""
+            strictness = call.query.get("fieldValidation", "")
+            warnings = screen(call.resource, new, strictness, patched)
             claimed = str(new["metadata"].get("resourceVersion") or "")
             self._check_claims(call, new, old)
             new = admit.on_update(call.resource, new, old, call.route.subresource)
@@ -221,16 +217,6 @@ class Verbs:
             except NotFound as error:
                 raise self._missing(call) from error
         raise AssertionError("the last try returns or raises")
-
-    def _screen(self, call: Call, new: Raw) -> tuple[str, ...]:
-        """Screen a changed object; unknown fields that a patch brought in are the patch's fault."""
-        try:
-            return screen(call.resource, new, call.query.get("fieldValidation", ""))
-        except UnknownFields as error:
-            if call.route.verb != "patch":
-                raise
-            cause = status.bad_value("patch", call.body.decode(errors="replace"), error.told)
-            raise status.invalid("", "", "", [cause]) from error
 
     def _is_put(self, call: Call, claimed: str) -> bool:
         return call.route.verb == "update" and bool(claimed)
