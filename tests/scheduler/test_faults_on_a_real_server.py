@@ -3,57 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import json
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.api.kinds import NAMESPACES, NODES, PODS
 from muster.api.meta import Key, Raw
-from muster.errors import AlreadyExists, Unreachable
+from muster.errors import AlreadyExists, NotFound
 from muster.kube.client import Client
-from muster.kube.config import load
-from muster.kube.request import Request, Response
-from muster.kube.transport import HttpTransport
+from muster.kube.config import Endpoint, load
 from muster.scheduler.service import Options, run
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.settings import kubeconfig
 from tests.scheduler import auditor, real
+from tests.scheduler.proxy import FAULTS, Proxy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 SIZE = 8
-LOST, UNANSWERED = 0, 1
 GANGS = ("red", "green", "blue")
-
-
-class Faulty(HttpTransport):
-    """The network on a bad day: most binds are refused, lost or answered in vain."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.bad = True
-        self.faults = 0
-        self._dice = random.Random(7)
-
-    async def send(self, request: Request) -> Response:
-        if not self.bad or not request.path.endswith("/binding") or self._dice.random() < 0.2:
-            return await super().send(request)
-        self.faults += 1
-        fault = self._dice.choice([LOST, UNANSWERED, 409, 404, 500, 503])
-        if fault == LOST:
-            raise Unreachable("the request was lost")
-        if fault == UNANSWERED:
-            await super().send(request)
-            raise Unreachable("the answer was lost")
-        reason = {409: "Conflict", 404: "NotFound"}.get(fault, "")
-        body = f'{{"kind":"Status","code":{fault},"reason":"{reason}"}}'
-        return Response(fault, {}, body.encode())
 
 
 @pytest.fixture
@@ -121,24 +97,41 @@ async def assert_calm(plane: ControlPlane, client: Client, namespace: str, room_
     assert max(auditor.fullest(plane.audit_log).values()) <= SIZE // 2
 
 
+def has_seen_enough(faults: Counter[str]) -> bool:
+    """Every way for a bind to fail in some measure, and watches that were late and that broke."""
+    kinds = [fault for fault in FAULTS if faults[fault]]
+    return len(kinds) >= 6 and faults["watch delayed"] > 0 and faults["watch dropped"] > 0
+
+
+async def start_again(client: Client, namespace: str) -> None:
+    """Delete every pod, one by one: the judge reads no other kind of deletion."""
+    for pod in (await client.list(PODS, namespace)).items:
+        try:
+            await client.delete(PODS, pod.metadata.key)
+        except NotFound:
+            continue
+
+
 @pytest.mark.parametrize("room_for", [1, 3])
-async def test_no_half_gang_remains_after_binds_fail_in_every_way(
+async def test_no_half_gang_remains_after_binds_and_watches_fail_in_every_way(
     plane: ControlPlane, room_for: int
 ) -> None:
-    network = Faulty(load(plane.kubeconfig))
     stop = asyncio.Event()
     async with (
         cluster(plane, room_for) as (client, namespace),
-        Client(network) as its,
+        Proxy(plane) as proxy,
+        Client.connect(Endpoint.with_token(proxy.url, plane.token)) as its,
         asyncio.TaskGroup() as group,
     ):
         group.create_task(run(its, Options(), stop))
 
         async def enough() -> bool:
-            return network.faults >= 4 or bool(await whole_gangs(client, namespace))
+            if await whole_gangs(client, namespace):
+                await start_again(client, namespace)
+            return has_seen_enough(proxy.faults)
 
-        await real.becomes(enough, what="faults")
-        network.bad = False
+        await real.becomes(enough, what="faults of every kind", timeout=90)
+        proxy.bad = False
         await assert_calm(plane, client, namespace, room_for)
         stop.set()
 
@@ -147,22 +140,36 @@ async def test_no_half_gang_remains_after_binds_fail_in_every_way(
 async def test_no_half_gang_remains_after_the_scheduler_is_killed_between_binds(
     plane: ControlPlane, room_for: int, tmp_path: Path
 ) -> None:
-    slowly = tmp_path / "settings.yaml"
-    slowly.write_text("bindsInFlight: 1\n")  # so that the first bind is seen before the last
-    command = [sys.executable, "-m", "muster", "scheduler", "--kubeconfig", str(plane.kubeconfig)]
+    slowly, config = tmp_path / "settings.yaml", tmp_path / "kubeconfig"
+    slowly.write_text("bindsInFlight: 1\n")
+    command = [sys.executable, "-m", "muster", "scheduler", "--kubeconfig", str(config)]
     command += ["--scheduler-config", str(slowly)]
-    async with cluster(plane, room_for) as (client, namespace):
+    caught: list[dict[str, int]] = []
+    async with (
+        cluster(plane, room_for) as (client, namespace),
+        Proxy(plane, bad=False, pause=0.1) as proxy,
+    ):
+        raw = kubeconfig(proxy.url, plane.ca_file.read_bytes(), token=plane.token)
+        config.write_text(json.dumps(raw))
+
+        async def halves() -> dict[str, int]:
+            found = {gang: len(await real.bound(client, namespace, gang)) for gang in GANGS}
+            return {gang: n for gang, n in found.items() if 0 < n < SIZE}
+
         for _ in range(2):
+            before = await halves()
+
+            async def moved(before: dict[str, int] = before) -> bool:
+                return await halves() != before
+
             child = await asyncio.create_subprocess_exec(*command)
-
-            async def some_bound() -> bool:
-                return any([await real.bound(client, namespace, gang) for gang in GANGS])
-
             try:
-                await real.becomes(some_bound, what="a first bind")
+                await real.becomes(moved, what="binds going on")
             finally:
                 child.kill()
                 await child.wait()
+            caught.append(await halves())
+        assert any(caught), "no gang was caught half-bound"
         child = await asyncio.create_subprocess_exec(*command)
         try:
             await assert_calm(plane, client, namespace, room_for)

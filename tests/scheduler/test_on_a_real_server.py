@@ -160,3 +160,22 @@ async def test_without_a_gang_four_of_five_are_bound_and_one_pends(
             )
 
         await real.becomes(one_told, what="the fifth told why it waits")
+
+
+async def test_all_dialects_live_on_one_cluster_at_once(
+    plane: ControlPlane, namespace: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.add_nodes(client, "n3", "n4", gpus=4)
+        for dialect in real.DIALECTS:
+            await real.submit(client, dialect, namespace, f"big-{dialect}", 5, 4)
+        for dialect in real.DIALECTS:
+            await real.submit(client, dialect, namespace, f"fits-{dialect}", 2, 1)
+        lone = real.member("", namespace, "lone", "lone-0", 1, 0)
+        await client.create(PODS, lone)
+
+        for dialect in real.DIALECTS:
+            await real.all_bound(client, namespace, f"fits-{dialect}", 2)
+            assert await real.bound(client, namespace, f"big-{dialect}") == {}
+            assert "fit" in await real.all_told(client, namespace, f"big-{dialect}")
+        await real.all_bound(client, namespace, "lone", 1)
