@@ -11,10 +11,12 @@ In reading order:
 `screening`, `structural`, `admit`, `defaults`, `policy`, `patch`     an object's way in
 `amounts`, `charges`, `quota`               what a namespace may take
 `subresources`, `eviction`                  binding, scale, budgets
+`priority`                what a pod gets from its class
 `backend`, `streams`, `channels`, `proxy`   the seam to the node agent; log, exec, attach, proxy
 `discovery`, `openapi`, `tables`, `columns` for kubectl
 `identity`, `access`, `tokens`, `rbac`, `gate`   who is asking, and what they may do
 `reviews`                 may I, who am I
 `roles`, `bootstrap`, `upkeep`              what a cluster begins with; what follows from a write
+`usage`, `measures`       what pods use; what the server tells of itself
 `serve`                   HTTP
 """
