@@ -1,0 +1,140 @@
+"""`muster explain` and `muster scheduler` as people run them, on a real kube-apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import JOB_KINDS, LEASES, NAMESPACES, PODS
+from muster.api.meta import Raw
+from muster.jobs import names
+from muster.jobs.shapes import SHAPES
+from muster.kube.client import Client
+from muster.kube.config import load
+from tests.controlplane.cluster import ControlPlane
+from tests.scheduler import real
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+SPACE = "verbs"
+TFJOBS = next(kind for kind in JOB_KINDS if kind.kind == "TFJob")
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    with ControlPlane(control_plane_binaries) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def client(plane: ControlPlane) -> AsyncIterator[Client]:
+    async with Client.connect(load(plane.kubeconfig)) as mine:
+        yield mine
+
+
+async def muster(plane: ControlPlane, *words: str) -> tuple[int | None, str, str]:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "muster", *words, "--kubeconfig", str(plane.kubeconfig),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await child.communicate()
+    return child.returncode, out.decode(), err.decode()
+
+
+async def submit_job(client: Client, name: str, workers: int, gpus: int) -> None:
+    """A TFJob and what its operator would make of it."""
+    template = {"spec": {"containers": [{"name": "tensorflow", "image": "none"}]}}
+    body: Raw = {
+        "apiVersion": TFJOBS.api_version,
+        "kind": "TFJob",
+        "metadata": {"name": name, "namespace": SPACE},
+        "spec": {"tfReplicaSpecs": {"Worker": {"replicas": workers, "template": template}}},
+    }
+    made = await client.create(TFJOBS, body)
+    await real.declare(client, "volcano", SPACE, name, workers)
+    owner = {
+        "apiVersion": TFJOBS.api_version,
+        "kind": "TFJob",
+        "name": name,
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    for i in range(workers):
+        pod = real.member("volcano", SPACE, name, f"{name}-worker-{i}", workers, gpus)
+        pod["metadata"]["labels"] |= names.selector(SHAPES["TFJob"].operator, name)
+        pod["metadata"]["annotations"]["volcano.sh/task-spec"] = "worker"
+        pod["metadata"]["ownerReferences"] = [owner]
+        await client.create(PODS, pod)
+
+
+async def test_explain_tells_why_a_job_waits_where_it_stands_and_when_it_runs(
+    plane: ControlPlane, client: Client
+) -> None:
+    await real.install_crds(client)
+    await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
+    await real.add_nodes(client, "n1", "n2", gpus=4)
+    async with real.scheduling(plane):
+        await submit_job(client, "small", 2, 1)
+        await real.all_bound(client, SPACE, "small", 2)
+        await submit_job(client, "huge", 9, 4)
+        await real.all_told(client, SPACE, "huge")
+        await submit_job(client, "big", 5, 2)
+        await real.all_told(client, SPACE, "big")
+
+        async def told() -> Raw:
+            code, out, err = await muster(plane, "explain", "big", "-n", SPACE, "-o", "json")
+            assert code == 0, err
+            account: Raw = json.loads(out)
+            return account if account["place"] == 2 else {}
+
+        account = await real.becomes(told, what="the line published")
+        _, text, _ = await muster(plane, "explain", "big-worker-3", "-n", SPACE)
+        _, runs, _ = await muster(plane, "explain", "small", "-n", SPACE)
+        code, _, trouble = await muster(plane, "explain", "nobody", "-n", SPACE)
+
+    why = "3 of 5 workers fit; short 4 nvidia.com/gpu; 2 nodes full; 2nd in line"
+    assert (account["state"], account["text"]) == ("waiting", why)
+    assert len(account["members"]) == 5
+    assert why in text
+    assert "2nd of 2 in line" in text
+    assert "2 of 2 pods have a node, on 1 node" in runs
+    assert code != 0
+    assert "there is no training job and no pod named nobody" in trouble
+
+
+async def test_a_scheduler_of_a_name_that_is_alive_is_not_started_beside_it_unless_forced(
+    plane: ControlPlane, client: Client
+) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "volcano-0", "leaseDurationSeconds": 15, "renewTime": now}
+    metadata = {"name": "vc-scheduler", "namespace": "kube-system"}
+    await client.create(LEASES, {"metadata": metadata, "spec": spec})
+
+    code, _, said = await muster(plane, "scheduler", "--scheduler-name", "volcano")
+
+    assert code == 2
+    assert "volcano-0 renewed the lease kube-system/vc-scheduler" in said
+    assert "--force" in said
+
+    lone = real.member("", "default", "lone", "lone-0", 1, 0)
+    lone["spec"]["schedulerName"] = "volcano"
+    await real.add_nodes(client, "n9", gpus=1)
+    await client.create(PODS, lone)
+    forced = asyncio.create_subprocess_exec(
+        sys.executable, "-m", "muster", "scheduler", "--kubeconfig", str(plane.kubeconfig),
+        "--scheduler-name", "volcano", "--force",
+    )  # fmt: skip
+    child = await forced
+    try:
+        await real.all_bound(client, "default", "lone", 1)
+    finally:
+        child.terminate()
+        await child.wait()
