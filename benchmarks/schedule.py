@@ -125,8 +125,7 @@ def measure(size: Size, which: Iterable[str] = EVERYBODY) -> dict[str, Drain]:
     found = {}
     for name in which:
         with ControlPlane(build()) as plane:
-            config = kubeconfig(plane.url, plane.ca_file.read_bytes(), token=plane.token)
-            plane.kubeconfig.write_text(json.dumps(config))
+            as_token(plane)
             found[name] = uvloop.run(_measure(plane, size, name))
         rates = found[name]
         print(
@@ -136,18 +135,24 @@ def measure(size: Size, which: Iterable[str] = EVERYBODY) -> dict[str, Drain]:
     return found
 
 
+def as_token(plane: ControlPlane) -> None:
+    """Let everybody show a token: a client certificate costs the server a check per request."""
+    config = kubeconfig(plane.url, plane.ca_file.read_bytes(), token=plane.token)
+    plane.kubeconfig.write_text(json.dumps(config))
+
+
 async def _measure(plane: ControlPlane, size: Size, name: str) -> Drain:
     async with Client.connect(load(plane.kubeconfig)) as client:
-        await _all(client, [(CRDS, crd) for crd in load_all()])
-        await _all(client, [(NODES, _node(i)) for i in range(size.nodes)])
-        await _all(client, _groups(size, name))
-        await _all(client, [(PODS, _pod(name, i, size.size)) for i in range(size.pods)])
+        await create_all(client, [(CRDS, crd) for crd in load_all()])
+        await create_all(client, [(NODES, node(i)) for i in range(size.nodes)])
+        await create_all(client, _groups(size, name))
+        await create_all(client, _pods(size, name))
         return await _drain(plane, client, size, name)
 
 
 async def _drain(plane: ControlPlane, client: Client, size: Size, name: str) -> Drain:
     """Start a side and watch until every pod has its node."""
-    light = PODS.read_as(_Seen)
+    light = scanned(PODS)
     listing = await client.list(light, NAMESPACE)
     bound: list[float] = []
     with _side(plane, name) as started:
@@ -179,13 +184,18 @@ def _side(plane: ControlPlane, name: str) -> Iterator[float]:
         child.wait(20)
 
 
-async def _all(client: Client, objects: Iterable[tuple[Kind[Any], Raw]]) -> None:
+def scanned(kind: Kind[Any]) -> Kind[_Seen]:
+    """A kind of which only node name and version are read."""
+    return kind.read_as(_Seen)
+
+
+async def create_all(client: Client, objects: Iterable[tuple[Kind[Any], Raw]]) -> None:
     """Create all objects, some at a time."""
     waiting = iter(objects)
 
     async def worker() -> None:
         for kind, body in waiting:
-            await client.create(kind.read_as(_Seen), body)
+            await client.create(scanned(kind), body)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):
@@ -201,12 +211,25 @@ def _groups(size: Size, name: str) -> list[tuple[Kind[Any], Raw]]:
     return [(kind, _object(kind.api_version, kind.kind, f"g{g:04d}", spec)) for g in numbers]
 
 
+def gang_group(name: str, size: int) -> Raw:
+    """The object that declares a gang of Muster's."""
+    kind = VOLCANO_GROUPS
+    return _object(kind.api_version, kind.kind, name, {"minMember": size})
+
+
+def _pods(size: Size, name: str) -> list[tuple[Kind[Any], Raw]]:
+    return [
+        (PODS, gang_pod(f"g{number // size.size:04d}", number % size.size, name))
+        for number in range(size.pods)
+    ]
+
+
 def _object(api_version: str, kind: str, name: str, spec: Raw) -> Raw:
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _node(number: int) -> Raw:
+def node(number: int) -> Raw:
     room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     name = f"node-{number:05d}"
     return {
@@ -221,8 +244,8 @@ def _node(number: int) -> Raw:
     }
 
 
-def _pod(scheduler: str, number: int, size: int) -> Raw:
-    gang = f"g{number // size:04d}"
+def gang_pod(gang: str, number: int, scheduler: str = "muster") -> Raw:
+    """A member of a gang, as one of the sides needs it."""
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}}
     spec: Raw = {
         "schedulerName": "default-scheduler" if scheduler in ("plain", "native") else "muster",
@@ -230,7 +253,7 @@ def _pod(scheduler: str, number: int, size: int) -> Raw:
     }
     if scheduler == "native":
         spec["schedulingGroup"] = {"podGroupName": gang}
-    body = _object("v1", "Pod", f"{gang}-{number % size}", spec)
+    body = _object("v1", "Pod", f"{gang}-{number}", spec)
     if scheduler == "muster":
         body["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": gang}
     return body

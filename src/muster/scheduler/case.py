@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from muster.scheduler.actions import Action, Say
 
 if TYPE_CHECKING:
+    from muster.scheduler.entry import Entry
     from muster.scheduler.explain import Reason
     from muster.scheduler.gangs import GangKey, Terms
     from muster.scheduler.hold import Missing
     from muster.scheduler.parked import Spot
     from muster.scheduler.roster import Gang, Muster
-    from muster.scheduler.state import Entry, State
+    from muster.scheduler.state import State
 
 
 @dataclass

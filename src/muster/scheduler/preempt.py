@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
+    from muster.scheduler.state import State
 
 SPARED = 64
 """How many victims are looked at once more, to be spared."""
@@ -140,3 +141,35 @@ def may_be_evicted(pod: Pod) -> bool:
 
 def _created(pod: Pod) -> datetime:
     return pod.metadata.creation_timestamp or EVER
+
+
+def victims(state: State, gang: Gang) -> Iterator[Victim]:
+    """What could make room for this gang: everything of strictly lower priority.
+
+    A pod that a disruption budget guards is left alone, unless the budget is what declares its
+    own gang and the gang is taken whole.
+    """
+    ours = state.roster.priority(gang)
+    lowest = min((*state.snapshot.priorities, *state.roster.class_values()), default=ours)
+    if ours <= lowest:
+        return
+    by_gang: dict[GangKey, list[Slot]] = {}
+    for slot in state.snapshot.slots.values():
+        key = slot.owner if slot.stay is Stay.HOLD else state.roster.of_pod.get(slot.uid)
+        if isinstance(key, GangKey):
+            by_gang.setdefault(key, []).append(slot)
+        elif _may_go(state, slot, ours):
+            yield lone_victim(slot)
+    for key, slots in by_gang.items():
+        other = state.roster.gangs.get(key)
+        if other is None or key == gang.key or state.roster.priority(other) >= ours:
+            continue
+        guarded = any(state.roster.guards(slot.pod, but=key) for slot in slots)
+        if not guarded:
+            terms = other.terms or Terms()
+            yield from gang_victims(other, terms, state.roster.priority(other), slots)
+
+
+def _may_go(state: State, slot: Slot, priority: int) -> bool:
+    lower = slot.priority < priority and slot.stay is Stay.POD and not slot.terminating
+    return lower and may_be_evicted(slot.pod) and not state.roster.guards(slot.pod)

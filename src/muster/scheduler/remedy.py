@@ -14,7 +14,7 @@ from muster.scheduler.actions import Action, Delete
 from muster.scheduler.case import Case, wait
 from muster.scheduler.explain import Reason
 from muster.scheduler.parked import Spot, Wake
-from muster.scheduler.preempt import preempt
+from muster.scheduler.preempt import preempt, victims
 from muster.scheduler.rooms import give_up_rooms, is_phantom
 from muster.scheduler.snapshot import Slot, Stay
 
@@ -61,7 +61,7 @@ def _preempt(case: Case, demand: Demand) -> list[Action]:
     never = any(pod.spec.preemption_policy == "Never" for pod in case.muster.pending)
     if never or entry.victims or not state.settings.preempt:
         return []
-    found = preempt(state.snapshot, demand, list(state.victims(case.gang)))
+    found = preempt(state.snapshot, demand, list(victims(state, case.gang)))
     if found is None:
         return []
     actions: list[Action] = []

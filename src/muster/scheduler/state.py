@@ -10,20 +10,19 @@ within the same call, so there is no moment in which another gang could take it.
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from muster.scheduler import filters, hold
-from muster.scheduler.gangs import ALONE, GangKey, Terms, role_of
+from muster.scheduler.entry import Entry
+from muster.scheduler.gangs import ALONE, GangKey, role_of
 from muster.scheduler.nodes import is_ready
 from muster.scheduler.order import Place, place_in_line
 from muster.scheduler.parked import Parked, Wake
-from muster.scheduler.preempt import Victim, gang_victims, lone_victim, may_be_evicted
 from muster.scheduler.roster import Gang, Muster, Roster, call
 from muster.scheduler.snapshot import Placement, Slot, Snapshot, Stay
+from muster.scheduler.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key
-    from muster.scheduler.explain import Reason
     from muster.scheduler.nodes import Mask
     from muster.scheduler.podclass import PodClass
     from muster.scheduler.settings import Settings
@@ -39,34 +37,6 @@ if TYPE_CHECKING:
 
 
 NOBODY = GangKey("", "", "")
-
-
-@dataclass
-class Entry:
-    """What the scheduler remembers of one gang beside its members."""
-
-    holds: dict[str, hold.Hold] = field(default_factory=dict)
-    waits_since: float | None = None
-    reason: Reason | None = None
-    whole: bool | None = None
-    """Whether it ever had its minimum bound; None until known, after a restart."""
-    gave_up: bool = False
-    """Its holds ran out: no more room is kept until it is whole again."""
-    release_at: float | None = None
-    not_before: float = 0.0
-    failures: int = 0
-    victims: frozenset[str] = frozenset()
-    """Pods being evicted for it: while they are there, no more are chosen."""
-    preempts: bool = False
-    """Its rooms were taken from others, before it had a member running."""
-    told: tuple[tuple[Key, str], ...] = ()
-    """Claims that have been told a node, for rooms that are kept until they are bound."""
-    phase: tuple[bool, ...] = ()
-    """What its object's status last said: has members, is whole, is done."""
-    guarded: bool = False
-    """A timer runs that will look whether it starves."""
-    succeeded: dict[str, str] = field(default_factory=dict)
-    """Members that succeeded, name to role, also after their objects are gone."""
 
 
 class State:
@@ -79,7 +49,6 @@ class State:
         self.parked = Parked()
         self.entries: dict[GangKey, Entry] = {}
         self.assumed: dict[str, str] = {}
-        self.ready: set[GangKey] = set()
         self.events = Wake.NONE
         self.freed: set[str] = set()
         self.failed: dict[object, object] = {}
@@ -92,12 +61,7 @@ class State:
         """Gangs that have waited too long, with the classes that lack room."""
         self._keepers: dict[str, dict[str, GangKey]] = {}
         """Rooms held, by node: for whom."""
-        self._timers: list[tuple[float, GangKey]] = []
-        self._line: list[Place] = []
-        """A heap of those ready; a gang's last place counts, whatever else of it is in there."""
-        self._places: dict[GangKey, Place] = {}
-        self._moved: set[GangKey] = set()
-        """Gangs whose place must be found anew."""
+        self._turns = Turns()
 
     # -- what the watches say ------------------------------------------------------------------
 
@@ -146,7 +110,7 @@ class State:
     def priority_class_changed(self, name: str, new: PriorityClass | None) -> None:
         """A priority class came, changed or went."""
         self.roster.put_priority_class(name, new)
-        self._moved |= self.ready
+        self._turns.all_moved()
 
     def namespace_changed(self, new: Namespace | None) -> None:
         """A namespace came or changed its labels."""
@@ -178,46 +142,30 @@ class State:
 
     def touch(self, key: GangKey) -> None:
         """Something about this gang changed: look at it again."""
-        self.ready.add(key)
-        self._moved.add(key)
+        self._turns.add(key)
 
     def look_again(self, key: GangKey, when: float) -> None:
         """Look at this gang again at that time, whatever happens."""
-        heapq.heappush(self._timers, (when, key))
+        self._turns.at(when, key)
 
     def next_timer(self) -> float | None:
         """When the next gang is due by time alone."""
-        return self._timers[0][0] if self._timers else None
+        return self._turns.next_timer()
 
     def due(self, now: float) -> Iterator[GangKey]:
         """Gangs to look at, first of the line first; changes between two steps are seen."""
         self.now = now
         while True:
             self._gather(now)
-            self._queue_up()
-            if not self.ready:
+            key = self._turns.take(self.place_of)
+            if key is None:
                 return
-            place = heapq.heappop(self._line)
-            if self._places.get(place.key) is not place:
-                continue
-            del self._places[place.key]
-            self.ready.discard(place.key)
-            self.parked.unpark(place.key)
-            yield place.key
-
-    def _queue_up(self) -> None:
-        """Give those that changed their places; only they can have moved."""
-        for key in self._moved & self.ready:
-            place = self.place_of(key)
-            if self._places.get(key) != place:
-                self._places[key] = place
-                heapq.heappush(self._line, place)
-        self._moved.clear()
+            self.parked.unpark(key)
+            yield key
 
     def _gather(self, now: float) -> None:
         """Add what timers and events have woken."""
-        while self._timers and self._timers[0][0] <= now:
-            self.touch(heapq.heappop(self._timers)[1])
+        self._turns.ring(now)
         if self.events:
             self.snapshot.settle()
             for key in self.parked.woken(self.snapshot, self.events, self.freed):
@@ -289,36 +237,6 @@ class State:
         self.entry(key).guarded = False
         if self.starving.pop(key, None) is not None:
             self._happened(Wake.NODES)
-
-    def victims(self, gang: Gang) -> Iterator[Victim]:
-        """What could make room for this gang: everything of strictly lower priority.
-
-        A pod that a disruption budget guards is left alone, unless the budget is what declares its
-        own gang and the gang is taken whole.
-        """
-        ours = self.roster.priority(gang)
-        lowest = min((*self.snapshot.priorities, *self.roster.class_values()), default=ours)
-        if ours <= lowest:
-            return
-        by_gang: dict[GangKey, list[Slot]] = {}
-        for slot in self.snapshot.slots.values():
-            key = slot.owner if slot.stay is Stay.HOLD else self.roster.of_pod.get(slot.uid)
-            if isinstance(key, GangKey):
-                by_gang.setdefault(key, []).append(slot)
-            elif self._may_go(slot, ours):
-                yield lone_victim(slot)
-        for key, slots in by_gang.items():
-            other = self.roster.gangs.get(key)
-            if other is None or key == gang.key or self.roster.priority(other) >= ours:
-                continue
-            guarded = any(self.roster.guards(slot.pod, but=key) for slot in slots)
-            if not guarded:
-                terms = other.terms or Terms()
-                yield from gang_victims(other, terms, self.roster.priority(other), slots)
-
-    def _may_go(self, slot: Slot, priority: int) -> bool:
-        lower = slot.priority < priority and slot.stay is Stay.POD and not slot.terminating
-        return lower and may_be_evicted(slot.pod) and not self.roster.guards(slot.pod)
 
     # -- rooms ---------------------------------------------------------------------------------
 

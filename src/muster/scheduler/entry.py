@@ -1,0 +1,43 @@
+"""What the scheduler remembers of one gang beside its members.
+
+Kept by `state`, read and changed by `decide` and what it calls. Lost on a restart, and nothing in
+it that could not be found out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster.api.meta import Key
+    from muster.scheduler.explain import Reason
+    from muster.scheduler.hold import Hold
+
+
+@dataclass
+class Entry:
+    """One gang's memory."""
+
+    holds: dict[str, Hold] = field(default_factory=dict)
+    waits_since: float | None = None
+    reason: Reason | None = None
+    whole: bool | None = None
+    """Whether it ever had its minimum bound; None until known, after a restart."""
+    gave_up: bool = False
+    """Its holds ran out: no more room is kept until it is whole again."""
+    release_at: float | None = None
+    not_before: float = 0.0
+    failures: int = 0
+    victims: frozenset[str] = frozenset()
+    """Pods being evicted for it: while they are there, no more are chosen."""
+    preempts: bool = False
+    """Its rooms were taken from others, before it had a member running."""
+    told: tuple[tuple[Key, str], ...] = ()
+    """Claims that have been told a node, for rooms that are kept until they are bound."""
+    phase: tuple[bool, ...] = ()
+    """What its object's status last said: has members, is whole, is done."""
+    guarded: bool = False
+    """A timer runs that will look whether it starves."""
+    succeeded: dict[str, str] = field(default_factory=dict)
+    """Members that succeeded, name to role, also after their objects are gone."""
