@@ -1,6 +1,7 @@
 """Answers without what is accidental, and without what deliberately differs.
 
-Accidents are times, uids, revisions, tokens, generated names and the case's namespace. Everything
+Accidents are times, uids, revisions, tokens, generated names, the case's namespace, and bookmarks
+that a watch gets because time has passed. Everything
 else that is taken out is an `Exclusion`, and docs/local-apiserver.md has a line for each by name.
 """
 
@@ -37,7 +38,7 @@ def normal(replies: list[Reply], case: Case, namespace: str) -> list[tuple[int, 
     chosen = [e for e in EXCLUSIONS if e.always or e.name in named]
     shown = []
     for reply in replies:
-        body = _without_accidents(reply.body, namespace)
+        body = _without_accidents(_on_time(reply.body), namespace)
         warnings = [w.replace(namespace, "<ns>") for w in reply.warnings]
         for obj in _objects(body):
             for exclusion in chosen:
@@ -69,6 +70,20 @@ def _without_accidents(value: Any, namespace: str) -> Any:
         text = value.replace(namespace, "<ns>")
         return _REVISIONS.sub("(<rv>)", _UID.sub("<uid>", _TIME.sub("<time>", text)))
     return value
+
+
+def _on_time(body: Any) -> Any:
+    """A watch without the bookmarks that come when it is time for one."""
+    if not isinstance(body, list):
+        return body
+    kept = [event for event in body if not _is_timed(event)]
+    return kept[0] if len(kept) == 1 else kept
+
+
+def _is_timed(event: Any) -> bool:
+    if not isinstance(event, dict) or event.get("type") != "BOOKMARK":
+        return False
+    return "annotations" not in event["object"]["metadata"]
 
 
 def _plain_object(value: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.cases import (
+    applies,
     conflicts,
     definitions,
     deletion,
@@ -25,6 +26,7 @@ ALL = [
         verbs,
         conflicts,
         patches,
+        applies,
         selectors,
         pods,
         deletion,

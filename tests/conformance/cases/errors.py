@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, JOBS, PODS, SVC, cm, delete, get, pod, post, put
+from typing import Any
+
+from tests.conformance.cases.requests import (
+    CM,
+    JOBS,
+    NS,
+    PODS,
+    SVC,
+    cm,
+    delete,
+    get,
+    patch,
+    pod,
+    post,
+    put,
+)
 from tests.conformance.transcript import Case, Step
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
+BATCH = "/apis/batch/v1/namespaces/$ns/jobs"
+BUDGETS = "/apis/policy/v1/namespaces/$ns/poddisruptionbudgets"
+LABELS = {"x": "y"}
+POD = pod()["spec"]
+TIME = "2026-01-01T00:00:00Z"
+
+
+def workload(selector: dict[str, str], labels: dict[str, str]) -> dict[str, Any]:
+    template = {"metadata": {"labels": labels}, "spec": POD}
+    return {
+        "metadata": {"name": "a"},
+        "spec": {"selector": {"matchLabels": selector}, "template": template},
+    }
+
 
 CASES = [
     Case(
@@ -81,4 +112,50 @@ CASES = [
         [post(f"{CM}/a", cm()), delete("/api/v1/namespaces"), put(CM, cm())],
         differs=("wording",),
     ),
-]
+    Case(
+        "queries that make no sense",
+        [
+            post(f"{CM}?dryRun=Some", cm()),
+            post(f"{CM}?fieldValidation=Sometimes", cm()),
+            delete(f"{CM}/a?gracePeriodSeconds=x"),
+            delete(f"{CM}/a", {"gracePeriodSeconds": "x"}),
+            delete(f"{CM}/a", {"kind": "Pod", "apiVersion": "v1"}),
+            get("/api/v1/namespaces/$ns/nodes"),
+            get("/api/v1/configmaps/a"),
+            get("/api/v2/pods"),
+            get("/apis/apps/v1beta1/deployments"),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "workloads that do not fit together",
+        [
+            post(DEPLOYMENTS, {"metadata": {"name": "a"}, "spec": {}}),
+            post(DEPLOYMENTS, workload({"x": "y"}, {"x": "z"})),
+            post(DEPLOYMENTS, {**workload(LABELS, LABELS), "spec": {
+                **workload(LABELS, LABELS)["spec"], "replicas": -1}}),
+            post(BATCH, {"metadata": {"name": "a"}, "spec": {"template": {"spec": POD}}}),
+            post(PODS, pod("a", {"containers": [{"name": "c"}, {"name": "c", "image": "i"}]})),
+            post(PODS, pod("a", {"containers": []})),
+            post(BUDGETS, {"metadata": {"name": "a"}, "spec": {
+                "minAvailable": 1, "maxUnavailable": 1}}),
+        ],
+        ("wording", "causes"),
+    ),
+    Case(
+        "things that stay as they are",
+        [
+            post(DEPLOYMENTS, workload(LABELS, LABELS)),
+            patch(f"{DEPLOYMENTS}/a", {"spec": {"selector": {"matchLabels": {"x": "z"}}}}),
+            post(CM, {**cm(), "immutable": True, "data": {"k": "v"}}),
+            patch(f"{CM}/a", {"data": {"k": "w"}}),
+            patch(f"{CM}/a", {"immutable": False}),
+            patch(f"{CM}/a", {"metadata": {"labels": LABELS}}),
+            post(f"{NS}/secrets", {"metadata": {"name": "a"}, "type": "x.io/y"}),
+            patch(f"{NS}/secrets/a", {"type": "x.io/z"}),
+            patch(f"{CM}/a", {"metadata": {"uid": "x", "creationTimestamp": None}}),
+            patch(f"{CM}/a", {"metadata": {"generateName": "x", "deletionTimestamp": TIME}}),
+        ],
+        ("wording", "causes"),
+    ),
+]  # fmt: skip

@@ -94,6 +94,7 @@ def _newborn(pod: Raw, now: str) -> Raw:
 
 def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> Raw:
     """Complete a changed object: what only the server writes comes from the old one."""
+    _refuse(resource, old, immutable.check_metadata(new["metadata"], old["metadata"]))
     if subresource == "status":
         new = _only_status(resource, new, old)
     elif resource.has_status and not subresource:

@@ -59,6 +59,15 @@ def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
     return causes
 
 
+def check_metadata(new: Raw, old: Raw) -> list[Cause]:
+    """The fields of metadata that only the server writes; leaving them out is no change."""
+    return [
+        status.bad_value(f"metadata.{name}", new[name], _FIELD)
+        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if new.get(name) is not None and new[name] != old.get(name)
+    ]
+
+
 def _pod(new: Raw, old: Raw) -> list[Cause]:
     """A pod is what it was created as; little may change."""
     if _lasting(new) != _lasting(old):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from muster.errors import Gone, Refusal
-from muster.local.apiserver import listing, objects
+from muster.local.apiserver import objects, options
 from muster.local.apiserver.call import Answer
 from muster.local.apiserver.selection import selection
 from muster.local.apiserver.status import bad_request, expired, too_new
@@ -46,7 +46,7 @@ class Page(NamedTuple):
 
 async def page(store: Store, call: Call) -> Page:
     """The objects a list call asks for."""
-    listing.check_list(call.query)
+    options.check_list(call.query)
     wanted = selection(call.resource, call.query, call.route.name)
     limit = call.number("limit") or 0
     token = _token(call.query.get("continue", ""))

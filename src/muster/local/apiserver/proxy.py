@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import web
-from multidict import CIMultiDict
 
 from muster.errors import Refusal
 
@@ -69,5 +68,5 @@ async def run(
             return response
 
 
-def _passed(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _HOP)
+def _passed(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(k, v) for k, v in headers.items() if k.lower() not in _HOP]

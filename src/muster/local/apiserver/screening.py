@@ -62,11 +62,6 @@ def screen(
 
     Where a patch made the object, fields that nobody knows are the patch's fault.
     """
-    if strictness not in ("", "Ignore", "Warn", "Strict"):
-        cause = status.not_supported(
-            "fieldValidation", strictness, ("", "Ignore", "Strict", "Warn")
-        )
-        raise status.invalid("meta.k8s.io", "CreateOptions", "", [cause])
     schema = schema_of(resource)
     if schema is None:
         return ()

@@ -19,7 +19,6 @@ import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from multidict import CIMultiDict
 
 from muster.errors import AlreadyExists, ApiError, Refusal
 from muster.local.apiserver import (
@@ -29,6 +28,7 @@ from muster.local.apiserver import (
     discovery,
     measures,
     objects,
+    options,
     reviews,
     routes,
     status,
@@ -63,7 +63,8 @@ log = logging.getLogger(__name__)
 
 JSON = "application/json"
 COMPACT_EVERY = 300.0
-_SAID = web.RequestKey("warnings", CIMultiDict[str])
+Headers = list[tuple[str, str]]
+_SAID = web.RequestKey("warnings", Headers)
 """Where a request keeps what its answer must warn about, whatever becomes of it."""
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
@@ -252,13 +253,20 @@ class ApiServer:
         resource = self.registry.find(group, version, plural)
         if resource is not None:
             return resource
-        if any((r.group, r.version) == (group, version) for r in self.registry.all()):
+        if any(self._known(r, group, version) for r in self.registry.all()):
             raise status.no_such_path()
         raise web.HTTPNotFound(text="404 page not found\n")
+
+    def _known(self, resource: Resource, group: str, version: str) -> bool:
+        """Whether the path leads to where the resource is, or, if it is built in, near it."""
+        near = not resource.custom or resource.version == version
+        return resource.group == group and near
 
     def _located(self, route: Route) -> Resource:
         """The resource of a path, which has a namespace only if its objects have one."""
         resource = self._resource(route.group, route.version, route.plural)
+        if resource.namespaced and route.name and not route.namespace:
+            raise status.no_such_path()
         if route.namespace and not resource.namespaced and resource.collection != "namespaces":
             if resource.custom:
                 raise web.HTTPNotFound(text="404 page not found\n")
@@ -267,6 +275,7 @@ class ApiServer:
 
     async def _answer(self, call: Call) -> Answer:
         route = call.route
+        options.check_write(route.verb, call.query, apply="apply" in call.content_type)
         if route.subresource == "token" and call.resource.collection == "serviceaccounts":
             return await self.tokens.request(call)
         if route.subresource:
@@ -305,17 +314,15 @@ class ApiServer:
         return response
 
 
-def _warnings(resource: Resource, more: Sequence[str] = ()) -> CIMultiDict[str]:
+def _warnings(resource: Resource, more: Sequence[str] = ()) -> Headers:
     said = [*([resource.deprecation] if resource.deprecation else []), *more]
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in said)
-    return CIMultiDict(("Warning", f'299 - "{text}"') for text in quoted)
+    return [("Warning", f'299 - "{text}"') for text in quoted]
 
 
-def _refuse(refusal: Refusal, warnings: CIMultiDict[str] | None = None) -> web.Response:
+def _refuse(refusal: Refusal, warnings: Headers | None = None) -> web.Response:
     body: Raw = status.body(refusal)
-    headers = warnings or CIMultiDict()
-    if refusal.status == 429:
-        headers["Retry-After"] = "1"
+    headers = [*(warnings or ()), *([("Retry-After", "1")] if refusal.status == 429 else ())]
     return web.Response(
         body=objects.dump(body), status=refusal.status, content_type=JSON, headers=headers
     )

@@ -186,6 +186,8 @@ class Verbs:
         if not call.query.get("fieldManager"):
             cause = status.required("fieldManager", "is required for apply patch")
             raise status.invalid("meta.k8s.io", "PatchOptions", "", [cause])
+        if not body.get("apiVersion") or not body.get("kind"):
+            raise status.bad_request("apiVersion and kind must be set in an applied object")
         self._match(call, body)
         body["metadata"].pop("managedFields", None)
         if self.store.get(call.key) is None:
@@ -241,7 +243,7 @@ class Verbs:
         if version and str(version) != old["metadata"]["resourceVersion"]:
             raise self._conflict(call)
         uid = new["metadata"].get("uid")
-        if uid and uid != old["metadata"]["uid"]:
+        if uid and uid != old["metadata"]["uid"] and call.route.verb != "patch":
             raise self._conflict(call, _precondition("UID", uid, old, "uid"))
 
     # -- deleting --------------------------------------------------------------------------------
@@ -316,6 +318,8 @@ class Verbs:
 
     def _delete_options(self, call: Call) -> Raw:
         options = bodies.read(call.body, call.content_type) if call.body.strip() else {}
+        if options.get("kind") not in (None, "", "DeleteOptions"):
+            raise status.bad_request(f"{options['kind']} cannot be handled as a DeleteOptions")
         check_shape("v1", "DeleteOptions", options)
         grace = call.number("gracePeriodSeconds")
         if grace is not None:

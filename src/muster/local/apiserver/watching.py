@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.errors import Gone
-from muster.local.apiserver import listing, objects, status
+from muster.local.apiserver import objects, options, status
 from muster.local.apiserver.entries import Entry
 from muster.local.apiserver.routes import truth
 from muster.local.apiserver.selection import selection
@@ -38,7 +38,7 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
 
     The first piece is empty and means that the request is sound and the watch has begun.
     """
-    listing.check_watch(call.query)
+    options.check_watch(call.query)
     wanted = selection(call.resource, call.query, call.route.name)
     prefix = objects.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)

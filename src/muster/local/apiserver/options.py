@@ -1,6 +1,6 @@
-"""The options of list and watch, checked against each other as the real server does.
+"""The options in a request's query, checked as the real server does: before anything is done.
 
-Pure; called by `lists.py` and `watching.py` before they do anything.
+Pure; called by `lists.py`, `watching.py` and, for everything that writes, by `serve.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,33 @@ if TYPE_CHECKING:
 
     from muster.local.apiserver.status import Cause
 
+_WRITES = {
+    "create": "CreateOptions",
+    "update": "UpdateOptions",
+    "patch": "PatchOptions",
+    "delete": "DeleteOptions",
+    "deletecollection": "DeleteOptions",
+}
+_STRICTNESS = ("Ignore", "Warn", "Strict")
 _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
+
+
+def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
+    """Refuse options that mean nothing for a write: above all a dry run that would not be one."""
+    if verb not in _WRITES:
+        return
+    causes = []
+    dry, strictness = query.get("dryRun"), query.get("fieldValidation", "")
+    if dry not in (None, "", "All"):
+        causes.append(status.not_supported("dryRun", [dry], ("All",)))
+    if strictness and strictness not in _STRICTNESS and not verb.startswith("delete"):
+        causes.append(
+            status.not_supported("fieldValidation", strictness, ("", *sorted(_STRICTNESS)))
+        )
+    if verb == "patch" and query.get("force") and not apply:
+        causes.append(status.forbidden_field("force", "may not be specified for non-apply patch"))
+    if causes:
+        raise status.invalid("meta.k8s.io", _WRITES[verb], "", causes)
 
 
 def check_list(query: Mapping[str, str]) -> None:
