@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import threading
+import warnings
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -238,6 +241,38 @@ async def test_a_stranger_or_a_wrong_name_is_untrusted(tmp_path: Path) -> None:
             assert (await http.send(GET)).status == 200
         async with transport(Endpoint(url, verify=False)) as http:
             assert (await http.send(GET)).status == 200
+
+
+async def test_a_closed_transport_leaves_no_connection_open_whatever_the_server_does(
+    tmp_path: Path,
+) -> None:
+    authority, over = Authority(), threading.Event()
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"one\n")
+        over.wait(30)  # the whole server stands still, and so says no goodbye
+        return answer
+
+    async def first_chunk(url: str) -> bytes:
+        async with (
+            transport(Endpoint(url, authority.certificate)) as http,
+            http.stream(GET) as chunks,
+        ):
+            return await anext(chunks)
+
+    def leaks(url: str) -> list[str]:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert asyncio.run(first_chunk(url)) == b"one\n"
+            gc.collect()
+        over.set()
+        return [str(warning.message) for warning in seen]
+
+    gc.collect()
+    async with serving(handler, server_tls(authority, tmp_path)) as url:
+        assert await asyncio.to_thread(leaks, url) == []
 
 
 async def test_a_plugin_is_asked_for_the_token_and_again_when_it_is_refused(tmp_path: Path) -> None:
