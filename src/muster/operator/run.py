@@ -64,11 +64,4 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
 
 async def run(client: Client, options: Options, stop: asyncio.Event) -> None:
     """Run until `stop` is set."""
-    manager = build(client, options)
-
-    async def ender() -> None:
-        await stop.wait()
-        manager.stop()
-
-    manager.also("stop", ender)
-    await manager.run()
+    await build(client, options).run(stop)
