@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -29,13 +29,21 @@ def until(
         time.sleep(every)
 
 
+@overload
 async def eventually(
-    check: Callable[[], T | Awaitable[T]],
-    *,
-    timeout: float = 20.0,
-    what: str = "",
-    every: float = 0.02,
-) -> T:
+    check: Callable[[], Awaitable[T]], *, timeout: float = ..., what: str = ..., every: float = ...
+) -> T: ...
+
+
+@overload
+async def eventually(
+    check: Callable[[], T], *, timeout: float = ..., what: str = ..., every: float = ...
+) -> T: ...
+
+
+async def eventually(
+    check: Callable[[], Any], *, timeout: float = 20.0, what: str = "", every: float = 0.02
+) -> Any:
     """`until` for coroutines: does not block the loop."""
     deadline = asyncio.get_running_loop().time() + timeout
     while True:

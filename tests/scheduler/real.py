@@ -64,8 +64,7 @@ async def scheduling(plane: ControlPlane, options: Options | None = None) -> Asy
 
 async def becomes(check: Callable[[], Awaitable[T]], what: str, timeout: float = 20.0) -> T:
     """The first truthy answer of a coroutine."""
-    ask: Callable[[], T | Awaitable[T]] = check
-    return await eventually(ask, what=what, timeout=timeout)
+    return await eventually(check, what=what, timeout=timeout)
 
 
 async def install_crds(client: Client) -> None:

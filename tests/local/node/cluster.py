@@ -13,7 +13,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -58,7 +58,7 @@ RAW_PODS = PODS.read_as(dict)
 
 async def wait_for(check: Callable[[], Awaitable[T]], what: str = "") -> T:
     """`eventually`, for coroutine functions."""
-    return await eventually(cast("Callable[[], T | Awaitable[T]]", check), what=what)
+    return await eventually(check, what=what)
 
 
 @dataclass
