@@ -15,6 +15,7 @@ from muster.api.kinds import PODS, SERVICES, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import (
     AlreadyExists,
+    BadRequest,
     Conflict,
     Forbidden,
     Invalid,
@@ -132,7 +133,7 @@ class Actor:
                 self._memory.refuse(job.uid, str(error))
                 raise Stop(0.0) from error
             raise
-        except Invalid as error:
+        except (Invalid, BadRequest) as error:
             if kind != PODS:
                 raise
             raise _refused(job, action, error) from error
@@ -227,7 +228,7 @@ def _stage(action: Action) -> tuple[str, str]:
     return type(action).__name__, kind
 
 
-def _refused(job: Job, action: Create, error: Invalid) -> InvalidJob:
+def _refused(job: Job, action: Create, error: Invalid | BadRequest) -> InvalidJob:
     """The API server says that the pod of this template cannot be."""
     role = action.manifest["metadata"]["labels"].get(ROLE, "")
     replica = job.replica(job.shape.role(role) or "")

@@ -1,24 +1,20 @@
-"""The operator against a real kube-apiserver, whose own controllers collect what jobs leave."""
+"""The operator end to end, on a real kube-apiserver and on the local one: the same stories."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import re
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from muster.api.crds import load_all
 from muster.api.kinds import (
     BUDGETS,
-    CRDS,
     EVENTS,
     MPIJOBS,
-    NAMESPACES,
     PODS,
     SERVICES,
     TFJOBS,
@@ -26,136 +22,17 @@ from muster.api.kinds import (
     Kind,
 )
 from muster.api.meta import Key, Raw
-from muster.errors import NotFound, ServerError
 from muster.jobs import names
-from muster.kube import config
-from muster.kube.client import Client
-from muster.kube.transport import HttpTransport
-from muster.operator.kinds.mpi import ACCOUNTS
+from muster.operator import ensure, memory
 from muster.operator.run import Options, run
-from muster.operator.watched import raw
-from tests.controlplane.cluster import ControlPlane
 from tests.operator.builders import replica
-from tests.waiting import eventually, until
+from tests.operator.driving import becomes, condition, move, nothing, operating, pods, tfjob
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from muster.kube.client import Client
+    from tests.operator.places import Place
 
-    from muster.kube.request import Request, Response
-
-T = TypeVar("T")
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
-    """A control plane with our CRDs, and with the controllers that collect garbage."""
-    with ControlPlane(control_plane_binaries) as started:
-        for crd in load_all():
-            status, answer = started.request("POST", CRDS.path(), crd)
-            assert status == 201, answer
-        until(lambda: _served(started), what="every CRD being served")
-        # After the CRDs: the garbage collector looks for new kinds only twice a minute.
-        started.start_controller_manager()
-        yield started
-
-
-def _served(plane: ControlPlane) -> bool:
-    _, listing = plane.request("GET", CRDS.path())
-    return all(_established(crd) for crd in listing["items"])
-
-
-def _established(crd: Raw) -> bool:
-    rows = crd.get("status", {}).get("conditions", [])
-    return any(row["type"] == "Established" and row["status"] == "True" for row in rows)
-
-
-@pytest.fixture
-async def client(plane: ControlPlane) -> AsyncIterator[Client]:
-    async with Client.connect(config.load(plane.kubeconfig)) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def ns(client: Client) -> str:
-    name = f"ns-{random.randrange(10**9)}"
-    await client.create(NAMESPACES, {"metadata": {"name": name}})
-    await becomes(lambda: _found(client, ACCOUNTS, Key(name, "default")), what="its account")
-    return name
-
-
-async def becomes(check: Callable[[], Awaitable[T]], what: str, timeout: float = 20) -> T:
-    """The first truthy answer of a coroutine."""
-    ask: Callable[[], T | Awaitable[T]] = check
-    return await eventually(ask, what=what, timeout=timeout)
-
-
-async def _found(client: Client, kind: Kind[Any], key: Key) -> Any:
-    try:
-        return await client.get(kind, key)
-    except NotFound:
-        return None
-
-
-@asynccontextmanager
-async def operating(client: Client, **options: Any) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(run(client, Options(**options), stop))
-        try:
-            yield
-        finally:
-            stop.set()
-
-
-def tfjob(ns: str, name: str = "j", **spec: Any) -> Raw:
-    roles = {"Worker": replica(2), "PS": replica(1)}
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "TFJob",
-        "metadata": {"name": name, "namespace": ns},
-        "spec": {"tfReplicaSpecs": roles, **spec},
-    }
-
-
-async def pods(client: Client, ns: str, count: int) -> list[str]:
-    """The names of the pods, once there are so many."""
-
-    async def check() -> list[str]:
-        listing = await client.list(PODS, ns)
-        found = sorted(pod.metadata.name for pod in listing.items)
-        return found if len(found) == count else []
-
-    return await becomes(check, what=f"{count} pods", timeout=60)
-
-
-async def move(client: Client, ns: str, name: str, phase: str, code: int | None = None) -> None:
-    """What a node would write."""
-    status: Raw = {"phase": phase}
-    if code is not None:
-        row = {"name": "tensorflow", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-        status["containerStatuses"] = [{**row, "state": {"terminated": {"exitCode": code}}}]
-    await client.patch(PODS, Key(ns, name), {"status": status}, subresource="status")
-
-
-async def condition(client: Client, kind: Kind[Raw], key: Key, type_: str) -> Raw:
-    """The job, once that condition is True."""
-
-    async def check() -> Raw | None:
-        job = await client.get(kind, key)
-        rows = job.get("status", {}).get("conditions", [])
-        return job if any(r["type"] == type_ and r["status"] == "True" for r in rows) else None
-
-    found = await becomes(check, what=f"{key} {type_}")
-    assert found is not None
-    return found
-
-
-async def nothing(client: Client, kind: Kind[Any], ns: str) -> None:
-    async def check() -> bool:
-        return not (await client.list(kind, ns)).items
-
-    await becomes(check, timeout=60, what=f"no {kind.resource}")
+pytestmark = pytest.mark.slow
 
 
 async def test_a_job_runs_from_creation_to_success_and_is_collected(
@@ -184,8 +61,12 @@ async def test_a_job_runs_from_creation_to_success_and_is_collected(
             "Succeeded",
         ]
         await nothing(client, VOLCANO_GROUPS, ns)
-        reasons = {event.reason for event in (await client.list(EVENTS, ns)).items}
-        assert {"SuccessfulCreatePod", "TFJobSucceeded"} <= reasons
+
+        async def told() -> bool:
+            reasons = {event.reason for event in (await client.list(EVENTS, ns)).items}
+            return {"SuccessfulCreatePod", "TFJobSucceeded"} <= reasons
+
+        await becomes(told, what="the events")
 
         await client.delete(TFJOBS, Key(ns, "j"), propagation="Background")
         await nothing(client, PODS, ns)
@@ -200,10 +81,9 @@ def seed_manifests() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("title", "text"), seed_manifests(), ids=lambda value: str(value)[:20])
 async def test_a_manifest_of_the_guides_applies_verbatim(
-    plane: ControlPlane, client: Client, ns: str, title: str, text: str
+    place: Place, client: Client, ns: str, title: str, text: str
 ) -> None:
-    applied = await asyncio.to_thread(plane.kubectl, "apply", "-n", ns, "-f", "-", input=text)
-    assert applied.returncode == 0, applied.stderr
+    await asyncio.to_thread(place.apply, ns, text)
     wanted = yaml.safe_load(text)
     name = wanted["metadata"]["name"]
     async with operating(client):
@@ -294,24 +174,33 @@ async def test_a_job_that_makes_no_sense_says_so_until_it_is_mended(
         assert [row["type"] for row in job["status"]["conditions"]] == ["Created"]
 
 
+@pytest.mark.parametrize(
+    ("template", "word"),
+    [
+        ({"containers": [{"name": n, "image": "i"} for n in ("tensorflow", "a", "a")]}, "name"),
+        ({"terminationGracePeriodSeconds": "soon"}, "terminationGracePeriodSeconds"),
+    ],
+    ids=["invalid", "malformed"],
+)
 async def test_a_template_that_the_server_refuses_fails_the_job_with_its_words(
-    client: Client, ns: str
+    client: Client, ns: str, template: Raw, word: str
 ) -> None:
     body = tfjob(ns)
-    container = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
-    container["imagePullPolicy"] = "Sometimes"
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"] |= template
     async with operating(client):
         await client.create(TFJOBS, body)
         job = await condition(client, TFJOBS, Key(ns, "j"), "Failed")
 
     failed = job["status"]["conditions"][-1]
     assert failed["reason"] == "InvalidSpec"
-    assert re.search(r"Worker\.template: .*imagePullPolicy", failed["message"])
+    assert re.search(rf"Worker\.template: .*{word}", failed["message"])
 
 
 async def test_a_gang_that_a_quota_refuses_is_taken_back_and_comes_whole_later(
-    client: Client, ns: str
+    client: Client, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(memory, "REFUSED_FOR", 1.0)
+    monkeypatch.setattr(ensure, "QUOTA_RETRY", 1.0)
     quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
     quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "2"}}}
     await client.create(quotas, quota)
@@ -380,33 +269,3 @@ async def test_an_operator_that_is_killed_again_and_again_makes_no_pod_twice_and
     assert {owner.name for owner in owners if owner} == set(jobs)
     created = [e for e in (await client.list(EVENTS, ns)).items if e.reason == "FailedCreatePod"]
     assert created == []
-
-
-class Unreliable(HttpTransport):
-    """One answer in twenty is 500, half of them after the deed was done."""
-
-    dice = random.Random(3)
-
-    async def send(self, request: Request) -> Response:
-        fails = self.dice.random() < 0.05
-        if fails and self.dice.random() < 0.5:
-            raise ServerError("500 before", status=500)
-        response = await super().send(request)
-        if fails:
-            raise ServerError("500 after", status=500)
-        return response
-
-
-async def test_with_one_answer_in_twenty_a_failure_everything_still_comes_right(
-    plane: ControlPlane, client: Client, ns: str
-) -> None:
-    jobs = [f"j{number}" for number in range(10)]
-    async with Client(Unreliable(config.load(plane.kubeconfig))) as shaky, operating(shaky):
-        for name in jobs:
-            await client.create(TFJOBS, tfjob(ns, name))
-        await pods(client, ns, 30)
-        for name in jobs:
-            await move(client, ns, f"{name}-ps-0", "Failed", 1)
-        for name in jobs:
-            await condition(client, TFJOBS, Key(ns, name), "Failed")
-        await nothing(client, raw(VOLCANO_GROUPS), ns)

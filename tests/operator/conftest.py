@@ -1,0 +1,50 @@
+"""Fixtures of the end-to-end tests: the place, a client, a namespace."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import NAMESPACES
+from muster.api.meta import Key
+from muster.kube.client import Client
+from muster.operator.kinds.mpi import ACCOUNTS
+from tests.operator import places
+from tests.operator.driving import becomes, found, hung_up
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.operator.places import Place
+
+
+@pytest.fixture(
+    scope="session", params=[pytest.param("kubernetes", marks=pytest.mark.kube), "local"]
+)
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    if request.param == "kubernetes":
+        with places.kubernetes(request.getfixturevalue("control_plane_binaries")) as started:
+            yield started
+    else:
+        with places.local(tmp_path_factory.mktemp("local")) as started:
+            yield started
+
+
+@pytest.fixture
+async def client(place: Place) -> AsyncIterator[Client]:
+    async with Client.connect(place.endpoint) as connected:
+        yield connected
+    await hung_up()
+
+
+@pytest.fixture
+async def ns(place: Place, client: Client) -> str:
+    name = f"ns-{random.randrange(10**9)}"
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    if place.plane is not None:
+        await becomes(lambda: found(client, ACCOUNTS, Key(name, "default")), what="its account")
+    return name
