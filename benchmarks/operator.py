@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 JOBS, ROUNDS, FINISHED, IN_FLIGHT = 1000, 3, 10_000, 32
 PER_JOB = 6
 """A service and a pod for each of a parameter server and two workers."""
+_NO_GANG = ("--no-enable-gang-scheduling",)
 _DEADLINE = 300.0
 
 
@@ -54,11 +55,13 @@ def run() -> list[Ratio]:
 def measure(jobs: int, rounds: int) -> list[Ratio]:
     with _plane() as plane:
         found = [_round(plane, number, jobs) for number in range(rounds)]
+        alone = [_round(plane, number, jobs, *_NO_GANG) for number in range(rounds)]
         seconds = _after_restart(plane, FINISHED)
     name = f"{jobs} TFJobs: pods and services vs a bare loop"
     after = f"{FINISHED} finished jobs after a restart, of 5 s"
     return [
-        Ratio(name, found, "objects/s", ">= 0.6"),
+        Ratio(f"{name}, with a group for each", found, "objects/s", ">= 0.6"),
+        Ratio(f"{name}, without gangs", alone, "objects/s", ">= 0.6"),
         Ratio(after, [(seconds, 5.0)], "s", "<= 1"),
     ]
 
@@ -72,21 +75,21 @@ def _plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-def _round(plane: ControlPlane, number: int, jobs: int) -> tuple[float, float]:
-    sides = {"ours": _ours, "bare": _bare}
-    order = sorted(sides, reverse=bool(number % 2))
-    rates = {side: sides[side](plane, f"{side}-{number}", jobs) for side in order}
-    print(
-        f"  round {number}: {rates['ours']:.0f} and bare {rates['bare']:.0f} objects/s", flush=True
-    )
-    return rates["ours"], rates["bare"]
+def _round(plane: ControlPlane, number: int, jobs: int, *flags: str) -> tuple[float, float]:
+    """Both sides once, each first in every other round."""
+    where = f"{number}-{len(flags)}"
+    first = _bare(plane, f"bare-{where}", jobs) if number % 2 else None
+    ours = _ours(plane, f"ours-{where}", jobs, flags)
+    bare = first or _bare(plane, f"bare-{where}", jobs)
+    print(f"  {' '.join(flags)} {ours:.0f} and bare {bare:.0f} objects/s", flush=True)
+    return ours, bare
 
 
-def _ours(plane: ControlPlane, namespace: str, jobs: int) -> float:
-    bodies = [(_job(namespace, f"job{i}")) for i in range(jobs)]
+def _ours(plane: ControlPlane, namespace: str, jobs: int, flags: tuple[str, ...]) -> float:
+    bodies = [_job(namespace, f"job{i}") for i in range(jobs)]
     uvloop.run(_create(plane, namespace, [[("tfjobs", body)] for body in bodies]))
     start = time.perf_counter()
-    with _operator(plane, namespace) as process:
+    with _operator(plane, namespace, *flags) as process:
         _wait(lambda: _alive(process) and _count(plane, namespace, "pods") >= 3 * jobs)
         seconds = time.perf_counter() - start
         assert _count(plane, namespace, "services") == 3 * jobs

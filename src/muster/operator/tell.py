@@ -14,7 +14,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import EVENTS
-from muster.errors import MusterError
+from muster.errors import AlreadyExists, MusterError
 from muster.operator import measure
 from muster.operator.pods import owner
 from muster.operator.status import stamp
@@ -64,7 +64,13 @@ class Teller:
 
     async def _write_all(self) -> None:
         while True:
-            await self._write(await self._untold.get())
+            body = await self._untold.get()
+            try:
+                await self._write(body)
+            except asyncio.CancelledError:
+                if not self._untold.full():
+                    self._untold.put_nowait(body)
+                raise
 
     async def _part(self) -> None:
         try:
@@ -77,6 +83,8 @@ class Teller:
     async def _write(self, body: Raw) -> None:
         try:
             await self._client.create(EVENTS, body)
+        except AlreadyExists:
+            return  # It was written when we were interrupted.
         except MusterError as error:
             about = body["involvedObject"]
             what = f"{about['kind']} {about['namespace']}/{about['name']}"
