@@ -52,6 +52,8 @@ class World:
         self.now = 0.0
         self.made = 0
         self.was_whole: set[str] = set()
+        self.ended: set[str] = set()
+        """Members that succeeded and were not made anew, also when their objects are gone."""
         self.state = State(self.settings)
 
     # -- events ------------------------------------------------------------------------------------
@@ -92,6 +94,7 @@ class World:
                 if old is not None and old.status.phase == "Failed":
                     self.remove(member)
                 if member not in self.pods:
+                    self.ended.discard(member)
                     made = pod(member, group=name, gpus=gpus, priority=priority, created=self.now)
                     self._pod(made)
 
@@ -105,6 +108,8 @@ class World:
         else:
             old = self.pods[name]
             self._pod(replace(old, status=replace(old.status, phase=how)))
+        if how == "Succeeded":
+            self.ended.add(name)
 
     def land(self, number: int, outcome: str) -> None:
         """One bind in flight is answered."""
@@ -145,7 +150,8 @@ class World:
                         if self.pods.get(one.metadata.name) is one:
                             self.remove(one.metadata.name)
         for name in self.groups:
-            if len(self.bound(name)) >= self.groups[name].spec.min_member:
+            ended = sum(member.startswith(f"{name}-") for member in self.ended)
+            if len(self.bound(name)) + ended >= self.groups[name].spec.min_member:
                 self.was_whole.add(name)
 
     # -- the truth ---------------------------------------------------------------------------------
