@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions Muster serves and installs, as YAML files in this folder.
 
-`load_all` gives every one, for the local cluster; `texts` are what `muster crds` prints. The YAML is
-what a person would apply: nothing is added when it is read.
+`load_all` gives every one, for the local cluster; `texts` are what `muster crds` prints. The YAML
+is what a person would apply: nothing is added when it is read.
 
 Every served version of a job keeps unknown fields of spec and status, requires nothing under spec
 and has no rules: without a conversion webhook the API server only rewrites `apiVersion` and prunes

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import LEASES, NAMESPACES, NODES
-from muster.api.meta import Key
+from muster.api.meta import Key, timestamp
 from muster.errors import AlreadyExists, MusterError, NotFound
 from muster.local.node import machine
 from muster.local.node.status import text
@@ -130,7 +130,7 @@ class Heart:
 
     async def _beat(self, node: NodeSpec) -> None:
         key = Key(LEASE_NAMESPACE, node.name)
-        now = self._clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = timestamp(self._clock(), micro=True)
         spec = {"holderIdentity": node.name, "leaseDurationSeconds": 40, "renewTime": now}
         try:
             await self._client.patch(LEASES, key, {"spec": spec})

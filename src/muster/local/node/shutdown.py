@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import PODS
+from muster.api.meta import timestamp
 from muster.errors import NotFound
 from muster.kube.request import Patch
 
@@ -49,7 +50,7 @@ def mark(now: datetime) -> Raw:
         "status": "True",
         "reason": "TerminationByKubelet",
         "message": _WHY,
-        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": timestamp(now),
     }
     return {
         "status": {

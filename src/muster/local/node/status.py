@@ -6,16 +6,16 @@ others write into a pod's conditions (the scheduler's PodScheduled) is kept.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api.meta import condition
+from muster.api.meta import condition, timestamp
 from muster.local.node import decide
 from muster.local.node.runtime.records import State
 from muster.local.node.spec import is_sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.local.node.runtime.records import Attempt, PodRecord
@@ -26,7 +26,7 @@ _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 def text(time: datetime | None) -> str | None:
     """A time as the API writes it."""
-    return None if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if time is None else timestamp(time)
 
 
 def status(
