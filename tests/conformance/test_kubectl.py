@@ -51,6 +51,23 @@ metadata: {name: b}
 spec: {minAvailable: 2, selector: {matchLabels: {app: x}}}
 """
 
+TWO_AT_ONCE = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: two}
+"""
+READY = '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
+ROLLED_OUT = (
+    '{"status":{"observedGeneration":99,"replicas":7,"updatedReplicas":7,"readyReplicas":7,'
+    '"availableReplicas":7}}'
+)
 RUNNING = '{"status":{"conditions":[{"type":"Running"}]}}'
 
 Command = tuple[str, str]
@@ -119,6 +136,101 @@ STORIES: dict[str, list[Command]] = {
         ("apply -f -", BUDGET),
         ("get pdb b", ""),
         ("delete tfjob j", ""),
+    ],
+    "forms of output": [
+        ("apply -f -", POD),
+        ("get pod p -o go-template={{.metadata.name}}", ""),
+        ("get pods -o go-template={{range.items}}{{.metadata.name}}{{end}}", ""),
+        ("get pods -o jsonpath={.items[0].metadata.labels.app}", ""),
+        ("get pods -o jsonpath-as-json={.items[*].metadata.name}", ""),
+        ("get pods -o custom-columns=N:.metadata.name,I:.spec.containers[0].image", ""),
+        ("get pods --no-headers", ""),
+        ("get pods --sort-by=.metadata.name", ""),
+        ("get pods --field-selector=status.phase=Pending -o name", ""),
+        ("get pods --selector=app=x -o name", ""),
+        ("get pods --show-kind", ""),
+        ("get pods -L app", ""),
+        ("get pods --chunk-size=1 -o name", ""),
+        ("get pod/p --subresource=status -o name", ""),
+        ("get pod p --output-watch-events --watch --request-timeout=2s", ""),
+        ("get pods -w --request-timeout=2s", ""),
+        ("get pods -A --field-selector=metadata.namespace=none-such", ""),
+        ("get --raw /healthz", ""),
+    ],
+    "patches": [
+        ("apply -f -", DEPLOYMENT),
+        ('patch deploy d -p {"spec":{"replicas":3}}', ""),
+        ('patch deploy d --type=merge -p {"spec":{"replicas":4}}', ""),
+        ('patch deploy d --type=json -p [{"op":"replace","path":"/spec/replicas","value":5}]', ""),
+        ('patch deploy d --type=json -p [{"op":"remove","path":"/spec/none"}]', ""),
+        ('patch deploy d --subresource=scale --type=merge -p {"spec":{"replicas":6}}', ""),
+        ("get deploy d -o jsonpath={.spec.replicas}", ""),
+        ("set env deploy/d B=2", ""),
+        ("set resources deploy/d --limits=cpu=1", ""),
+        ("get deploy d -o jsonpath={.spec.template.spec.containers}", ""),
+        ("label deploy d a=b c=d", ""),
+        ("label deploy d a-", ""),
+        ("label deploy d c=e --overwrite", ""),
+        ("annotate deploy d x=y", ""),
+        ("annotate deploy d x-", ""),
+        ("scale deploy d --replicas=7 --current-replicas=1", ""),
+        ("scale deploy d --replicas=7 --current-replicas=6", ""),
+        ("scale deploy none --replicas=1", ""),
+        ("rollout status deploy/d --timeout=1s", ""),
+        (f"patch deploy d --subresource=status --type=merge -p {ROLLED_OUT}", ""),
+        ("rollout status deploy/d --timeout=5s", ""),
+        ("get deploy d", ""),
+    ],
+    "waiting": [
+        ("apply -f -", POD),
+        ("wait pod/p --for=condition=Ready --timeout=1s", ""),
+        (f"patch pod p --subresource=status --type=merge -p {READY}", ""),
+        ("wait pod/p --for=condition=Ready --timeout=5s", ""),
+        ("wait pod/p --for=jsonpath={.status.phase}=Running --timeout=5s", ""),
+        ("get pods", ""),
+        ("delete pod p --wait=true", ""),
+        ("wait pod/p --for=delete --timeout=5s", ""),
+        ("wait pod/none --for=condition=Ready --timeout=1s", ""),
+    ],
+    "server-side apply": [
+        ("apply --server-side -f -", DEPLOYMENT),
+        ("apply --server-side -f -", DEPLOYMENT.replace("replicas: 2", "replicas: 3")),
+        ("get deploy d -o jsonpath={.spec.replicas}", ""),
+        ("apply --server-side -f -", JOB),
+        ("apply --server-side -f -", JOB.replace("replicas: 1", "replicas: 2")),
+        ("get tfjob j -o jsonpath={.spec}", ""),
+        ("apply --dry-run=server -f -", POD),
+        ("create --dry-run=server -o yaml -f -", POD),
+        ("get pod p", ""),
+    ],
+    "replacing and deleting": [
+        ("create -f -", POD),
+        ("replace -f -", POD.replace("app: x", "app: y")),
+        ("get pods --show-labels", ""),
+        ("replace --force -f -", POD),
+        ("delete pods -l app=x", ""),
+        ("create -f -", DEPLOYMENT),
+        ("delete deploy d --cascade=orphan --wait=false", ""),
+        ("delete cm,secret --all", ""),
+        ("delete cm none --ignore-not-found", ""),
+        ("delete cm none", ""),
+        ("create -f -", TWO_AT_ONCE),
+        ("delete -f -", TWO_AT_ONCE),
+    ],
+    "descriptions": [
+        ("create -f -", DEPLOYMENT),
+        ("describe deploy d", ""),
+        ("create service clusterip s --tcp=80:80 --clusterip=None", ""),
+        ("describe service s", ""),
+        ("get service s", ""),
+        ("create job k --image=busybox:1 -- true", ""),
+        ("describe job k", ""),
+        ("create configmap c --from-literal=a=b", ""),
+        ("describe cm c", ""),
+        ("create pdb q --selector=a=b --min-available=50%", ""),
+        ("describe pdb q", ""),
+        ("apply -f -", JOB),
+        ("describe tfjob j", ""),
     ],
     "rights": [
         ("auth can-i get pods", ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, JOBS, PODS, cm, job, patch, pod, post
+from tests.conformance.cases.requests import CM, JOBS, PODS, cm, get, job, patch, pod, post
 from tests.conformance.transcript import JSON_PATCH, STRATEGIC, Case
 
 CASES = [
@@ -135,6 +135,20 @@ CASES = [
     Case(
         "a patch for another name",
         [post(CM, cm()), patch(f"{CM}/a", {"metadata": {"name": "b"}})],
+        differs=("wording",),
+    ),
+    Case(
+        "patches to the wrong type",
+        [
+            post(CM, cm(data={"k": "v"})),
+            patch(f"{CM}/a", {"data": {"k": 1}}),
+            patch(f"{CM}/a", {"data": "x"}, STRATEGIC),
+            patch(f"{CM}/a", [{"op": "replace", "path": "/data/k", "value": 1}], JSON_PATCH),
+            patch(f"{CM}/a?fieldValidation=Strict", {"nonsense": 1}),
+            patch(f"{CM}/a?fieldValidation=Strict", {"nonsense": 1}, STRATEGIC),
+            patch(f"{CM}/a", {"nonsense": 1}),
+            get(f"{CM}/a"),
+        ],
         differs=("wording",),
     ),
     Case("a patch of nothing", [patch(f"{CM}/none", {"data": {}})]),

@@ -7,8 +7,9 @@ In reading order:
 `bodies`, `protobuf`      what clients send
 `status`                  every "no" the server can say
 `call`, `verbs`           get, list, create, update, patch, delete
-`selection`, `lists`, `watching`            what a reader gets
+`options`, `selection`, `lists`, `watching` what a reader gets
 `screening`, `structural`, `admit`, `defaults`, `policy`, `patch`     an object's way in
+`validation`, `immutable` what it may not be, and what may not change
 `amounts`, `charges`, `quota`               what a namespace may take
 `subresources`, `eviction`                  binding, scale, budgets
 `priority`                what a pod gets from its class

@@ -81,7 +81,6 @@ def _container(container: Raw, *, host_network: bool) -> None:
         source = variable.get("valueFrom")
         if isinstance(source, dict) and isinstance(source.get("fieldRef"), dict):
             fill(source["fieldRef"], apiVersion="v1")
-    _requests_from_limits(container)
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if isinstance(container.get(probe), dict):
             fill(
@@ -114,6 +113,8 @@ def _volume(volume: Raw) -> None:
 def _pod(pod: Raw) -> None:
     spec = _part(pod, "spec")
     pod_spec(spec)
+    for container in _maps(spec.get("containers")) + _maps(spec.get("initContainers")):
+        _requests_from_limits(container)
     fill(spec, enableServiceLinks=True)
     if spec.get("hostNetwork") is False:
         del spec["hostNetwork"]

@@ -1,4 +1,4 @@
-"""OpenAPI as far as clients use it: /openapi/v3, one document per group and version.
+"""OpenAPI as far as clients use it: /openapi/v3, one document per group and version; v2 is empty.
 
 Called by `serve.py`. kubectl reads it to learn that the server validates fields itself, `explain`
 reads the schemas. Built from the generated schemas of built-in kinds and the CRDs' own.
@@ -21,11 +21,22 @@ _QUERY = ("dryRun", "fieldManager", "fieldValidation")
 _ACTIONS = {"post": "post", "put": "put", "patch": "patch"}
 
 
+_INFO = {"title": "Kubernetes", "version": "v1.36.0"}
+V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+V2_SENT = V2.replace("@", ".")  # an @ is not allowed in the type of an answer
+# The same document without any types, as protobuf: field 1 is the format's version.
+V2_EMPTY = b"\x0a\x032.0"
+"""kubectl checks lists of objects by the old format, in protobuf only, and leaves out of its checks
+what has no type there: the server checks the objects when they come."""
+
+
 def document(registry: Registry, path: str) -> Raw | None:
     """The document at an /openapi path; None if there is none."""
     parts = path.strip("/").split("/")
     if parts == ["openapi", "v3"]:
         return {"paths": {p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in _places(registry)}}
+    if parts == ["openapi", "v2"]:
+        return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
     if parts[:2] != ["openapi", "v3"]:
         return None
     place = "/".join(parts[2:])
@@ -50,7 +61,7 @@ def _document(resources: list[Resource]) -> Raw:
             paths[path] = _operations(resource, name, named=path.endswith("}"))
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.0"},
+        "info": _INFO,
         "paths": paths,
         "components": {"schemas": components},
     }

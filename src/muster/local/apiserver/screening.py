@@ -71,14 +71,10 @@ def screen(
         unknown.sort()
     if unknown and strictness == "Strict":
         told = ", ".join(f'unknown field "{path}"' for path in unknown)
-        told = f"strict decoding error: {told}"
-        if not patch:
-            raise _unreadable(resource, told)
-        cause = status.bad_value("patch", patch.decode(errors="replace"), told)
-        raise status.invalid("", "", "", [cause])
+        raise _unreadable(resource, f"strict decoding error: {told}", patch)
     if not resource.custom:
         # Built-in kinds are decoded into types here; their rules are admission's business.
-        _check_types(resource, structural.check(obj, schema))
+        _check_types(resource, structural.check(obj, schema), patch)
     else:
         structural.fill_defaults(obj, schema)
         causes = structural.check(obj, schema)
@@ -109,14 +105,17 @@ def check_shape(api_version: str, kind: str, obj: Raw) -> Raw:
     return obj
 
 
-def _check_types(resource: Resource, causes: list[status.Cause]) -> None:
+def _check_types(resource: Resource, causes: list[status.Cause], patch: bytes = b"") -> None:
     for cause in causes:
         if cause.reason == "FieldValueTypeInvalid":
             told = f"json: cannot unmarshal into field {cause.field}: {cause.message}"
-            raise _unreadable(resource, told)
+            raise _unreadable(resource, told, patch)
 
 
-def _unreadable(resource: Resource, why: str) -> Refusal:
+def _unreadable(resource: Resource, why: str, patch: bytes = b"") -> Refusal:
+    if patch:
+        cause = status.bad_value("patch", patch.decode(errors="replace"), why)
+        return status.invalid("", "", "", [cause])
     kind = resource.kind
     return status.bad_request(
         f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'

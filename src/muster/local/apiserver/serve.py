@@ -28,6 +28,7 @@ from muster.local.apiserver import (
     discovery,
     measures,
     objects,
+    openapi,
     options,
     reviews,
     routes,
@@ -38,7 +39,6 @@ from muster.local.apiserver import (
 from muster.local.apiserver.builtin import BUILTIN
 from muster.local.apiserver.call import Answer, Call
 from muster.local.apiserver.gate import Gate
-from muster.local.apiserver.openapi import document
 from muster.local.apiserver.rbac import Rbac
 from muster.local.apiserver.registry import CRD_COLLECTION, Registry
 from muster.local.apiserver.store import Store
@@ -228,8 +228,10 @@ class ApiServer:
             measures.REVISION.set(self.store.revision)
             text, kind = measures.exposition(accept)
             return web.Response(body=text, headers={"Content-Type": kind})
+        if path == "/openapi/v2" and openapi.V2 in accept:
+            return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_SENT})
         if path.startswith("/openapi/"):
-            found = document(self.registry, path)
+            found = openapi.document(self.registry, path)
             kind = JSON
         else:
             found = discovery.answer(self.registry, path, accept)
