@@ -51,7 +51,7 @@ class Unreliable(HttpTransport):
 
     async def _delayed(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for piece in pieces:
-            await asyncio.sleep(self.dice.uniform(0, self.late))
+            await asyncio.sleep(self.dice.uniform(0, self.late))  # pace: a late watch
             yield piece
 
 

@@ -276,7 +276,7 @@ async def mortal(place: Place) -> AsyncIterator[None]:
         while True:
             async with asyncio.TaskGroup() as group:
                 one = group.create_task(run(client, Options(), asyncio.Event()))
-                await asyncio.sleep(dice.uniform(0.3, 1.5))
+                await asyncio.sleep(dice.uniform(0.3, 1.5))  # pace: its lifetime
                 one.cancel()
 
     async with Client.connect(place.endpoint) as client, asyncio.TaskGroup() as group:
