@@ -56,7 +56,7 @@ class Proxy:
         if request.query.get("watch"):
             return await self._watch(request)
         if request.path.endswith("/binding"):
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(self._pause)  # pace: a slow bind
             if self.bad and self._dice.random() < 0.8:
                 return await self._fail(request)
         return await self._forward(request)
@@ -86,7 +86,7 @@ class Proxy:
             wait = {"Retry-After": "1"} if status == 429 else {}
             return web.json_response(body, status=status, headers=wait)
         if fault == "late":
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # pace: a late answer
         if fault != "lost":
             await self._forward(request)
         return self._hang_up(request)
@@ -106,7 +106,7 @@ class Proxy:
             async for chunk in answer.content.iter_any():
                 if self.bad and self._dice.random() < 0.2:
                     self.faults["watch delayed"] += 1
-                    await asyncio.sleep(self._dice.random())
+                    await asyncio.sleep(self._dice.random())  # pace: a late watch
                 if self.bad and self._dice.random() < 0.1:
                     self.faults["watch dropped"] += 1
                     await stream.write(chunk[: len(chunk) // 2])
