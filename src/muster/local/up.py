@@ -105,7 +105,9 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
     """Start the server; a port that is taken leaves nothing of this start behind."""
     port = _port(settings)
     try:
-        await server.start(port=port, extra_addresses=agent.reachable)
+        await server.start(
+            port=port, extra_addresses=agent.reachable, also_known_as=(agent.gateway,)
+        )
     except OSError as error:
         if not agent.runtime.uids():
             await agent.teardown()
@@ -113,6 +115,9 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
             f"the API cannot listen on port {port}: {error.strerror}",
             hint="`arena up --port N` takes another one; 0 is any that is free.",
         ) from error
+    for_pods = agent.listen(server.port)
+    if for_pods is not None:
+        await server.accept_from(for_pods)
 
 
 async def _run(

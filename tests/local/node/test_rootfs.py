@@ -173,3 +173,9 @@ def test_only_harmless_devices_and_accelerators_are_given() -> None:
     assert at(found, "/dev/null") == at(found, "/dev/nvidia0") == ["bind"]
     assert at(found, "/dev/sda") == []
     assert at(found, "/proc") == ["proc"]
+
+
+def test_a_directory_that_is_not_the_users_to_enter_is_fresh() -> None:
+    planned = steps(rules=Rules(home="/data", fresh=("/root",)))
+
+    assert [step for step in planned if step[1].startswith("/root")] == [["dir", "/root", 0o755]]

@@ -50,6 +50,7 @@ from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.watching import watch
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -100,15 +101,19 @@ class ApiServer:
         return self.access.ca
 
     async def start(
-        self, host: str = "127.0.0.1", port: int = 0, extra_addresses: Sequence[str] = ()
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        extra_addresses: Sequence[str] = (),
+        also_known_as: Sequence[str] = (),
     ) -> None:
         """Open the store and listen on all addresses; ready when this returns.
 
-        Port 0 takes a free one, the same on every address.
+        Port 0 takes a free one, the same on every address. The certificate is good for all of them
+        and for those at which clients find the server otherwise.
         """
-        self.access = await asyncio.to_thread(
-            access.prepare, self.data_dir / "access", (host, *extra_addresses)
-        )
+        names = (host, *extra_addresses, *also_known_as)
+        self.access = await asyncio.to_thread(access.prepare, self.data_dir / "access", names)
         self.store = await Store.open(self.data_dir / "objects.db")
         self.registry.load(self.store.scan(f"{CRD_COLLECTION}/"))
         self.store.subscribe(self.registry.learn)
@@ -132,6 +137,10 @@ class ApiServer:
         if not self.port:
             self.port = self._runner.addresses[0][1]
 
+    async def accept_from(self, sock: socket.socket) -> None:
+        """Serve a listening socket that somebody else opened, such as one in the pods' network."""
+        await web.SockSite(self._runner, sock, ssl_context=self.access.context()).start()
+
     async def run(self) -> None:
         """Housekeeping, until cancelled: forget history older than five to ten minutes."""
         while True:
@@ -142,7 +151,13 @@ class ApiServer:
     async def stop(self) -> None:
         """End all streams, close the sockets, then the store."""
         self.store.end_watches()
+        server = self._runner.server
+        connections = server.connections if server else []
+        transports = [c.transport for c in connections if c.transport]
         await self._runner.cleanup()
+        for transport in transports:
+            # Over TLS, asyncio waits for the client's goodbye; a loop that ends first leaks it.
+            transport.abort()
         await self.store.close()
 
     async def _open_gate(self) -> None:

@@ -84,6 +84,7 @@ class Agent:
             home=user_home,
             hidden=_hidden(settings),
             visible=(*self._interpreter.directories, *settings.visible),
+            fresh=() if os.access("/root", os.X_OK) else ("/root",),
             programs=self._interpreter.programs,
         )
         images = settings.images or settings.home / "images"

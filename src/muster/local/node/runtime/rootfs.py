@@ -2,7 +2,8 @@
 
 The rule, from the root down: `/` is a fresh tmpfs in which every directory of the host is bound
 read-only at its own path, except
-- `/tmp`, `/run`, `/var/tmp` and `~/.cache` are fresh and writable;
+- `/tmp`, `/run`, `/var/tmp` and `~/.cache` are fresh and writable, and so is `/root` where it is not
+  the user's to enter: jobs are told to work there;
 - the home directory is fresh and writable, with the host's entries bound into it read-only: the
   user's code and interpreters are there, new names are private;
 - what is `hidden` (the cluster's own state, `~/.kube`) is not there;
@@ -79,6 +80,7 @@ class Rules:
     home: str
     hidden: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
     """Small programs to add: by path, their text."""
 
@@ -108,7 +110,7 @@ def plan(
 ) -> list[Step]:
     """The steps that build a container's root directory."""
     sketch = _Sketch(tree or HostTree())
-    for path, mode in _FRESH.items():
+    for path, mode in (_FRESH | dict.fromkeys(rules.fresh, 0o755)).items():
         sketch.put(path, _Kind.FRESH, mode=mode)
     for path in ("/proc", "/sys", "/dev"):
         sketch.put(path, _Kind.OWN)
