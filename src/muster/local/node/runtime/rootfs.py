@@ -2,7 +2,7 @@
 
 The rule, from the root down: `/` is a fresh tmpfs in which every directory of the host is bound
 read-only at its own path, except
-- `/tmp`, `/run`, `/var/tmp` and `~/.cache` are fresh and writable, and so is `/root` where it is not
+- `/tmp`, `/run`, `/var/tmp` and `~/.cache` are fresh and writable, and so is `/root` if it is not
   the user's to enter: jobs are told to work there;
 - the home directory is fresh and writable, with the host's entries bound into it read-only: the
   user's code and interpreters are there, new names are private;
