@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from muster.local.apiserver.backend import NodeBackend
     from tests.controlplane.cluster import ControlPlane
 
 
@@ -31,14 +32,15 @@ class Running:
 class InThread:
     """Our server on an event loop of its own, for callers that block."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, backend: NodeBackend | None = None) -> None:
         self._folder = folder
+        self._backend = backend
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def start(self) -> Running:
         self._thread.start()
-        self.server = ApiServer(self._folder)
+        self.server = ApiServer(self._folder, backend=self._backend)
         asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result(20)
         kubeconfig = self._folder / "kubeconfig"
         self.server.access.write_kubeconfig(kubeconfig, self.server.url)

@@ -1,0 +1,120 @@
+"""The official Python client on our server: list, watch, create, patch, delete, log, exec."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api import crds
+from tests.conformance.conftest import InThread
+from tests.local.apiserver.fake_node import FakeNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+kubernetes: Any = pytest.importorskip("kubernetes")
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    host = InThread(tmp_path_factory.mktemp("client"), FakeNode())
+    server = host.start()
+    client = kubernetes.config.new_client_from_config(str(server.kubeconfig))
+    yield client
+    client.rest_client.pool_manager.clear()
+    client.close()
+    host.stop()
+
+
+@pytest.fixture
+def core(api: Any) -> Any:
+    return kubernetes.client.CoreV1Api(api)
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "busybox:1"}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+def test_it_creates_reads_patches_lists_and_deletes(core: Any) -> None:
+    made = core.create_namespaced_pod("default", pod("a"))
+    core.patch_namespaced_pod("a", "default", {"metadata": {"labels": {"x": "y"}}})
+    found = core.list_namespaced_pod("default", label_selector="x=y", limit=5)
+    core.delete_namespaced_pod("a", "default")
+
+    assert [p.metadata.uid for p in found.items] == [made.metadata.uid]
+    assert made.metadata.creation_timestamp.tzinfo is not None
+    with pytest.raises(kubernetes.client.ApiException) as refused:
+        core.read_namespaced_pod("a", "default")
+    assert refused.value.status == 404
+
+
+def test_typed_objects_go_and_come(core: Any) -> None:
+    kinds = kubernetes.client
+    wanted = kinds.V1ConfigMap(metadata=kinds.V1ObjectMeta(name="typed"), data={"k": "v"})
+
+    assert core.create_namespaced_config_map("default", wanted).data == {"k": "v"}
+    wanted.data["k"] = "w"
+    assert core.replace_namespaced_config_map("typed", "default", wanted).data == {"k": "w"}
+
+
+def test_a_watch_sees_what_happens_after_the_list(core: Any) -> None:
+    version = core.list_namespaced_config_map("default").metadata.resource_version
+    watch = kubernetes.watch.Watch()
+    names = ["w0", "w1", "w2"]
+
+    def write() -> None:
+        for name in names:
+            core.create_namespaced_config_map("default", {"metadata": {"name": name}})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = []
+    for event in watch.stream(
+        core.list_namespaced_config_map, "default", resource_version=version, timeout_seconds=20
+    ):
+        seen.append((event["type"], event["object"].metadata.name))
+        if len(seen) == len(names):
+            watch.stop()
+    writer.join()
+
+    assert seen == [("ADDED", name) for name in names]
+
+
+def test_custom_objects(api: Any) -> None:
+    definitions = kubernetes.client.ApiextensionsV1Api(api)
+    crd = next(c for c in crds.load_all() if c["metadata"]["name"] == "tfjobs.kubeflow.org")
+    definitions.create_custom_resource_definition(crd)
+    jobs = kubernetes.client.CustomObjectsApi(api)
+    place = ("kubeflow.org", "v1", "default", "tfjobs")
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "j"}, "spec": {}}
+    jobs.create_namespaced_custom_object(*place, job)
+    status = {"status": {"conditions": [{"type": "Created", "status": "True"}]}}
+    jobs.patch_namespaced_custom_object_status(*place, "j", status)
+
+    found = jobs.list_namespaced_custom_object(*place)["items"]
+
+    assert [(j["metadata"]["name"], j["status"]) for j in found] == [("j", status["status"])]
+
+
+def test_logs_and_exec(core: Any) -> None:
+    core.create_namespaced_pod("default", pod("b", nodeName="n"))
+    run = kubernetes.stream.stream
+
+    log = core.read_namespaced_pod_log("b", "default")
+    session = run(
+        core.connect_get_namespaced_pod_exec,
+        "b",
+        "default",
+        command=["exit", "3"],
+        stderr=True,
+        stdout=True,
+        _preload_content=False,
+    )
+    session.run_forever(timeout=20)
+    session.sock.shutdown()  # its own close leaves open what the server closed first
+
+    assert log == "one\ntwo\n"
+    assert (session.read_stderr(), session.returncode) == ("bye\n", 3)
