@@ -156,8 +156,10 @@ def test_a_watch_from_compacted_history_is_gone(own_plane: ControlPlane) -> None
     compacted = own_plane.compact()
 
     assert compacted >= int(newer)
-    _, event = own_plane.request("GET", watch)
-    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    until(
+        lambda: own_plane.request("GET", watch)[1]["object"].get("code") == 410,
+        what="the API server saying that it is gone",
+    )
 
 
 @kube

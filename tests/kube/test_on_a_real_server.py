@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.api.core import Pod
-from muster.api.kinds import CONFIG_MAPS, LEASES, NODES, PODS, VOLCANO_GROUPS, Kind
+from muster.api.gangs import VolcanoPodGroup
+from muster.api.kinds import CONFIG_MAPS, LEASES, NODES, PODS, Kind
 from muster.api.meta import Key
 from muster.errors import (
     AlreadyExists,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+# Of a group that nobody else installs: the control plane is shared by the whole session.
+LATE_GROUPS = Kind("late.muster.dev", "v1beta1", "podgroups", "PodGroup", VolcanoPodGroup)
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 
 
@@ -498,8 +501,8 @@ async def test_a_server_signed_by_a_stranger_is_not_trusted(
 async def test_an_informer_of_a_kind_not_yet_installed_finds_it(
     control_plane: ControlPlane, client: Client, fresh_namespace: str
 ) -> None:
-    name = f"{VOLCANO_GROUPS.plural}.{VOLCANO_GROUPS.group}"
-    informer = Informer(client, VOLCANO_GROUPS, fresh_namespace)
+    name = f"{LATE_GROUPS.plural}.{LATE_GROUPS.group}"
+    informer = Informer(client, LATE_GROUPS, fresh_namespace)
     async with running(informer):
         assert not informer.installed
         made = control_plane.kubectl("create", "-f", "-", input=json.dumps(_definition(name)))
@@ -510,7 +513,7 @@ async def test_an_informer_of_a_kind_not_yet_installed_finds_it(
                 "metadata": {"name": "g", "namespace": fresh_namespace},
                 "spec": {"minMember": 3},
             }
-            await client.create(VOLCANO_GROUPS, group)
+            await client.create(LATE_GROUPS, group)
             found = await eventually(lambda: informer.get(Key(fresh_namespace, "g")))
             assert found is not None
             assert found.spec.min_member == 3
@@ -551,12 +554,12 @@ def _definition(name: str) -> dict[str, Any]:
         "kind": "CustomResourceDefinition",
         "metadata": {"name": name},
         "spec": {
-            "group": VOLCANO_GROUPS.group,
+            "group": LATE_GROUPS.group,
             "scope": "Namespaced",
             "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"},
             "versions": [
                 {
-                    "name": VOLCANO_GROUPS.version,
+                    "name": LATE_GROUPS.version,
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": schema},
