@@ -144,6 +144,8 @@ FINALIZE = [
             delete("/api/v1/namespaces/$ns-x"),
             post("/api/v1/namespaces/$ns-x/configmaps", {"metadata": {"name": "a"}}),
             delete("/api/v1/namespaces/$ns-x"),
+            put("/api/v1/namespaces/$ns-x", {"metadata": {"name": "$ns-x"}}),
+            patch("/api/v1/namespaces/$ns-x", {"spec": {"finalizers": None}}),
             put("/api/v1/namespaces/$ns-x/finalize", {"metadata": {"name": "$ns-x"}, "spec": {}}),
             get("/api/v1/namespaces/$ns-x"),
         ],

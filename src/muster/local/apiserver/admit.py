@@ -104,6 +104,8 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
     _keep_metadata(new["metadata"], old["metadata"])
     if not resource.custom:
         defaults(resource.collection, new)
+    if resource.collection == "namespaces" and subresource != "finalize":
+        new["spec"] = old.get("spec", {})
     if resource.collection == "pods":  # what admission added is not the client's to repeat
         kept = ("priority", "preemptionPolicy", "tolerations")
         fill(new["spec"], **{name: old["spec"].get(name) for name in kept})
