@@ -18,8 +18,8 @@ LINES = 4000
 def pod(number: int) -> dict[str, Any]:
     """A pod as a real server sends it: managedFields and all, about 3 KB."""
     name = f"bench-worker-{number}"
-    env = [{"name": f"SETTING_{i}", "value": f"value-{i}-{number}"} for i in range(12)]
-    fields: dict[str, Any] = {f"f:field{i}": {".": {}, "f:value": {}} for i in range(18)}
+    env = [{"name": f"SETTING_{i}", "value": f"value-{i}-{number}"} for i in range(22)]
+    fields: dict[str, Any] = {f"f:field{i}": {".": {}, "f:value": {}} for i in range(26)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
