@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.local.apiserver.running import Reply, Talk
 
+BATCH = 250
+"""Requests between two restarts."""
 COLLECTIONS = (
     "/api/v1/namespaces/default/configmaps",
     "/api/v1/namespaces/default/pods",
@@ -208,19 +210,21 @@ class Ledger:
 
 
 async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
-    """Send random requests, look into the books now and then, and again after a restart."""
+    """Send random requests, and look into the books after each of many restarts."""
     ledger = Ledger()
     async with running(folder) as talk:
         for crd in crds.load_all():
             await talk.say("POST", COLLECTIONS[-1], crd)
         await ledger.begin(talk)
-        for number in range(count):
-            method, path, body, kind = request(dice)
-            reply = await talk.say(method, path, body, kind)
-            assert reply.status < 500 or reply.status == 504, (method, path, body, kind, reply.body)
-            await ledger.note(talk, method, path, reply)
-            if number % 500 == 499:
-                await ledger.audit(talk)
+    for _ in range(count // BATCH):
+        async with running(folder) as talk:
+            await ledger.audit(talk)
+            for _ in range(BATCH):
+                method, path, body, kind = request(dice)
+                reply = await talk.say(method, path, body, kind)
+                said = (method, path, body, kind, reply.body)
+                assert reply.status < 500 or reply.status == 504, said
+                await ledger.note(talk, method, path, reply)
     async with running(folder) as talk:
         await ledger.audit(talk)
     return ledger
