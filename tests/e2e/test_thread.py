@@ -50,9 +50,9 @@ def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: Local) -> None
 
 
 def test_a_gang_that_fits_trains_to_the_end(local: Local) -> None:
-    local.submit(
-        "fits", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=f"{TRAIN} --steps 40"
-    )
+    # Without AllWorkers the job ends with worker 0, and takes a worker away that still runs.
+    flags = ("--gang", "--gpus=1", "--workers=2", "--ps=1", "--success-policy=AllWorkers")
+    local.submit("fits", *flags, command=f"{TRAIN} --steps 40")
 
     followed = local.arena("logs", "-f", "fits").stdout
     job = local.wait_job("fits", "SUCCEEDED", "FAILED")
