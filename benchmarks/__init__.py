@@ -1,5 +1,6 @@
 """Repeatable measurements, each a ratio to a peer or to a bare loop in the same run.
 
-`make bench` runs all of them, prints a table and keeps it in `benchmarks/results/`. Absolute times
-depend on the machine and on what else it does; the ratios are what is compared with the bars.
+`make bench` runs the suite named in `__main__.py`, prints a table and keeps it in
+`benchmarks/results/`; `python -m benchmarks NAME …` runs others. Absolute times depend on the
+machine and on what else it does; the ratios are what is compared with the bars.
 """

@@ -146,18 +146,21 @@ def play(
 
 
 def _patiently(talk: Conversation, step: Step) -> Reply:
-    ready = step.until
-    if ready is None:
-        return talk.say(step)
+    """The answer to a step: the awaited one, or the first from a server that is ready."""
     reply = Reply(0, None)
 
     def said() -> bool:
         nonlocal reply
         reply = talk.say(step)
-        return ready(reply)
+        return step.until(reply) if step.until else not _initialising(reply)
 
     until(said, what=f"the awaited answer to {step.method} {step.path}")
     return reply
+
+
+def _initialising(reply: Reply) -> bool:
+    """Whether a real server asks to come again, because a definition has just been changed."""
+    return reply.status == 429 and "storage is (re)initializing" in str(reply.body)
 
 
 _REFERENCES = {"uid": "uid", "rv": "resourceVersion", "next": "continue"}
