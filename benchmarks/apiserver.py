@@ -33,8 +33,8 @@ from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.kube.client import Client
 from muster.kube.config import Endpoint
-from muster.local.apiserver.call import Call
-from muster.local.apiserver.routes import Route
+from muster.local.apiserver.request.call import Call
+from muster.local.apiserver.request.routes import Route
 from muster.local.apiserver.serve import ApiServer
 from muster.local.apiserver.store import Store
 

@@ -17,7 +17,7 @@ from tests.controlplane.build import build
 from tests.controlplane.cluster import ControlPlane
 
 from muster.local.apiserver.builtin import BUILTIN
-from muster.local.apiserver.openapi import references
+from muster.local.apiserver.views.openapi import references
 
 TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/builtin.json.gz"
 GVK = "x-kubernetes-group-version-kind"

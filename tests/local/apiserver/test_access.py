@@ -10,10 +10,10 @@ import msgspec
 import psutil
 import pytest
 
-from muster.local.apiserver.call import Call
-from muster.local.apiserver.routes import Route
+from muster.local.apiserver.access.tokens import Tokens
+from muster.local.apiserver.request.call import Call
+from muster.local.apiserver.request.routes import Route
 from muster.local.apiserver.serve import ApiServer
-from muster.local.apiserver.tokens import Tokens
 from tests.local.apiserver.running import MERGE, running
 
 if TYPE_CHECKING:

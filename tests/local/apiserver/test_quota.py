@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.errors import InvalidQuantity
-from muster.local.apiserver.amounts import Amount, parse
-from muster.local.apiserver.charges import charge
+from muster.local.apiserver.quota.amounts import Amount, parse
+from muster.local.apiserver.quota.charges import charge
 from tests.local.apiserver.running import MERGE, running
 
 if TYPE_CHECKING:

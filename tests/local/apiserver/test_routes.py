@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.local.apiserver.routes import Route, parse
+from muster.local.apiserver.request.routes import Route, parse
 
 
 @pytest.mark.parametrize(

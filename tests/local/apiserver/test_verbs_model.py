@@ -16,12 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from muster.errors import Refusal
 from muster.local.apiserver import objects
 from muster.local.apiserver.builtin import BUILTIN
-from muster.local.apiserver.call import Call
 from muster.local.apiserver.registry import Registry
-from muster.local.apiserver.routes import Route
+from muster.local.apiserver.request.call import Call
+from muster.local.apiserver.request.routes import Route
 from muster.local.apiserver.store import Store
 from muster.local.apiserver.verbs import Verbs
-from muster.local.apiserver.watching import watch
+from muster.local.apiserver.views.watching import watch
 
 MERGE = "application/merge-patch+json"
 FINALIZER = "x.io/f"

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects, priority, roles
-from muster.local.apiserver.call import Call
-from muster.local.apiserver.rbac import GROUP
-from muster.local.apiserver.routes import Route
+from muster.local.apiserver import objects
+from muster.local.apiserver.access import roles
+from muster.local.apiserver.access.rbac import GROUP
+from muster.local.apiserver.admission import priority
+from muster.local.apiserver.request.call import Call
+from muster.local.apiserver.request.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.exposition import choose_encoder
 
-from muster.local.apiserver.streams import STREAMED
+from muster.local.apiserver.pods.streams import STREAMED
 from muster.observe.metrics import REGISTRY, counter, gauge, histogram
 
 if TYPE_CHECKING:
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.routes import Route
+    from muster.local.apiserver.request.routes import Route
 
 _REQUESTS = counter("apiserver_requests_total", "Requests answered.", "verb", "resource", "code")
 _SECONDS = histogram(

@@ -21,33 +21,23 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from muster.errors import AlreadyExists, ApiError, Refusal
-from muster.local.apiserver import (
-    access,
-    bodies,
-    bootstrap,
-    discovery,
-    measures,
-    objects,
-    openapi,
-    options,
-    reviews,
-    routes,
-    status,
-    tables,
-    usage,
-)
+from muster.local.apiserver import bootstrap, measures, objects, status
+from muster.local.apiserver.access import credentials, reviews
+from muster.local.apiserver.access.gate import Gate
+from muster.local.apiserver.access.rbac import Rbac
+from muster.local.apiserver.access.tokens import Tokens
 from muster.local.apiserver.builtin import BUILTIN
-from muster.local.apiserver.call import Answer, Call
-from muster.local.apiserver.gate import Gate
-from muster.local.apiserver.rbac import Rbac
+from muster.local.apiserver.pods import usage
+from muster.local.apiserver.pods.streams import STREAMED, PodStreams
 from muster.local.apiserver.registry import CRD_COLLECTION, Registry
+from muster.local.apiserver.request import bodies, options, routes
+from muster.local.apiserver.request.call import Answer, Call
 from muster.local.apiserver.store import Store
-from muster.local.apiserver.streams import STREAMED, PodStreams
 from muster.local.apiserver.subresources import Subresources
-from muster.local.apiserver.tokens import Tokens
 from muster.local.apiserver.upkeep import Upkeep
 from muster.local.apiserver.verbs import Verbs
-from muster.local.apiserver.watching import watch
+from muster.local.apiserver.views import discovery, openapi, tables
+from muster.local.apiserver.views.watching import watch
 
 if TYPE_CHECKING:
     import socket
@@ -55,10 +45,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.access.identity import User
     from muster.local.apiserver.backend import NodeBackend
-    from muster.local.apiserver.identity import User
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.routes import Route
+    from muster.local.apiserver.request.routes import Route
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +68,7 @@ class ApiServer:
         self.streams = PodStreams(backend)
         self.registry = Registry(BUILTIN)
 
-    access: access.Access
+    access: credentials.Access
     store: Store
     verbs: Verbs
     subresources: Subresources
@@ -113,7 +103,7 @@ class ApiServer:
         and for those at which clients find the server otherwise.
         """
         names = (host, *extra_addresses, *also_known_as)
-        self.access = await asyncio.to_thread(access.prepare, self.data_dir / "access", names)
+        self.access = await asyncio.to_thread(credentials.prepare, self.data_dir / "access", names)
         self.store = await Store.open(self.data_dir / "objects.db")
         self.registry.load(self.store.scan(f"{CRD_COLLECTION}/"))
         self.store.subscribe(self.registry.learn)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import bodies, objects, patch, status
-from muster.local.apiserver.call import Answer, Call, raw
-from muster.local.apiserver.eviction import check_budgets
-from muster.local.apiserver.screening import check_shape
+from muster.local.apiserver import objects, status
+from muster.local.apiserver.admission.screening import check_shape
+from muster.local.apiserver.pods.eviction import check_budgets
+from muster.local.apiserver.request import bodies, patch
+from muster.local.apiserver.request.call import Answer, Call, raw
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

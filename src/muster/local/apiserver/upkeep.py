@@ -17,9 +17,9 @@ from muster.api.affinity import LabelSelector
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector, Refusal
 from muster.local.apiserver import objects
-from muster.local.apiserver.call import Call
-from muster.local.apiserver.rbac import GROUP
-from muster.local.apiserver.routes import Route
+from muster.local.apiserver.access.rbac import GROUP
+from muster.local.apiserver.request.call import Call
+from muster.local.apiserver.request.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,12 +14,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
-from muster.local.apiserver import admit, bodies, lists, objects, patch, policy, status
-from muster.local.apiserver.admit import Birth
-from muster.local.apiserver.call import Answer, Call, one, raw
-from muster.local.apiserver.quota import Quotas
+from muster.local.apiserver import objects, status
+from muster.local.apiserver.admission import admit, policy
+from muster.local.apiserver.admission.admit import Birth
+from muster.local.apiserver.admission.screening import check_kind, check_shape, schema_of, screen
+from muster.local.apiserver.quota.quotas import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
-from muster.local.apiserver.screening import check_kind, check_shape, schema_of, screen
+from muster.local.apiserver.request import bodies, patch
+from muster.local.apiserver.request.call import Answer, Call, one, raw
+from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

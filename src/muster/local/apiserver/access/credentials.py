@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from muster.errors import ConfigError
-from muster.local.apiserver.identity import AUTHENTICATED, MASTERS, User
+from muster.local.apiserver.access.identity import AUTHENTICATED, MASTERS, User
 from muster.local.apiserver.objects import dump
 
 if TYPE_CHECKING:

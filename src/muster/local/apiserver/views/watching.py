@@ -13,19 +13,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.errors import Gone
-from muster.local.apiserver import objects, options, status
+from muster.local.apiserver import objects, status
 from muster.local.apiserver.entries import Entry
-from muster.local.apiserver.routes import truth
-from muster.local.apiserver.selection import selection
+from muster.local.apiserver.request import options
+from muster.local.apiserver.request.routes import truth
+from muster.local.apiserver.views.selection import selection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.call import Call
     from muster.local.apiserver.entries import Change
-    from muster.local.apiserver.selection import Selection
+    from muster.local.apiserver.request.call import Call
     from muster.local.apiserver.store import Store, Watch
+    from muster.local.apiserver.views.selection import Selection
 
     Show = Callable[[bytes], bytes]
 

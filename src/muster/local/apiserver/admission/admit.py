@@ -10,8 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.apiserver import immutable, names, status, validation
-from muster.local.apiserver.defaults import defaults, fill, own_selector, pod_status
+from muster.local.apiserver import status
+from muster.local.apiserver.admission import immutable, names, validation
+from muster.local.apiserver.admission.defaults import defaults, fill, own_selector, pod_status
 from muster.local.apiserver.objects import stamp
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from muster.errors import Refusal
-from muster.local.apiserver import protobuf
+from muster.local.apiserver.request import protobuf
 from muster.local.apiserver.status import bad_request, unsupported_media, unsupported_patch
 
 if TYPE_CHECKING:

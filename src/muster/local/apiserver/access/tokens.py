@@ -22,10 +22,11 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-from muster.local.apiserver import bodies, objects, status
-from muster.local.apiserver.call import Answer, Call, raw
-from muster.local.apiserver.identity import User, service_account
-from muster.local.apiserver.screening import check_shape
+from muster.local.apiserver import objects, status
+from muster.local.apiserver.access.identity import User, service_account
+from muster.local.apiserver.admission.screening import check_shape
+from muster.local.apiserver.request import bodies
+from muster.local.apiserver.request.call import Answer, Call, raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.backend import Consumption, Metered
-from muster.local.apiserver.call import Answer, Call, raw
-from muster.local.apiserver.selection import selection
+from muster.local.apiserver.request.call import Answer, Call, raw
+from muster.local.apiserver.views.selection import selection
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from muster.errors import Refusal
-from muster.local.apiserver import channels, objects, proxy, status
+from muster.local.apiserver import objects, status
 from muster.local.apiserver.backend import ExecOptions, LogOptions
-from muster.local.apiserver.routes import truth
+from muster.local.apiserver.pods import channels, proxy
+from muster.local.apiserver.request.routes import truth
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.backend import NodeBackend
-    from muster.local.apiserver.call import Call
+    from muster.local.apiserver.request.call import Call
     from muster.local.apiserver.store import Store
 
 STREAMED = frozenset({"log", "exec", "attach", "portforward", "proxy"})

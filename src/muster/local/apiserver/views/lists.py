@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from muster.errors import Gone, Refusal
-from muster.local.apiserver import objects, options
-from muster.local.apiserver.call import Answer
-from muster.local.apiserver.selection import selection
+from muster.local.apiserver import objects
+from muster.local.apiserver.request import options
+from muster.local.apiserver.request.call import Answer
 from muster.local.apiserver.status import bad_request, expired, too_new
+from muster.local.apiserver.views.selection import selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.call import Call
     from muster.local.apiserver.entries import Entry
+    from muster.local.apiserver.request.call import Call
     from muster.local.apiserver.store import Store
 
 

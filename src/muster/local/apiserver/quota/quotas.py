@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from muster.errors import InvalidQuantity
 from muster.local.apiserver import objects, status
-from muster.local.apiserver.amounts import Amount, parse
-from muster.local.apiserver.charges import Charge, added, charge, in_scope, unspecified
+from muster.local.apiserver.quota.amounts import Amount, parse
+from muster.local.apiserver.quota.charges import Charge, added, charge, in_scope, unspecified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects, priority, status
-from muster.local.apiserver.defaults import fill
+from muster.local.apiserver import objects, status
+from muster.local.apiserver.admission import priority
+from muster.local.apiserver.admission.defaults import fill
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from muster.api.selectors import parse_fields
 from muster.errors import InvalidSelector
-from muster.local.apiserver import access, identity, rbac, status
-from muster.local.apiserver.rbac import Ask
+from muster.local.apiserver import status
+from muster.local.apiserver.access import credentials, identity, rbac
+from muster.local.apiserver.access.rbac import Ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from multidict import CIMultiDictProxy
 
-    from muster.local.apiserver.identity import User
-    from muster.local.apiserver.rbac import Rbac
-    from muster.local.apiserver.routes import Route
-    from muster.local.apiserver.tokens import Tokens
+    from muster.local.apiserver.access.identity import User
+    from muster.local.apiserver.access.rbac import Rbac
+    from muster.local.apiserver.access.tokens import Tokens
+    from muster.local.apiserver.request.routes import Route
 
 _MANY = frozenset({"list", "watch", "deletecollection"})
 _INTERACTIVE = frozenset({"exec", "attach", "portforward"})
@@ -30,14 +31,14 @@ _INTERACTIVE = frozenset({"exec", "attach", "portforward"})
 class Gate:
     """Who gets in, and how far."""
 
-    def __init__(self, admin: access.Access, tokens: Tokens, roles: Rbac) -> None:
+    def __init__(self, admin: credentials.Access, tokens: Tokens, roles: Rbac) -> None:
         self._admin = admin
         self._tokens = tokens
         self._roles = roles
 
     def enter(self, headers: CIMultiDictProxy[str]) -> User:
         """The user a request is made as; 401 for nobody we know."""
-        token = access.bearer(headers.get("Authorization", ""))
+        token = credentials.bearer(headers.get("Authorization", ""))
         user = self._admin.user(token) or (self._tokens.user(token) if token else None)
         if user is None:
             raise status.unauthorized()

@@ -1,6 +1,6 @@
 """What an object counts for in a quota, and which quotas it counts in.
 
-Pure; used by `quota.py`. Names are those a ResourceQuota's `hard` uses.
+Pure; used by `quotas.py`. Names are those a ResourceQuota's `hard` uses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import InvalidQuantity
-from muster.local.apiserver.amounts import Amount, count, parse
+from muster.local.apiserver.quota.amounts import Amount, count, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.local.apiserver import objects, status
-from muster.local.apiserver.identity import NOBODY, User
+from muster.local.apiserver.access.identity import NOBODY, User
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.routes import Route
+    from muster.local.apiserver.request.routes import Route
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Who is asking: a user's name and groups, and whom an administrator may stand in for.
 
-`access.py` and `tokens.py` make a `User` from a request's token; `rbac.py` decides by it. Pure.
+`credentials.py` and `tokens.py` make a `User` from a token; `rbac.py` decides by it. Pure.
 """
 
 from __future__ import annotations

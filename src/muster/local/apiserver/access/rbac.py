@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import Refusal
 from muster.local.apiserver import objects, status
-from muster.local.apiserver.identity import User, account_of
+from muster.local.apiserver.access.identity import User, account_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.backend import NodeBackend
-    from muster.local.apiserver.call import Call
+    from muster.local.apiserver.request.call import Call
 
 _HOP = frozenset(
     {

@@ -10,15 +10,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import objects
-from muster.local.apiserver.columns import PLAIN, PRINTERS, age
+from muster.local.apiserver.views.columns import PLAIN, PRINTERS, age
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.call import Answer, Call
     from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.request.call import Answer, Call
 
 _NAME_FORMAT = "name"
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.apiserver import bodies, objects, status
-from muster.local.apiserver.call import Answer, Call, raw
-from muster.local.apiserver.identity import User
-from muster.local.apiserver.rbac import Ask, joined
-from muster.local.apiserver.screening import check_kind, check_shape
-from muster.local.apiserver.tokens import ISSUER
+from muster.local.apiserver import objects, status
+from muster.local.apiserver.access.identity import User
+from muster.local.apiserver.access.rbac import Ask, joined
+from muster.local.apiserver.access.tokens import ISSUER
+from muster.local.apiserver.admission.screening import check_kind, check_shape
+from muster.local.apiserver.request import bodies
+from muster.local.apiserver.request.call import Answer, Call, raw
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.errors import Refusal
-    from muster.local.apiserver.rbac import Rbac
-    from muster.local.apiserver.tokens import Tokens
+    from muster.local.apiserver.access.rbac import Rbac
+    from muster.local.apiserver.access.tokens import Tokens
 
 GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"

@@ -1,0 +1,1 @@
+"""Who is asking, how the server knows, and what they may do."""

@@ -1,0 +1,1 @@
+"""What a namespace may take: amounts, what an object counts for, and the books of it."""

@@ -1,0 +1,1 @@
+"""What clients send: paths, options, bodies in all their forms, patches."""

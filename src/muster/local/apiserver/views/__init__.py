@@ -1,0 +1,1 @@
+"""What readers get: selections, pages, watches, tables, discovery, OpenAPI."""
