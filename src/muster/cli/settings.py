@@ -1,0 +1,87 @@
+"""arena's config file: `$ARENA_CONFIG` if that exists, else `~/.arena/config`.
+
+Read by the verbs that have a default to look up, written by `arena config`. The file is lines of
+`key=value`; a line that begins with `#` is a comment. Promise: writing one key keeps every other
+line as it was, and a reader never sees half a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from muster.errors import ConfigError, UsageError
+
+KNOWN = {
+    "namespace": "namespace that commands use when -n is not given",
+    "imagePullSecrets": "secrets to pull images with, separated by commas",
+    "tfjob_role_sequence": "order in which the roles of a TFJob start",
+    "gang": "true: submitted jobs start whole or not at all",
+}
+"""Every key that some verb reads, and what it does."""
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+TRUE, FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off")
+
+
+def path() -> Path:
+    """The file in use; it need not exist."""
+    named = os.environ.get("ARENA_CONFIG")
+    if named and Path(named).expanduser().exists():
+        return Path(named).expanduser()
+    return Path.home() / ".arena" / "config"
+
+
+def read(file: Path | None = None) -> dict[str, str]:
+    """Every key of the file; none if there is no file."""
+    file = file or path()
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+    return {name: value for line in lines if (name := _name(line)) for value in (_value(line),)}
+
+
+def switch(key: str, file: Path | None = None) -> bool | None:
+    """A key that is true or false; None if it is not set."""
+    file = file or path()
+    value = read(file).get(key, "")
+    if not value:
+        return None
+    if value.lower() in TRUE:
+        return True
+    if value.lower() in FALSE:
+        return False
+    raise ConfigError(f"{file}: {key}={value} is neither true nor false")
+
+
+def write(key: str, value: str | None, file: Path | None = None) -> None:
+    """Set a key, or remove it when the value is None."""
+    if not _KEY.fullmatch(key) or "\n" in (value or ""):
+        raise UsageError(f"{key}={value} cannot stand in a config file", hint="One line: key=value")
+    file = file or path()
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    kept = [line for line in lines if _name(line) != key]
+    if value is not None:
+        at = next((i for i, line in enumerate(lines) if _name(line) == key), len(kept))
+        kept.insert(at, f"{key}={value}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as new:
+        new.write("".join(f"{line}\n" for line in kept))
+    Path(new.name).chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
+    Path(new.name).replace(file)
+
+
+def _name(line: str) -> str:
+    """The key that a line sets; empty for a comment and for a line that sets none."""
+    if line.lstrip().startswith("#") or "=" not in line:
+        return ""
+    return line.partition("=")[0].strip()
+
+
+def _value(line: str) -> str:
+    return line.partition("=")[2].strip()

@@ -1,0 +1,69 @@
+"""arena's config file is read and written line by line, and keeps what it does not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.cli import settings
+from muster.errors import ConfigError, UsageError
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ARENA_CONFIG", raising=False)
+    return tmp_path / ".arena" / "config"
+
+
+def test_without_a_file_nothing_is_set(file: Path) -> None:
+    assert settings.path() == file
+    assert settings.read() == {}
+    assert settings.switch("gang") is None
+
+
+def test_keys_are_read_and_comments_are_not(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text("# namespace=old\nnamespace = team\n\nodd line\ngang=TRUE\nx=a=b\n")
+
+    assert settings.read() == {"namespace": "team", "gang": "TRUE", "x": "a=b"}
+    assert settings.switch("gang") is True
+
+
+def test_a_key_is_set_changed_and_removed_where_it_stands(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text("# mine\nnamespace=a\nimagePullSecrets=s\n")
+
+    settings.write("namespace", "b")
+    settings.write("gang", "true")
+    assert file.read_text() == "# mine\nnamespace=b\nimagePullSecrets=s\ngang=true\n"
+    settings.write("imagePullSecrets", None)
+    assert file.read_text() == "# mine\nnamespace=b\ngang=true\n"
+
+
+def test_the_file_named_by_the_environment_comes_first_if_it_exists(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    monkeypatch.setenv("ARENA_CONFIG", str(other))
+    settings.write("namespace", "home")
+    assert file.read_text() == "namespace=home\n"
+
+    other.write_text("namespace=elsewhere\n")
+    assert settings.read() == {"namespace": "elsewhere"}
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_an_error(file: Path) -> None:
+    settings.write("gang", "maybe")
+
+    with pytest.raises(ConfigError, match="gang=maybe is neither true nor false"):
+        settings.switch("gang")
+
+
+@pytest.mark.parametrize(("key", "value"), [("a b", "x"), ("", "x"), ("a", "x\ny"), ("#a", "x")])
+def test_what_cannot_be_read_back_is_not_written(file: Path, key: str, value: str) -> None:
+    with pytest.raises(UsageError):
+        settings.write(key, value)
+
+    assert not file.exists()
