@@ -2,7 +2,8 @@
 
 Every process reads TF_CONFIG, as TensorFlow itself would: parameter servers keep the weights, chief
 and workers each train on their own shard and exchange gradients with the servers once a step. The
-steps are synchronous, so the result does not depend on who is faster.
+steps are synchronous, so the result does not depend on who is faster; and a trainer that dies is
+waited for: when it is back it goes on at the step it left.
 
     arena submit tf --name=hello --image=python:3.12 --gang --workers=2 --ps=1 \\
         "python numpy_ps.py --steps 100"
@@ -19,8 +20,13 @@ import struct
 import sys
 import threading
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FEATURES, CLASSES, ROWS = 20, 4, 2000
 
@@ -49,6 +55,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.5, help="learning rate")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to rest after each step")
     parser.add_argument("--report", type=int, default=10, help="print the loss every so many steps")
+    parser.add_argument("--logdir", type=Path, help="write TensorBoard event files here")
+    parser.add_argument("--export", type=Path, help="write the weights here, as model.npz")
     return parser.parse_args()
 
 
@@ -57,21 +65,38 @@ def train(args: argparse.Namespace, servers: list[str], position: int, trainers:
     inputs, targets = shard(position, trainers)
     links = [connect(address) for address in servers]
     weights = np.zeros((FEATURES, CLASSES))
-    first = last = float("nan")
-    for step in range(1, args.steps + 1):
+    first = loss_and_gradient(weights, inputs, targets)[0]
+    begin, weights = join(links, position), pull(links, weights)
+    last = loss_and_gradient(weights, inputs, targets)[0]
+    record = recorder(args.logdir if position == 0 else None)
+    for step in range(begin, args.steps + 1):
         weights = pull(links, weights)
-        loss, gradient = loss_and_gradient(weights, inputs, targets)
-        weights = push(links, weights, args.rate * gradient)
-        first, last = (loss if step == 1 else first), loss
+        last, gradient = loss_and_gradient(weights, inputs, targets)
+        weights = push(links, step, weights, args.rate * gradient)
+        record(last, step)
         if step == 1 or step % args.report == 0 or step == args.steps:
-            print(f"step {step} loss {loss:.4f}", flush=True)
+            print(f"step {step} loss {last:.4f}", flush=True)
         time.sleep(args.pause)
+    weights = pull(links, weights)
     for link in links:
         send(link, "done", np.zeros(0))
         link.close()
+    if args.export and position == 0:
+        args.export.mkdir(parents=True, exist_ok=True)
+        np.savez(args.export / "model.npz", weights=weights)
     print(f"trained: loss {first:.4f} -> {last:.4f}", flush=True)
     if not last < first:
         sys.exit("the loss did not fall")
+
+
+def recorder(logdir: Path | None) -> Callable[[float, int], None]:
+    """What keeps the loss of each step for TensorBoard."""
+    if logdir is None:
+        return lambda _loss, _step: None
+    from events import EventWriter  # type: ignore[import-not-found]  # beside this script
+
+    writer = EventWriter(logdir)
+    return lambda loss, step: writer.scalar("loss", loss, step)
 
 
 def shard(position: int, trainers: int) -> tuple[np.ndarray, np.ndarray]:
@@ -94,6 +119,13 @@ def loss_and_gradient(
     return loss, inputs.T @ (chances - targets) / len(inputs)
 
 
+def join(links: list[socket.socket], position: int) -> int:
+    """Say who we are; the step to begin with. Servers may differ by the step we died in."""
+    for link in links:
+        send(link, f"join {position}", np.zeros(0))
+    return min((int(receive(link)[1]) for link in links), default=1)
+
+
 def pull(links: list[socket.socket], weights: np.ndarray) -> np.ndarray:
     """The current weights; each server keeps a slice of the rows. Without servers, our own."""
     for link in links:
@@ -101,10 +133,12 @@ def pull(links: list[socket.socket], weights: np.ndarray) -> np.ndarray:
     return np.concatenate([receive(link)[1] for link in links]) if links else weights
 
 
-def push(links: list[socket.socket], weights: np.ndarray, update: np.ndarray) -> np.ndarray:
+def push(
+    links: list[socket.socket], step: int, weights: np.ndarray, update: np.ndarray
+) -> np.ndarray:
     """Hand each server its slice of the update; returns when every trainer has done so."""
     for link, part in zip(links, np.array_split(update, max(1, len(links))), strict=False):
-        send(link, "push", part)
+        send(link, f"push {step}", part)
     for link in links:
         receive(link)
     remaining: np.ndarray = weights - update
@@ -118,54 +152,66 @@ def serve(port: int, *, trainers: int) -> None:
     state = Server(np.array_split(np.zeros((FEATURES, CLASSES)), servers)[index], trainers)
     with socket.create_server(("0.0.0.0", port)) as listener:
         print(f"serving rows {state.weights.shape[0]} on port {port}", flush=True)
-        threads = []
-        for _ in range(trainers):
-            link, _ = listener.accept()
-            thread = threading.Thread(target=state.talk, args=(link,))
-            thread.start()
-            threads.append(thread)
-        for thread in threads:
-            thread.join()
-    if state.lost:
-        sys.exit("a trainer went away before it was done")
-    print(f"all {trainers} trainers are done after {state.step} steps", flush=True)
+        threading.Thread(target=state.accept, args=(listener,), daemon=True).start()
+        state.finished.wait()
+    print(f"all {trainers} trainers are done after {state.step - 1} steps", flush=True)
 
 
 class Server:
-    """Averages one update of every trainer per step."""
+    """Averages one update of every trainer per step; a trainer that is away is waited for."""
 
     def __init__(self, weights: np.ndarray, trainers: int) -> None:
         self.weights = weights
-        self.step = 0
-        self.lost = False
-        self._updates: list[np.ndarray] = []
-        self._everyone = threading.Barrier(trainers, action=self._apply)
-        self._lock = threading.Lock()
+        self.step = 1
+        self.finished = threading.Event()
+        self._trainers = trainers
+        self._updates: dict[int, np.ndarray] = {}
+        self._done: set[int] = set()
+        self._changed = threading.Condition()
 
-    def talk(self, link: socket.socket) -> None:
+    def accept(self, listener: socket.socket) -> None:
+        while True:
+            link, _ = listener.accept()
+            threading.Thread(target=self._talk, args=(link,), daemon=True).start()
+
+    def _talk(self, link: socket.socket) -> None:
+        position = -1
         with link:
             try:
-                while self._answer(link):
-                    pass
-            except (OSError, EOFError, threading.BrokenBarrierError):
-                self.lost = True
-                self._everyone.abort()
+                while not self.finished.is_set():
+                    position = self._answer(link, position)
+            except (OSError, EOFError):
+                if position not in self._done:
+                    print(f"trainer {position} went away; waiting for it", flush=True)
 
-    def _answer(self, link: socket.socket) -> bool:
-        word, array = receive(link)
+    def _answer(self, link: socket.socket, position: int) -> int:
+        said, array = receive(link)
+        word, _, number = said.partition(" ")
+        if word == "join":
+            send(link, "step", np.array(self.step))
+            return int(number)
         if word == "pull":
             send(link, "weights", self.weights)
         elif word == "push":
-            with self._lock:
-                self._updates.append(array)
-            self._everyone.wait()
+            self._add(position, int(number), array)
             send(link, "ok", np.zeros(0))
-        return word != "done"
+        elif word == "done":
+            self._done.add(position)
+            if len(self._done) == self._trainers:
+                self.finished.set()
+        return position
 
-    def _apply(self) -> None:
-        self.weights = self.weights - np.mean(self._updates, axis=0)
-        self._updates = []
-        self.step += 1
+    def _add(self, position: int, step: int, update: np.ndarray) -> None:
+        """Count the update once, also when its trainer died and says it again."""
+        with self._changed:
+            if step == self.step:
+                self._updates[position] = update
+            if len(self._updates) == self._trainers:
+                self.weights = self.weights - np.mean(list(self._updates.values()), axis=0)
+                self._updates = {}
+                self.step += 1
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self.step > step)
 
 
 def connect(address: str, *, patience: float = 60.0) -> socket.socket:

@@ -69,20 +69,21 @@ def train(log: Log, servers: list[str], position: int, trainers: int) -> np.ndar
     inputs, targets = numpy_ps.shard(position, trainers)
     links = [numpy_ps.connect(address) for address in servers]
     weights = np.zeros((numpy_ps.FEATURES, numpy_ps.CLASSES))
-    losses = []
-    for step in range(1, args.steps + 1):
+    losses = [numpy_ps.loss_and_gradient(weights, inputs, targets)[0]]
+    for step in range(numpy_ps.join(links, position), args.steps + 1):
         weights = numpy_ps.pull(links, weights)
         loss, gradient = numpy_ps.loss_and_gradient(weights, inputs, targets)
-        weights = numpy_ps.push(links, weights, args.rate * gradient)
+        weights = numpy_ps.push(links, step, weights, args.rate * gradient)
         losses.append(loss)
         if step == 1 or step % args.report == 0 or step == args.steps:
             log.report(step, loss)
         time.sleep(args.pause)
     weights = numpy_ps.pull(links, weights)
+    losses.append(numpy_ps.loss_and_gradient(weights, inputs, targets)[0])
     for link in links:
         numpy_ps.send(link, "done", np.zeros(0))
         link.close()
-    if not losses or losses[-1] >= losses[0]:
+    if losses[-1] >= losses[0]:
         sys.exit("the loss did not fall")
     print(f"trained: loss {losses[0]:.4f} -> {losses[-1]:.4f}", flush=True)
     return weights

@@ -5,15 +5,13 @@ The processes are started on loopback with the environment that the operator wou
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.examples.reader import Losses, Reader, reader
 from tests.examples.training import PYTHON, ROOT, Processes, free_ports, mpirun, need
 from tests.waiting import until
 
@@ -21,35 +19,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = ROOT / "examples"
 STEPS = 60
 ROUNDING = 2e-4  # four digits are printed, and single precision adds up in any order
-Losses = dict[int, float]
-
-
-class Reader:
-    """Asks TensorBoard and TensorFlow what is in the files; see `reading.py`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, **question: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(question), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
-
-    def losses(self, logdir: Path) -> Losses:
-        return dict(self.ask(logdir=str(logdir)))
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    need("tensorflow", "tensorflow", "tensorboard")
-    script = str(Path(__file__).with_name("reading.py"))
-    with subprocess.Popen(
-        [PYTHON, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield Reader(process)
-        assert process.stdin is not None
-        process.stdin.close()
+__all__ = ["reader"]
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +98,55 @@ def test_jax_trains_over_two_processes(
     inputs, labels = samples()
     hidden = np.tanh(inputs @ weights["hidden"] + weights["shift"])
     assert accuracy(hidden @ weights["output"], labels) > 0.8
+
+
+def test_numpy_trains_with_parameter_servers_and_waits_for_a_trainer_that_dies(
+    processes: Processes, tmp_path: Path
+) -> None:
+    logs, model = tmp_path / "logs", tmp_path / "model"
+    paced = [*example("numpy_ps.py", logs, model), "--pause=0.02", "--report=1"]
+
+    processes.start_tensorflow(paced, worker=2, ps=2)
+    until(lambda: len(processes.losses("worker-1")) > 5, what="a few steps")
+    processes.kill_and_restart("worker-1")
+
+    ended = {"worker-0": 0, "worker-1": 0, "ps-0": 0, "ps-1": 0}
+    assert processes.exit_codes() == ended, processes.log("worker-1")
+    losses = processes.losses("worker-0")
+    with Processes(tmp_path / "model") as calm:
+        calm.start_tensorflow([*example("numpy_ps.py"), "--report=1"], chief=1, worker=1, ps=1)
+        assert set(calm.exit_codes().values()) == {0}
+        # Every step was counted once: the curve does not tell that a trainer was away.
+        assert losses == calm.losses("chief-0")
+    assert losses[STEPS] < 0.5 * losses[1]
+    assert "trainer 1 went away" in processes.log("ps-0")
+    inputs, labels = samples()
+    assert accuracy(inputs @ np.load(model / "model.npz")["weights"], labels) > 0.8
+
+
+def test_numpy_trains_over_ranks_as_pytorch_would(
+    reader: Reader, processes: Processes, tmp_path: Path
+) -> None:
+    logs, model = tmp_path / "logs", tmp_path / "model"
+    (port,) = free_ports(1)
+
+    for rank in range(3):
+        processes.start(
+            f"rank-{rank}",
+            example("numpy_allreduce.py", logs, model),
+            MASTER_ADDR="localhost",
+            MASTER_PORT=str(port),
+            RANK=str(rank),
+            WORLD_SIZE="3",
+        )
+
+    assert set(processes.exit_codes().values()) == {0}, processes.log("rank-0")
+    losses = processes.losses("rank-0")
+    assert losses == processes.losses("rank-2")
+    assert losses[STEPS] < 0.5 * losses[1]
+    assert_logged(reader.losses(logs), losses)
+    inputs, labels = samples()
+    assert accuracy(inputs @ np.load(model / "model.npz")["weights"], labels) > 0.8
 
 
 def test_mpi_trains_over_four_ranks(reader: Reader, processes: Processes, tmp_path: Path) -> None:
