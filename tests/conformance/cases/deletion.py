@@ -2,10 +2,89 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, JOBS, cm, delete, get, job, patch, post
+from typing import Any
+
+from tests.conformance.cases.requests import CM, JOBS, cm, delete, get, job, patch, post, put
 from tests.conformance.transcript import Case
 
+GOING = "/api/v1/namespaces/$ns-x"
+
+
+def namespace(*finalizers: str, **meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "$ns-x", **meta}, "spec": {"finalizers": list(finalizers)}}
+
+
+NAMESPACES = [
+    Case(
+        "a namespace that is going",
+        [
+            post("/api/v1/namespaces", namespace()),
+            post(f"{GOING}/configmaps", cm("kept", data={"a": "1"})),
+            delete(GOING),
+            get(GOING),
+            post(f"{GOING}/configmaps", cm()),
+            post(f"{GOING}/configmaps", {"metadata": {"generateName": "a-"}}),
+            post("/apis/kubeflow.org/v1/namespaces/$ns-x/tfjobs", job()),
+            patch(f"{GOING}/configmaps/kept", {"data": {"a": "2"}}),
+            patch(GOING, {"metadata": {"labels": {"a": "b"}}}),
+            patch(f"{GOING}/status", {"status": {"phase": "Active"}}),
+            patch(
+                f"{GOING}/status",
+                {
+                    "status": {
+                        "conditions": [
+                            {
+                                "type": "NamespaceContentRemaining",
+                                "status": "True",
+                                "reason": "SomeResourcesRemain",
+                                "message": "Some resources are remaining: configmaps.",
+                            }
+                        ]
+                    }
+                },
+            ),
+            delete(f"{GOING}/configmaps"),
+            post("/api/v1/namespaces", namespace()),
+            put(f"{GOING}/finalize", namespace()),
+            get(GOING),
+            get(f"{GOING}/configmaps"),
+        ],
+    ),
+    Case(
+        "finalizers of a namespace",
+        [
+            post("/api/v1/namespaces", namespace("x.io/a", labels={"a": "b"})),
+            put(f"{GOING}/finalize", namespace("kubernetes", "x.io/b")),
+            put(f"{GOING}/finalize", namespace("kubernetes", resourceVersion="1")),
+            put(f"{GOING}/finalize", namespace("kubernetes", resourceVersion="$rv.1")),
+            put(f"{GOING}/finalize", namespace("nonsense")),
+            put(f"{GOING}/finalize", {"metadata": {"name": "other"}}),
+            put("/api/v1/namespaces/no-such/finalize", {"metadata": {"name": "no-such"}}),
+            patch(f"{GOING}/finalize", {"spec": {"finalizers": []}}),
+            get(f"{GOING}/finalize"),
+            patch(GOING, {"metadata": {"finalizers": ["x.io/meta"]}}),
+            delete(GOING),
+            put(f"{GOING}/finalize", namespace(finalizers=["x.io/meta"])),
+            get(GOING),
+            patch(GOING, {"metadata": {"finalizers": None}}),
+            get(GOING),
+        ],
+    ),
+    Case(
+        "a namespace without finalizers",
+        [
+            post("/api/v1/namespaces", namespace()),
+            put(f"{GOING}/finalize", namespace()),
+            delete(GOING),
+            get(GOING),
+            delete(GOING),
+            get(GOING),
+        ],
+    ),
+]
+
 CASES = [
+    *NAMESPACES,
     Case(
         "finalizers",
         [

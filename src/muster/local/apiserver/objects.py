@@ -1,4 +1,4 @@
-"""Objects and bytes: how an object is written, keyed, dated, and what selectors may ask of it.
+"""Objects and bytes: how an object is written, keyed, and what selectors may ask of it.
 
 Pure; used by `verbs.py` and its neighbours. Stored bytes always begin with `apiVersion`, `kind`
 and `metadata`, so that another version of a kind is a different beginning of the same bytes.
@@ -14,7 +14,6 @@ from muster.local.apiserver import structural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.local.apiserver.entries import Entry
@@ -75,6 +74,12 @@ def _opening(group: str, version: str) -> bytes:
     return f'{{"apiVersion":"{api_version}"'.encode()
 
 
+def going(value: bytes) -> bool:
+    """Whether a stored object is marked for deletion."""
+    marked = b'"deletionTimestamp"' in value  # mostly not, and that is cheap to see
+    return marked and "deletionTimestamp" in decode(value)["metadata"]
+
+
 def key(resource: Resource, namespace: str, name: str) -> str:
     """Where an object is stored."""
     return f"{resource.collection}/{namespace if resource.namespaced else ''}/{name}"
@@ -83,11 +88,6 @@ def key(resource: Resource, namespace: str, name: str) -> str:
 def prefix(resource: Resource, namespace: str) -> str:
     """Where the objects of a namespace, or of all, are stored."""
     return f"{resource.collection}/{namespace}/" if namespace else f"{resource.collection}/"
-
-
-def stamp(now: datetime) -> str:
-    """A time as objects carry it: UTC, whole seconds."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _UNSET = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}

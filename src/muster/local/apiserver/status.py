@@ -92,9 +92,11 @@ def no_such_path() -> Refusal:
     return Refusal(told, status=404, reason="NotFound", details={})
 
 
-def already_exists(group: str, plural: str, name: str) -> Refusal:
-    """The name is taken."""
+def already_exists(group: str, plural: str, name: str, *, going: bool = False) -> Refusal:
+    """The name is taken, perhaps not for long."""
     message = f'{_resource(group, plural)} "{name}" already exists'
+    if going:
+        message = f"object is being deleted: {message}"
     details = _details(group, plural, name)
     return Refusal(message, status=409, reason="AlreadyExists", details=details)
 

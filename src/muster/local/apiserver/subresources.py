@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.meta import timestamp
 from muster.local.apiserver import objects, status
+from muster.local.apiserver.admission import claims
 from muster.local.apiserver.admission.screening import check_shape
 from muster.local.apiserver.pods.eviction import check_budgets
 from muster.local.apiserver.request import bodies, patch
@@ -53,7 +55,7 @@ class Subresources:
         if name == "eviction" and verb == "create":
             return await self._evict(call)
         if name == "finalize" and verb == "update":
-            return await self._finalize(call)
+            return await self._verbs.update(call)  # without finalizers it is gone
         raise status.not_allowed()
 
     async def _status(self, call: Call) -> Answer:
@@ -76,12 +78,12 @@ class Subresources:
         if call.route.verb not in ("update", "patch"):
             raise status.not_allowed()
         if call.route.verb == "update":
-            _match_name(call, bodies.read(call.body, call.content_type).get("metadata"))
+            claims.check_name(call, bodies.read(call.body, call.content_type).get("metadata"))
 
         def rescale(old: Raw) -> Raw:
             scale = _scale_of(call.resource, old)
             wanted = check_shape("autoscaling/v1", "Scale", self._wanted_scale(call, scale))
-            _match_name(call, wanted.setdefault("metadata", {}))
+            claims.check_name(call, wanted.setdefault("metadata", {}))
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
             if replicas < 0 and call.resource.custom:
                 field = f".{_path(call.resource, 'specReplicasPath')}"
@@ -120,9 +122,9 @@ class Subresources:
         body = bodies.read(call.body, call.content_type)
         binding = check_shape("v1", "Binding", body)
         meta = binding.get("metadata") or {}
-        _match_name(call, meta)
+        claims.check_name(call, meta)
         node = _target(call, binding.get("target") or {})
-        now = objects.stamp(self._verbs.clock())
+        now = timestamp(self._verbs.clock())
 
         def bind(old: Raw) -> Raw:
             self._check_bindable(call, old, meta.get("uid") or "")
@@ -159,15 +161,15 @@ class Subresources:
         """Delete a pod if no disruption budget objects."""
         body = bodies.read(call.body, call.content_type)
         eviction = check_shape("policy/v1", "Eviction", body)
-        _match_name(call, eviction.get("metadata"))
+        claims.check_name(call, eviction.get("metadata"))
         pod = objects.decode(self._verbs.read(call).value)
         if not check_finished(pod):
             check_budgets(self._verbs.store, pod)
         options: Raw = eviction.get("deleteOptions") or {}
-        now = objects.stamp(self._verbs.clock())
+        now = timestamp(self._verbs.clock())
 
         def tell(old: Raw) -> Raw:
-            self._verbs.check_preconditions(call, options, old)
+            claims.check_preconditions(call, options, old)
             new = objects.decode(objects.dump(old))
             _set_condition(new, _EVICTED, now)
             return new
@@ -176,30 +178,6 @@ class Subresources:
         route = call.route._replace(verb="delete", subresource="")
         await self._verbs.delete(Call(route, call.resource, call.query, objects.dump(options)))
         return raw(_DONE, 201)
-
-    # -- namespaces ------------------------------------------------------------------------------
-
-    async def _finalize(self, call: Call) -> Answer:
-        """Take finalizers off a namespace; without any it is gone."""
-        body = bodies.read(call.body, call.content_type)
-        check_shape("v1", "Namespace", body)
-        left = (body.get("spec") or {}).get("finalizers") or []
-
-        def finalize(old: Raw) -> Raw:
-            spec = {k: v for k, v in old.get("spec", {}).items() if k != "finalizers"}
-            return old | {"spec": spec | ({"finalizers": left} if left else {})}
-
-        return await self._verbs.change(call, finalize)
-
-
-def _match_name(call: Call, meta: Raw | None) -> None:
-    """What is sent about an object must name it, or nobody."""
-    name = (meta or {}).get("name") or ""
-    if name not in ("", call.route.name):
-        raise status.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL"
-            f" ({call.route.name})"
-        )
 
 
 def _target(call: Call, target: Raw) -> str:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission import admit, policy
+from muster.local.apiserver.admission import admit, claims, deletion, policy
 from muster.local.apiserver.admission.admit import Birth
-from muster.local.apiserver.admission.screening import check_kind, check_shape, schema_of, screen
+from muster.local.apiserver.admission.screening import check_shape, schema_of, screen
 from muster.local.apiserver.quota.quotas import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
 from muster.local.apiserver.request import bodies, patch
@@ -40,6 +40,7 @@ _TRIES = 8
 _SHOWN = frozenset(
     {
         "pods",
+        "namespaces",
         "services",
         "serviceaccounts",
         "resourcequotas",
@@ -47,10 +48,6 @@ _SHOWN = frozenset(
         "persistentvolumes",
         "storageclasses.storage.k8s.io",
     }
-)
-_PRECONDITIONS = (
-    ("uid", "UID", "deleted and then recreated"),
-    ("resourceVersion", "ResourceVersion", "modified"),
 )
 
 
@@ -73,7 +70,7 @@ class Verbs:
         """The object a call is about."""
         entry = self.store.get(call.key)
         if entry is None:
-            raise self._missing(call)
+            raise claims.missing(call)
         return entry
 
     async def get(self, call: Call) -> Answer:
@@ -93,9 +90,10 @@ class Verbs:
 
     async def _create(self, call: Call, obj: Raw) -> Answer:
         resource = call.resource
-        self._match(call, obj)
+        claims.check(call, obj)
         warnings = screen(resource, obj, call.query.get("fieldValidation", ""))
-        namespace = self._home(call, str(obj["metadata"].get("name") or ""))
+        named = obj["metadata"].get("name") or obj["metadata"].get("generateName")
+        namespace = self._home(call, str(named or ""))
         if obj["metadata"].get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
         generated = not obj["metadata"].get("name")
@@ -113,19 +111,23 @@ class Verbs:
             try:
                 with self.quotas.charged(resource, key, new):
                     if call.dry_run:
-                        return self._pretend(call, new, exists=self.store.get(key) is not None)
+                        return self._pretend(call, key, new)
                     entry = await self.store.create(key, encode)
                 return one(resource, entry, 201)._replace(warnings=warnings)
             except AlreadyExists as error:
                 if not generated or left == 1:
-                    raise status.already_exists(resource.group, resource.plural, name) from error
+                    raise self._taken(resource, key) from error
         raise AssertionError("the last try returns or raises")
 
-    def _pretend(self, call: Call, new: Raw, *, exists: bool) -> Answer:
-        if exists:
-            resource = call.resource
-            raise status.already_exists(resource.group, resource.plural, new["metadata"]["name"])
+    def _pretend(self, call: Call, key: str, new: Raw) -> Answer:
+        if self.store.get(key) is not None:
+            raise self._taken(call.resource, key)
         return raw(new, 201, call.resource)
+
+    def _taken(self, resource: Resource, key: str) -> Refusal:
+        going = (entry := self.store.get(key)) is not None and objects.going(entry.value)
+        name = key.rpartition("/")[2]
+        return status.already_exists(resource.group, resource.plural, name, going=going)
 
     def _home(self, call: Call, name: str) -> str:
         """The namespace to create in, which must exist and stay."""
@@ -137,10 +139,8 @@ class Verbs:
         entry = self.store.get(f"namespaces//{namespace}")
         if entry is None:
             raise status.not_found("", "namespaces", namespace)
-        if b'"deletionTimestamp"' in entry.value:
-            home = objects.decode(entry.value)
-            if "deletionTimestamp" in home["metadata"]:
-                raise policy.terminating(resource, name, namespace)
+        if objects.going(entry.value):
+            raise policy.terminating(resource, name, namespace)
         return namespace
 
     # -- changing --------------------------------------------------------------------------------
@@ -148,10 +148,10 @@ class Verbs:
     async def update(self, call: Call) -> Answer:
         """Replace an object."""
         body = bodies.read(call.body, call.content_type)
-        self._match(call, body)
+        claims.check(call, body)
         if self.store.get(call.key) is None:
             if not call.resource.upserts or call.route.subresource:
-                raise self._missing(call)
+                raise claims.missing(call)
             body["metadata"]["name"] = call.route.name
             return await self._create(call, body)
         claimed = body["metadata"].get("resourceVersion")
@@ -181,7 +181,7 @@ class Verbs:
             new = patch.merge(old, body)
         else:
             new = patch.strategic(old, body, schema_of(call.resource))
-        self._match(call, new)
+        claims.check(call, new)
         return new
 
     async def _apply(self, call: Call, body: Raw) -> Answer:
@@ -191,7 +191,7 @@ class Verbs:
             raise status.invalid("meta.k8s.io", "PatchOptions", "", [cause])
         if not body.get("apiVersion") or not body.get("kind"):
             raise status.bad_request("apiVersion and kind must be set in an applied object")
-        self._match(call, body)
+        claims.check(call, body)
         body["metadata"].pop("managedFields", None)
         if self.store.get(call.key) is None:
             body["metadata"]["name"] = call.route.name
@@ -210,7 +210,7 @@ class Verbs:
             strictness = call.query.get("fieldValidation", "")
             warnings = screen(call.resource, new, strictness, patched)
             claimed = str(new["metadata"].get("resourceVersion") or "")
-            self._check_claims(call, new, old)
+            claims.check_identity(call, new, old)
             new = admit.on_update(call.resource, new, old, call.route.subresource)
             new = policy.on_update(new, old, call.resource)
             try:
@@ -218,9 +218,9 @@ class Verbs:
             except Conflict as error:
                 insisted = claimed and claimed != old["metadata"]["resourceVersion"]
                 if left == 1 or insisted or self._is_put(call, claimed):
-                    raise self._conflict(call) from error
+                    raise claims.conflict(call) from error
             except NotFound as error:
-                raise self._missing(call) from error
+                raise claims.missing(call) from error
         raise AssertionError("the last try returns or raises")
 
     def _is_put(self, call: Call, claimed: str) -> bool:
@@ -228,7 +228,7 @@ class Verbs:
 
     async def _write(self, call: Call, entry: Entry, new: Raw, old: Raw) -> Answer:
         resource = call.resource
-        if admit.released(resource, new):
+        if deletion.released(resource, new):
             if call.dry_run:
                 return raw(new, 200, resource)
             return one(resource, await self._remove(call.resource, entry, new))
@@ -240,44 +240,35 @@ class Verbs:
                 return raw(new, 200, resource)
             return one(resource, await self.store.update(entry.key, encode, entry.revision))
 
-    def _check_claims(self, call: Call, new: Raw, old: Raw) -> None:
-        """A writer that names a revision or a uid means exactly that object."""
-        version = new["metadata"].get("resourceVersion")
-        if version and str(version) != old["metadata"]["resourceVersion"]:
-            raise self._conflict(call)
-        uid = new["metadata"].get("uid")
-        if uid and uid != old["metadata"]["uid"] and call.route.verb != "patch":
-            raise self._conflict(call, _precondition("UID", uid, old, "uid"))
-
     # -- deleting --------------------------------------------------------------------------------
 
     async def delete(self, call: Call) -> Answer:
         """Remove an object, or mark it for whoever has to let go of it first."""
         options = self._delete_options(call)
-        policy.check_mortal(call.resource, call.route.name)
-        warnings = policy.default_propagation(call.resource, options)
+        deletion.check_mortal(call.resource, call.route.name)
+        warnings = deletion.default_propagation(call.resource, options)
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
             obj = objects.decode(entry.value)
-            self.check_preconditions(call, options, obj)
+            claims.check_preconditions(call, options, obj)
             try:
                 return (await self._delete(call, entry, obj, options))._replace(warnings=warnings)
             except Conflict as error:
                 if left == 1:
-                    raise self._conflict(call) from error
+                    raise claims.conflict(call) from error
             except NotFound as error:
-                raise self._missing(call) from error
+                raise claims.missing(call) from error
         raise AssertionError("the last try returns or raises")
 
     async def _delete(self, call: Call, entry: Entry, obj: Raw, options: Raw) -> Answer:
         resource = call.resource
-        plan = admit.on_delete(resource, obj, options, self.clock())
+        plan = deletion.on_delete(resource, obj, options, self.clock())
         meta = obj["metadata"]
         if plan.remove:
             if not call.dry_run:
                 entry = await self._remove(resource, entry, plan.obj)
             if resource.collection == CRD_COLLECTION:
-                return raw(admit.swept(plan.obj, self.clock()))
+                return raw(deletion.swept(plan.obj, self.clock()))
             if resource.collection not in _SHOWN:
                 done = status.success(resource.group, resource.plural, meta["name"], meta["uid"])
                 return raw(done)
@@ -329,58 +320,8 @@ class Verbs:
             options["gracePeriodSeconds"] = grace
         if "propagationPolicy" in call.query:
             options["propagationPolicy"] = call.query["propagationPolicy"]
-        policy.check_delete_options(options)
+        deletion.check_options(options)
         return options
-
-    def check_preconditions(self, call: Call, options: Raw, obj: Raw) -> None:
-        """A deletion that names a uid or a revision means exactly that object."""
-        wanted = options.get("preconditions") or {}
-        for field, told, meaning in _PRECONDITIONS:
-            if wanted.get(field) and wanted[field] != obj["metadata"][field]:
-                if call.resource.collection == "namespaces":
-                    raise self._conflict(call, _precondition(told, wanted[field], obj, field))
-                why = (
-                    f"the {told} in the precondition ({wanted[field]}) does not match the {told}"
-                    f" in record ({obj['metadata'][field]}). The object might have been {meaning}"
-                )
-                resource = call.resource
-                raise status.conflict(resource.group, resource.kind, call.route.name, why)
-
-    # -- small things ----------------------------------------------------------------------------
-
-    def _match(self, call: Call, obj: Raw) -> None:
-        """The body must be of the kind, version, namespace and name that the path says."""
-        resource, route = call.resource, call.route
-        check_kind(resource, obj)
-        meta = obj.setdefault("metadata", {})
-        if not isinstance(meta, dict):
-            raise status.bad_request("metadata must be an object")
-        namespace = meta.get("namespace") or ""
-        if resource.namespaced and namespace not in ("", route.namespace):
-            raise status.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the"
-                " request"
-            )
-        if not resource.namespaced:
-            meta.pop("namespace", None)
-        name = meta.get("name") or ""
-        if route.name and route.verb != "create" and name not in ("", route.name):
-            raise status.bad_request(
-                f"the name of the object ({name}) does not match the name on the URL ({route.name})"
-            )
-
-    def _missing(self, call: Call) -> Refusal:
-        return status.not_found(call.resource.group, call.resource.plural, call.route.name)
-
-    def _conflict(self, call: Call, why: str = status.CHANGED) -> Refusal:
-        return status.conflict(call.resource.group, call.resource.plural, call.route.name, why)
-
-
-def _precondition(told: str, wanted: str, obj: Raw, field: str) -> str:
-    return (
-        f"Precondition failed: {told} in precondition: {wanted}, {told} in object meta:"
-        f" {obj['metadata'][field]}"
-    )
 
 
 def _suffix() -> str:

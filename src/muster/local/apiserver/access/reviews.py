@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.api.meta import timestamp
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.access.identity import User
 from muster.local.apiserver.access.rbac import Ask, joined
@@ -59,7 +60,7 @@ class Reviews(NamedTuple):
             case "tokenreviews":
                 review["status"] = self._token(spec)
             case _:
-                review["metadata"]["creationTimestamp"] = objects.stamp(now)
+                review["metadata"]["creationTimestamp"] = timestamp(now)
                 review["status"] = {"userInfo": call.user.info()}
         return raw(review, 201)
 

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
+from muster.api.meta import timestamp
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.access.identity import User, service_account
 from muster.local.apiserver.admission.screening import check_shape
@@ -85,7 +86,7 @@ class Tokens:
                 "name": account["name"],
                 "namespace": account["namespace"],
                 "uid": account["uid"],
-                "creationTimestamp": objects.stamp(now),
+                "creationTimestamp": timestamp(now),
             },
             "spec": {
                 "audiences": audiences,
@@ -94,7 +95,7 @@ class Tokens:
             },
             "status": {
                 "token": token,
-                "expirationTimestamp": objects.stamp(datetime.fromtimestamp(expires, UTC)),
+                "expirationTimestamp": timestamp(datetime.fromtimestamp(expires, UTC)),
             },
         }
         return raw(shown, 201)

@@ -30,7 +30,7 @@ def defaults(collection: str, obj: Raw) -> None:
         rule(obj)
 
 
-def _part(obj: Raw, name: str) -> Raw:
+def part(obj: Raw, name: str) -> Raw:
     """The map under `name`, made if missing; a wrong type is left for validation to report."""
     if obj.get(name) is None:
         obj[name] = {}
@@ -97,7 +97,7 @@ def _requests_from_limits(container: Raw) -> None:
     resources = container.get("resources")
     if isinstance(resources, dict) and isinstance(resources.get("limits"), dict):
         for name, amount in resources["limits"].items():
-            _part(resources, "requests").setdefault(name, amount)
+            part(resources, "requests").setdefault(name, amount)
 
 
 def _volume(volume: Raw) -> None:
@@ -111,7 +111,7 @@ def _volume(volume: Raw) -> None:
 
 
 def _pod(pod: Raw) -> None:
-    spec = _part(pod, "spec")
+    spec = part(pod, "spec")
     pod_spec(spec)
     for container in _maps(spec.get("containers")) + _maps(spec.get("initContainers")):
         _requests_from_limits(container)
@@ -122,39 +122,39 @@ def _pod(pod: Raw) -> None:
 
 def pod_status(pod: Raw) -> None:
     """Complete what a node reports about a pod."""
-    status = _part(pod, "status")
+    status = part(pod, "status")
     if status.get("podIP") and not status.get("podIPs"):
         status["podIPs"] = [{"ip": status["podIP"]}]
 
 
 def _template(owner: Raw, restart: str = "Always") -> None:
-    template = _part(owner, "template")
-    _part(template, "metadata")
-    pod_spec(_part(template, "spec"), restart)
+    template = part(owner, "template")
+    part(template, "metadata")
+    pod_spec(part(template, "spec"), restart)
 
 
 def _deployment(deployment: Raw) -> None:
     spec = fill(
-        _part(deployment, "spec"),
+        part(deployment, "spec"),
         replicas=1,
         revisionHistoryLimit=10,
         progressDeadlineSeconds=600,
     )
-    strategy = fill(_part(spec, "strategy"), type="RollingUpdate")
+    strategy = fill(part(spec, "strategy"), type="RollingUpdate")
     if strategy.get("type") == "RollingUpdate":
-        fill(_part(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
+        fill(part(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
     _template(spec)
     fill(deployment, status={})
 
 
 def _replica_set(replica_set: Raw) -> None:
-    _template(fill(_part(replica_set, "spec"), replicas=1))
+    _template(fill(part(replica_set, "spec"), replicas=1))
     fill(replica_set, status={"replicas": 0})
 
 
 def _job(job: Raw) -> None:
     spec = fill(
-        _part(job, "spec"),
+        part(job, "spec"),
         completionMode="NonIndexed",
         manualSelector=False,
         suspend=False,
@@ -168,22 +168,6 @@ def _job(job: Raw) -> None:
     fill(job, status={})
 
 
-def own_selector(job: Raw) -> None:
-    """A new job finds its pods by labels that name its uid."""
-    uid, name = job["metadata"].get("uid"), job["metadata"].get("name")
-    labels = {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
-    fill(_part(job["spec"]["template"]["metadata"], "labels"), **labels)
-    if not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(labels)
-    mine = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    fill(job["spec"], selector=mine)
-
-
 def _budget(budget: Raw) -> None:
     none = dict.fromkeys(
         ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
@@ -192,8 +176,8 @@ def _budget(budget: Raw) -> None:
 
 
 def _node(node: Raw) -> None:
-    _part(node, "spec")
-    status = _part(node, "status")
+    part(node, "spec")
+    status = part(node, "status")
     if status.get("capacity"):
         fill(status, allocatable=dict(status["capacity"]))
 
@@ -203,7 +187,7 @@ def _quota(quota: Raw) -> None:
 
 
 def _service(service: Raw) -> None:
-    spec = fill(_part(service, "spec"), type="ClusterIP", sessionAffinity="None")
+    spec = fill(part(service, "spec"), type="ClusterIP", sessionAffinity="None")
     if spec["type"] != "ExternalName":
         # There are no virtual addresses here: every service is its pods' addresses.
         fill(
@@ -229,11 +213,12 @@ def _service(service: Raw) -> None:
 def _namespace(namespace: Raw) -> None:
     name = namespace["metadata"].get("name")
     if name:
-        labels = _part(namespace["metadata"], "labels")
+        labels = part(namespace["metadata"], "labels")
         labels["kubernetes.io/metadata.name"] = name
-    if "deletionTimestamp" not in namespace["metadata"]:
-        fill(_part(namespace, "spec"), finalizers=["kubernetes"])
-    fill(_part(namespace, "status"), phase="Active")
+    spec = part(namespace, "spec")
+    if not spec.get("finalizers"):
+        spec.pop("finalizers", None)
+    fill(part(namespace, "status"), phase="Active")
 
 
 def _secret(secret: Raw) -> None:
@@ -241,22 +226,22 @@ def _secret(secret: Raw) -> None:
     fill(secret, type="Opaque")
     plain = secret.pop("stringData", None)
     if isinstance(plain, dict):
-        data = _part(secret, "data")
+        data = part(secret, "data")
         data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
 
 
 def _claim(claim: Raw) -> None:
-    fill(_part(claim, "spec"), volumeMode="Filesystem")
-    fill(_part(claim, "status"), phase="Pending")
+    fill(part(claim, "spec"), volumeMode="Filesystem")
+    fill(part(claim, "status"), phase="Pending")
 
 
 def _volume_object(volume: Raw) -> None:
     spec = fill(
-        _part(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"
+        part(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"
     )
     if isinstance(spec.get("hostPath"), dict):
         fill(spec["hostPath"], type="")
-    fill(_part(volume, "status"), phase="Pending")
+    fill(part(volume, "status"), phase="Pending")
 
 
 def _endpoints(endpoints: Raw) -> None:
@@ -279,7 +264,7 @@ def _priority_class(priority: Raw) -> None:
 
 
 def _binding(binding: Raw) -> None:
-    fill(_part(binding, "roleRef"), apiGroup="rbac.authorization.k8s.io")
+    fill(part(binding, "roleRef"), apiGroup="rbac.authorization.k8s.io")
     for subject in _maps(binding.get("subjects")):
         if subject.get("kind") in ("User", "Group"):
             fill(subject, apiGroup="rbac.authorization.k8s.io")

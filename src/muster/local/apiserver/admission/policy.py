@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects, status
+from muster.api.meta import timestamp
+from muster.local.apiserver import status
 from muster.local.apiserver.admission import priority
 from muster.local.apiserver.admission.defaults import fill
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store import Store
 
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -33,7 +33,7 @@ def on_create(obj: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
         priority.check(obj, store)
     elif resource.collection == _CRDS:
         _check_definition(obj)
-        _establish(obj, objects.stamp(now))
+        _establish(obj, timestamp(now))
     return obj
 
 
@@ -78,41 +78,6 @@ def terminating(resource: Resource, name: str, namespace: str) -> Refusal:
     }
     refusal.details = (refusal.details or {}) | {"causes": [cause]}
     return refusal
-
-
-def check_mortal(resource: Resource, name: str) -> None:
-    """Some namespaces stay."""
-    if resource.collection == "namespaces" and name in _IMMORTAL:
-        raise status.forbidden("", "namespaces", name, "this namespace may not be deleted")
-
-
-def default_propagation(resource: Resource, options: Raw) -> tuple[str, ...]:
-    """Whoever deletes a batch job without a word about its pods leaves them behind; returns that.
-
-    So the first version of that API had it, and so it stays. kubectl always says a word.
-    """
-    said = options.get("propagationPolicy") is None and options.get("orphanDependents") is None
-    if resource.collection != "jobs.batch" or not said:
-        return ()
-    options["propagationPolicy"] = "Orphan"
-    return (
-        "child pods are preserved by default when jobs are deleted; set"
-        " propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress"
-        " this warning",
-    )
-
-
-def check_delete_options(options: Raw) -> None:
-    """Options that contradict each other or mean nothing are refused."""
-    chosen = options.get("propagationPolicy")
-    if chosen not in (None, "Foreground", "Background", "Orphan"):
-        cause = status.not_supported(
-            "propagationPolicy", chosen, ("Foreground", "Background", "Orphan", "nil")
-        )
-        raise status.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
-    grace = options.get("gracePeriodSeconds")
-    if grace is not None and not isinstance(grace, int):
-        raise status.bad_request("gracePeriodSeconds must be a whole number")
 
 
 # -- CRDs ----------------------------------------------------------------------------------------

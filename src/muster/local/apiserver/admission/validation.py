@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.status import Cause
 
+_UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
+
 
 def check(collection: str, obj: Raw) -> list[Cause]:
     """What is wrong with an object of a built-in kind."""
@@ -124,7 +126,23 @@ def _budget(budget: Raw) -> list[Cause]:
     return [status.bad_value("spec", objects.dump(spec).decode(), told)]
 
 
+def _namespace(namespace: Raw) -> list[Cause]:
+    causes = [
+        status.bad_value(f"spec.finalizers[{i}]", name, _UNQUALIFIED)
+        for i, name in enumerate((namespace.get("spec") or {}).get("finalizers") or ())
+        if name != "kubernetes" and "/" not in name
+    ]
+    phase = (namespace.get("status") or {}).get("phase")
+    going = "deletionTimestamp" in namespace["metadata"]
+    only, when = ("Terminating", "not empty") if going else ("Active", "empty")
+    if phase != only:
+        told = f"may only be '{only}' if `deletionTimestamp` is {when}"
+        causes.append(status.bad_value("status.Phase", phase, told))
+    return causes
+
+
 _RULES: dict[str, Callable[[Raw], list[Cause]]] = {
+    "namespaces": _namespace,
     "pods": _pod,
     "services": _service,
     "deployments.apps": _workload,

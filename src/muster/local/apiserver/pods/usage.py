@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.meta import timestamp
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.backend import Consumption, Metered
 from muster.local.apiserver.request.call import Answer, Call, raw
@@ -84,7 +85,7 @@ def _shown(call: Call, obj: Raw, usage: Usage) -> Raw:
         "kind": call.resource.kind,
         "apiVersion": call.resource.api_version,
         "metadata": {field: meta[field] for field in _SHOWN if field in meta},
-        "timestamp": objects.stamp(usage.at),
+        "timestamp": timestamp(usage.at),
         "window": f"{usage.window:.3f}s",
     }
 

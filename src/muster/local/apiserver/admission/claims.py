@@ -1,0 +1,92 @@
+"""What a request says about the object it means: kind, namespace, name, uid, revision.
+
+Pure; called by `verbs.py`. What does not hold is refused, so that nobody changes another object
+than the one they have seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import status
+from muster.local.apiserver.admission.screening import check_kind
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.errors import Refusal
+    from muster.local.apiserver.request.call import Call
+
+_PRECONDITIONS = (
+    ("uid", "UID", "deleted and then recreated"),
+    ("resourceVersion", "ResourceVersion", "modified"),
+)
+
+
+def check(call: Call, obj: Raw) -> None:
+    """The body must be of the kind, version, namespace and name that the path says."""
+    resource, route = call.resource, call.route
+    check_kind(resource, obj)
+    meta = obj.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise status.bad_request("metadata must be an object")
+    namespace = meta.get("namespace") or ""
+    if resource.namespaced and namespace not in ("", route.namespace):
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if not resource.namespaced:
+        meta.pop("namespace", None)
+    if route.name and route.verb != "create":
+        check_name(call, meta)
+
+
+def check_name(call: Call, meta: Raw | None) -> None:
+    """What is sent about an object must name it, or nobody."""
+    name = (meta or {}).get("name") or ""
+    if name not in ("", call.route.name):
+        raise status.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL"
+            f" ({call.route.name})"
+        )
+
+
+def check_identity(call: Call, new: Raw, old: Raw) -> None:
+    """A writer that names a revision or a uid means exactly that object."""
+    version = new["metadata"].get("resourceVersion")
+    if version and str(version) != old["metadata"]["resourceVersion"]:
+        raise conflict(call)
+    uid = new["metadata"].get("uid")
+    if uid and uid != old["metadata"]["uid"] and call.route.verb != "patch":
+        raise conflict(call, _failed("UID", uid, old, "uid"))
+
+
+def check_preconditions(call: Call, options: Raw, obj: Raw) -> None:
+    """A deletion that names a uid or a revision means exactly that object."""
+    wanted = options.get("preconditions") or {}
+    for field, told, meaning in _PRECONDITIONS:
+        if wanted.get(field) and wanted[field] != obj["metadata"][field]:
+            if call.resource.collection == "namespaces":
+                raise conflict(call, _failed(told, wanted[field], obj, field))
+            why = (
+                f"the {told} in the precondition ({wanted[field]}) does not match the {told}"
+                f" in record ({obj['metadata'][field]}). The object might have been {meaning}"
+            )
+            resource = call.resource
+            raise status.conflict(resource.group, resource.kind, call.route.name, why)
+
+
+def missing(call: Call) -> Refusal:
+    """There is no such object."""
+    return status.not_found(call.resource.group, call.resource.plural, call.route.name)
+
+
+def conflict(call: Call, why: str = status.CHANGED) -> Refusal:
+    """The object is not, or no longer, the one that was meant."""
+    return status.conflict(call.resource.group, call.resource.plural, call.route.name, why)
+
+
+def _failed(told: str, wanted: str, obj: Raw, field: str) -> str:
+    return (
+        f"Precondition failed: {told} in precondition: {wanted}, {told} in object meta:"
+        f" {obj['metadata'][field]}"
+    )
