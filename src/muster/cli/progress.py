@@ -1,0 +1,123 @@
+"""Waiting for a job's end: a line about how it goes, and its result as an exit code.
+
+Used by `submit --wait|--watch` and whoever else waits. On a terminal one line is drawn over; in a
+pipe a line follows when something has changed. Promise: returns when the job has succeeded, raises
+JobFailed when it has failed, and NotFound when it was deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.cli.main import printable
+from muster.cli.output import duration, note
+from muster.errors import JobFailed, MusterError, NotFound, Unreachable
+from muster.jobs.view import FAILED, SUCCEEDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.jobs.view import View
+
+EVERY = 1.0
+
+
+def until_finished(
+    look: Callable[[], View],
+    *,
+    instances: bool = False,
+    timeout: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> View:
+    """Look again and again until the job is finished; `instances` tells of each pod as well."""
+    line = _Line()
+    begun = time.monotonic()
+    seen: dict[str, str] = {}
+    while True:
+        job = _patient(look, line)
+        if job is not None:
+            if instances:
+                _tell_instances(job, seen, line)
+            line.show(summary(job), age(job))
+            if job.status in (SUCCEEDED, FAILED):
+                line.end()
+                return _result(job)
+        if timeout is not None and time.monotonic() - begun > timeout:
+            line.end()
+            raise MusterError(f"not finished after {duration(timeout)}", hint="It goes on.")
+        sleep(EVERY)
+
+
+def summary(job: View) -> str:
+    """How a job is, in one line without the passing of time."""
+    count = len(job.instances)
+    phases = [instance.phase for instance in job.instances]
+    parts = [f"{phases.count(phase)} {phase.lower()}" for phase in dict.fromkeys(phases)]
+    pods = f" ({', '.join(parts)} of {count})" if count else ""
+    why = f": {job.reason}" if job.reason else ""
+    return f"{job.name} {job.status}{pods}{why}"
+
+
+def age(job: View) -> str:
+    """How long it has run or waited."""
+    return duration(job.duration(datetime.now(UTC)).total_seconds())
+
+
+def _result(job: View) -> View:
+    if job.status == FAILED:
+        raise JobFailed(
+            f"the job {job.name} failed" + (f": {job.reason}" if job.reason else ""),
+            hint=f"See: arena logs {job.name} -n {job.namespace}",
+        )
+    return job
+
+
+def _patient(look: Callable[[], View], line: _Line) -> View | None:
+    try:
+        return look()
+    except NotFound:
+        line.end()
+        raise
+    except Unreachable as error:
+        line.show(f"waiting for the cluster: {error}", "")
+        return None
+
+
+def _tell_instances(job: View, seen: dict[str, str], line: _Line) -> None:
+    for instance in job.instances:
+        where = f" on {instance.node}" if instance.node else ""
+        now = f"{instance.status}{where}"
+        if seen.get(instance.name) != now:
+            seen[instance.name] = now
+            line.above(f"{instance.name} {now}")
+
+
+class _Line:
+    """The last line of stderr, drawn over on a terminal."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last = ""
+
+    def show(self, text: str, timing: str) -> None:
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            drawn = printable(f"{timing} {text}".strip()).replace("\n", " ")[:width]
+            print(f"\r{drawn}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif text != self._last:
+            note(text)
+        self._last = text
+
+    def above(self, text: str) -> None:
+        """A line that stays, above the one that is drawn over."""
+        if self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr)
+        note(text)
+
+    def end(self) -> None:
+        if self._terminal and self._last:
+            print(file=sys.stderr)
