@@ -1,4 +1,4 @@
-"""The aiohttp transport against a small real server."""
+"""Requests over real sockets, against a small real server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 
 from muster.errors import Forbidden, MusterError, Unauthorized, Unreachable, Untrusted
@@ -19,7 +20,8 @@ from muster.kube.blocking import BlockingClient
 from muster.kube.config import Endpoint
 from muster.kube.credentials import Credential, Exec, Fixed, Plugin, TokenFile
 from muster.kube.request import Request
-from muster.kube.transport import ERRORS, HttpTransport
+from muster.kube.transport import HttpTransport
+from muster.kube.websocket import ERRORS
 from tests.controlplane.certificates import Authority
 
 if TYPE_CHECKING:
@@ -331,3 +333,17 @@ async def test_both_transports_go_through_the_proxy(tmp_path: Path) -> None:
         assert answer.body == b"nobody"
     host = url.removeprefix("https://")
     assert [line.rpartition(" ")[0] for line in asked] == [f"CONNECT {host}"] * 2
+
+
+def test_the_loop_of_the_daemons_does_the_same(tmp_path: Path) -> None:
+    async def through(via: bool) -> bytes:
+        async with (
+            serving(peer, server_tls(authority, tmp_path)) as url,
+            tunnel() as (proxy, _),
+            transport(Endpoint(url, authority.certificate, proxy=proxy if via else "")) as http,
+        ):
+            assert b"".join(await drained(http)) == b"nobody"
+            return (await http.send(GET)).body
+
+    authority = Authority()
+    assert [uvloop.run(through(via)) for via in (False, True)] == [b"nobody", b"nobody"]

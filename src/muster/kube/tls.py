@@ -7,6 +7,7 @@ read them, in a file only we can open.
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import tempfile
 from datetime import UTC, datetime
@@ -80,6 +81,8 @@ def reason(error: Exception) -> str:
     """Why no connection came about, in the system's own words and without its addresses."""
     inner = getattr(error, "os_error", error)
     number = getattr(inner, "errno", None)
+    if several := re.search(r"^Multiple exceptions: .*\[Errno (\d+)\]", str(inner)):
+        number = int(several[1])  # a name with several addresses; asyncio tells them as one text
     if number is not None and number > 0 and not isinstance(inner, ssl.SSLError):
         return os.strerror(number)
     return getattr(inner, "strerror", None) or str(error) or type(error).__name__
