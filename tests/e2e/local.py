@@ -13,7 +13,7 @@ import psutil
 
 from muster.api.core import Pod
 from muster.api.kinds import PODS
-from muster.api.meta import Key
+from muster.api.meta import Key, Raw
 from muster.kube import config
 from muster.kube.blocking import BlockingClient
 from tests.waiting import until
@@ -59,6 +59,12 @@ class Local:
     def submit(self, name: str, *flags: str, command: str) -> None:
         self.arena("submit", "tf", f"--name={name}", "--image=python:3.12", *flags, command)
 
+    def apply(self, *objects: Raw) -> None:
+        """`arena apply` of these objects."""
+        file = self.home / "applied.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        self.arena("apply", "-f", str(file))
+
     def job(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json").stdout)
         return found
@@ -69,7 +75,7 @@ class Local:
             return job if job["status"] in statuses else None
 
         try:
-            return until(reached, timeout=timeout, every=0.1, what=f"{name} {statuses}")
+            return until(reached, timeout=timeout, every=0.3, what=f"{name} {statuses}")
         except AssertionError as error:
             shown = self.arena("get", name, check=False).stdout
             raise AssertionError(f"{error}\n{shown}\n{self.log_tail()}") from error
@@ -97,6 +103,33 @@ class Local:
     def log_tail(self, lines: int = 30) -> str:
         log = self.home / "daemon.log"
         return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else ""
+
+
+def manifest(
+    kind: str, name: str, replicas: dict[str, int], command: str, folder: Path, **template: Any
+) -> Raw:
+    """A job whose replicas all run the command and see the folder at its own path."""
+    container = kind.removesuffix("Job").lower()
+    mounts = [{"name": "folder", "mountPath": str(folder)}]
+    pod = {
+        "containers": [
+            {
+                "name": "tensorflow" if container == "tf" else container,
+                "image": "python:3.12",
+                "command": ["sh", "-c", command],
+                "volumeMounts": mounts,
+            }
+        ],
+        "volumes": [{"name": "folder", "hostPath": {"path": str(folder)}}],
+        **template,
+    }
+    roles = {role: {"replicas": n, "template": {"spec": pod}} for role, n in replicas.items()}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {f"{container}ReplicaSpecs": roles},
+    }
 
 
 def processes_with(word: str) -> dict[int, float]:

@@ -1,0 +1,127 @@
+"""Real training as jobs on the local cluster: TensorFlow, JAX and PyTorch's contract.
+
+Each job runs the example as a person would submit it; the loss is read from the pods' logs and from
+the event files that they wrote into a folder of the host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.footprint import Footprint
+from tests.e2e.local import EXAMPLES, Local, manifest, processes_with
+from tests.examples.reader import Losses, Reader, reader
+from tests.examples.training import PYTHON, need
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+__all__ = ["reader"]
+ROUNDING = 1e-3
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Two nodes whose pods have the training environment's Python."""
+    need("tensorflow", "tensorflow", "jax", "numpy")
+    cluster = Local(tmp_path_factory.mktemp("home"))
+    before = Footprint.now()
+    cluster.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
+    yield cluster
+    cluster.down()
+    assert Footprint.now().beyond(before, cluster.home) == []
+
+
+def test_tensorflow_trains_with_a_parameter_server(
+    local: Local, reader: Reader, tmp_path: Path
+) -> None:
+    flags = ("--gang", "--chief", "--workers=2", "--ps=1", f"--data-dir={tmp_path}")
+    local.submit("tf-ps", *flags, command=example("tf_ps.py", tmp_path))
+
+    assert_learns(local, "tf-ps", chief="tf-ps-chief-0")
+
+    assert reader.losses(tmp_path / "logs") == pytest.approx(losses(local, "tf-ps"), abs=ROUNDING)
+    assert (tmp_path / "model" / "saved_model.pb").exists()
+
+
+def test_tensorflow_trains_with_mirrored_workers(
+    local: Local, reader: Reader, tmp_path: Path
+) -> None:
+    flags = ("--gang", "--workers=2", "--success-policy=AllWorkers", f"--data-dir={tmp_path}")
+    local.submit("mirrored", *flags, command=example("tf_multiworker.py", tmp_path))
+
+    assert_learns(local, "mirrored", chief="mirrored-worker-0")
+
+    assert losses(local, "mirrored", "mirrored-worker-1") == losses(local, "mirrored")
+    assert len(reader.losses(tmp_path / "logs")) == STEPS
+
+
+def test_jax_trains_over_two_processes(local: Local, reader: Reader, tmp_path: Path) -> None:
+    command = example("jax_dp.py", tmp_path)
+    local.apply(manifest("JAXJob", "jax", {"Worker": 2}, command, folder=tmp_path))
+
+    assert_learns(local, "jax", chief="jax-worker-0")
+
+    assert losses(local, "jax", "jax-worker-1") == losses(local, "jax")
+    assert len(reader.losses(tmp_path / "logs")) == STEPS
+
+
+def test_pytorchs_contract_is_enough_to_train(local: Local, reader: Reader, tmp_path: Path) -> None:
+    """torch itself is too large to test with; the script reads the same variables."""
+    command = example("numpy_allreduce.py", tmp_path)
+    local.apply(manifest("PyTorchJob", "torch", {"Master": 1, "Worker": 2}, command, tmp_path))
+
+    assert_learns(local, "torch", chief="torch-master-0")
+
+    assert "rank 0 of 3" in local.arena("logs", "torch").stdout
+    assert len(reader.losses(tmp_path / "logs")) == STEPS
+
+
+def test_a_killed_daemon_does_not_disturb_tensorflow(local: Local) -> None:
+    mark = "--steps=101"
+    command = f"python {EXAMPLES / 'tf_multiworker.py'} {mark} --pause=0.03 --report=1"
+    local.submit("calm", "--gang", "--workers=2", "--success-policy=AllWorkers", command=command)
+    until(lambda: len(losses(local, "calm")) > 5, timeout=60, every=0.5, what="training")
+    before = processes_with(mark)
+
+    os.kill(local.daemon, signal.SIGKILL)
+    local.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
+
+    assert len(before) == 2
+    assert processes_with(mark) == before
+    assert local.wait_job("calm", "SUCCEEDED", "FAILED")["status"] == "SUCCEEDED"
+    assert list(losses(local, "calm")) == list(range(1, 102))
+    for worker in ("calm-worker-0", "calm-worker-1"):
+        state = local.pod(worker).status.container_statuses[0]
+        assert state.restart_count == 0
+        assert state.state.terminated is not None
+        assert state.state.terminated.exit_code == 0
+    local.arena("delete", "calm")
+
+
+def example(name: str, folder: Path) -> str:
+    files = f"--logdir {folder / 'logs'} --export {folder / 'model'}"
+    return f"python {EXAMPLES / name} --steps {STEPS} {files}"
+
+
+def assert_learns(local: Local, job: str, *, chief: str) -> None:
+    """The job succeeds, having started its loss high and ended it low."""
+    ended = local.wait_job(job, "SUCCEEDED", "FAILED", timeout=90)
+    assert ended["status"] == "SUCCEEDED", local.arena("logs", job).stdout
+    curve = losses(local, job, chief)
+    assert max(curve) == STEPS
+    assert curve[STEPS] < 0.6 * curve[min(curve)]
+
+
+def losses(local: Local, job: str, instance: str = "") -> Losses:
+    """What a replica, by default the chief, has printed."""
+    chosen = ("-i", instance) if instance else ()
+    log = local.arena("logs", job, *chosen, check=False).stdout
+    lines = re.findall(r"^step (\d+) loss ([\d.]+)$", log, re.MULTILINE)
+    return {int(step): float(loss) for step, loss in lines}
