@@ -1,0 +1,60 @@
+"""The manifests of two gang scheduling guides, word for word, run to success.
+
+Their image is not pulled; a stand-in for the program it would hold lies in the folder that is laid
+over the host's files for it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.local import EXAMPLES, Local
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+GUIDES = Path(__file__).parent.parent / "operator" / "guides"
+PROGRAM = "opt/tf-benchmarks/scripts/tf_cnn_benchmarks"
+JOB = "tfjob-gang-scheduling"
+STAND_IN = """\
+import sys
+
+import numpy_ps
+
+print("asked for", *sys.argv[1:], flush=True)
+sys.argv[1:] = ["--steps=30"]
+numpy_ps.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    cluster = Local(tmp_path_factory.mktemp("home"))
+    cluster.up("--gpus-per-node", "1")
+    for kind in ("cpu", "gpu"):
+        image = f"gcr.io/kubeflow/tf-benchmarks-{kind}:v20171202-bdab599-dirty-284af3"
+        folder = cluster.home / "images" / image / PROGRAM
+        folder.mkdir(parents=True)
+        shutil.copy(EXAMPLES / "numpy_ps.py", folder)
+        (folder / "tf_cnn_benchmarks.py").write_text(STAND_IN)
+    yield cluster
+    cluster.down()
+
+
+@pytest.mark.parametrize("guide", ["volcano", "kube-arbitrator"])
+def test_a_guides_manifest_runs_to_success_as_written(local: Local, guide: str) -> None:
+    local.arena("apply", "-f", str(GUIDES / f"{guide}.yaml"))
+
+    job = local.wait_job(JOB, "SUCCEEDED", "FAILED")
+
+    log = local.arena("logs", JOB).stdout
+    assert job["status"] == "SUCCEEDED", log
+    assert "--variable_update=parameter_server" in log
+    losses = [float(loss) for loss in re.findall(r"^step \d+ loss ([\d.]+)", log, re.MULTILINE)]
+    assert losses[-1] < losses[0] / 2
+    local.arena("delete", JOB)
+    until(lambda: local.arena("get", JOB, check=False).returncode == 3, what="the job is gone")
