@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import signal
 import ssl
 import sys
 from contextlib import asynccontextmanager
@@ -38,6 +39,9 @@ class Server:
         self.status: dict[str, object] = SUCCESS
         self.asked: list[web.Request] = []
         self.stdin = b""
+        self.patient = False
+        self.joined = asyncio.Event()
+        self.left = asyncio.Event()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request)
@@ -49,6 +53,8 @@ class Server:
         await socket.send_bytes(b"\x01out " + b"x" * 70000)
         await socket.send_bytes(b"\x02err")
         await socket.ping()
+        if self.patient:
+            return await self.outlast(socket)
         if self.protocol.startswith("v5"):
             async for message in socket:
                 if message.type != WSMsgType.BINARY or message.data[:1] == b"\xff":
@@ -56,6 +62,14 @@ class Server:
                 self.stdin += message.data[1:]
         await socket.send_bytes(b"\x03" + json.dumps(self.status).encode())
         await socket.close()
+        return socket
+
+    async def outlast(self, socket: web.WebSocketResponse) -> web.StreamResponse:
+        """A command that runs until its client goes away."""
+        self.joined.set()
+        async for _ in socket:
+            pass
+        self.left.set()
         return socket
 
     @asynccontextmanager
@@ -83,13 +97,20 @@ class Server:
 
     async def run(self, *command: str, stdin: bytes = b"") -> tuple[int | None, bytes, bytes]:
         """Run the client against this server: exit code, stdout, stderr."""
+        async with self.started(*command) as process:
+            out, err = await process.communicate(stdin)
+        return process.returncode, out, err
+
+    @asynccontextmanager
+    async def started(self, *command: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The client, talking to this server."""
         script = self.folder / "kubexec.py"
         text = mpi_files.exec_client()
         account = "/var/run/secrets/kubernetes.io/serviceaccount"
         assert account in text
         script.write_text(text.replace(account, str(self.folder)))
         async with self.serving() as environment:
-            process = await asyncio.create_subprocess_exec(
+            yield await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-I",
                 str(script),
@@ -101,8 +122,6 @@ class Server:
                 stderr=asyncio.subprocess.PIPE,
                 env=environment,
             )
-            out, err = await process.communicate(stdin)
-        return process.returncode, out, err
 
 
 @pytest.mark.parametrize("code", [0, 1, 137])
@@ -149,6 +168,21 @@ async def test_a_worker_that_is_not_there_yet_is_tried_again(tmp_path: Path) -> 
 
     assert found == 0
     assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_ends_the_session_and_is_the_exit_code(tmp_path: Path, number: int) -> None:
+    server = Server(tmp_path)
+    server.patient = True
+
+    async with server.started("sleep", "9") as process:
+        await asyncio.wait_for(server.joined.wait(), 20)
+        process.send_signal(number)
+        _, err = await asyncio.wait_for(process.communicate(), 20)
+        await asyncio.wait_for(server.left.wait(), 20)
+
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in err
 
 
 def test_it_needs_nothing_newer_than_python_3_5() -> None:

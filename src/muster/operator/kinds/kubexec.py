@@ -3,13 +3,14 @@
 Not used by Muster itself: it is put into the config volume of an MPI launcher and started by
 kubexec.sh there, with whatever Python 3 the image has (3.5 and newer, hence no f-strings) and
 nothing but its standard library. It reads stdin only when there is something to read, copies
-stdout and stderr, and ends with the command's own exit code.
+stdout and stderr, and ends with the command's own exit code: 128 + n if signal n ended it, or us.
 """
 
 import base64
 import json
 import os
 import select
+import signal
 import socket
 import ssl
 import struct
@@ -194,8 +195,15 @@ class Session:
                     outputs[payload[0]].flush()
 
 
+def stop(number: int, _: object) -> None:
+    """Leave by way of an exception, so that the session is closed and the command ends with us."""
+    sys.exit(128 + number)
+
+
 def main(arguments: "list[str]") -> int:
     pod, container, command = arguments[0], arguments[1], arguments[2:]
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     for left in range(TRIES, -1, -1):
         try:
             session = connect(pod, container, command)
@@ -207,8 +215,19 @@ def main(arguments: "list[str]") -> int:
                 return 255
             time.sleep(1)
         else:
-            return session.run()
+            return finish(session, pod)
     return 255
+
+
+def finish(session: Session, pod: str) -> int:
+    """The command's exit code; it is never started again, even if it is lost."""
+    try:
+        return session.run()
+    except OSError as error:
+        sys.stderr.write("kubexec: " + pod + ": the session was lost: " + str(error) + "\n")
+        return 255
+    finally:
+        session.sock.close()
 
 
 if __name__ == "__main__":
