@@ -17,7 +17,7 @@ from muster.kube.request import Request, Response
 from tests.operator.builders import merged
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from muster.kube.transport import WebSocket
@@ -38,9 +38,15 @@ class Server:
         self.objects: dict[str, Raw] = {}
         self.history: list[tuple[float, int, str, str, Raw]] = []
         self.created: list[str] = []
+        self.asked: list[tuple[str, str]] = []
+        """Method and path of every request but watches."""
         self.owned: dict[str, set[str]] = {}
         self.missing: set[str] = set()
         """Resources that this server does not have."""
+        self.refused: set[str] = set()
+        """Resources that we may not create."""
+        self.before: dict[str, Callable[[], object]] = {}
+        """What happens once, just before such a request (`PATCH tfjobs`) is carried out."""
         self._changed = asyncio.Event()
 
     # What tests do
@@ -76,6 +82,7 @@ class Server:
     # The transport
 
     async def send(self, request: Request) -> Response:
+        self.asked.append((request.method, request.path))
         slow = self.dice.uniform(0.0, self.slow) if self.slow else 0
         await asyncio.sleep(slow)  # pace: a slow server
         fails = self.dice.random() < self.fail
@@ -88,6 +95,8 @@ class Server:
         if any(f"/{name}" in request.path for name in self.missing):
             return _status(404, "NotFound")
         path = request.path.removesuffix("/status")
+        for happens in [w for w in self.before if _speaks_of(w, request)]:
+            self.before.pop(happens)()
         body = json.loads(request.body) if request.body else {}
         match request.method:
             case "GET" if path in self.objects:
@@ -111,6 +120,8 @@ class Server:
                 return _status(405, "MethodNotAllowed")
 
     def _create(self, path: str, body: Raw) -> Response:
+        if path.split("/")[-2] in self.refused:
+            return _status(403, "Forbidden")
         if path in self.objects:
             return _status(409, "AlreadyExists")
         if "/events/" not in path:
@@ -177,6 +188,11 @@ class Server:
         self.history.append((due, self.version, kind, path, obj))
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _speaks_of(what: str, request: Request) -> bool:
+    method, _, resource = what.partition(" ")
+    return request.method == method and f"/{resource}" in request.path
 
 
 def _is_collection(path: str) -> bool:

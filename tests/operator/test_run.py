@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.api.meta import Raw
+from muster.api.meta import Raw, timestamp
+from muster.control.measure import ATTEMPTS
 from muster.kube.client import Client
 from muster.operator.run import Options, build
-from muster.operator.status import stamp
 from tests.operator.builders import manifest, replica
 from tests.operator.server import Server
 
@@ -256,6 +256,75 @@ async def test_failing_answers_late_watches_and_kills_leave_nothing_wrong(seed: 
     assert server.named("podgroups") == []
 
 
+def writes(server: Server) -> list[str]:
+    """What was written, in order: the method and what the path speaks of."""
+    return [f"{m} {p.partition('/ns/')[2].split('/')[0]}" for m, p in server.asked if m != "GET"]
+
+
+async def test_a_job_costs_one_request_per_object_one_status_one_event_and_two_looks() -> None:
+    server = Server()
+    before = looks()
+    async with operating(server):
+        submit(server)
+        await passes(30)
+
+    made = ["POST services"] * 3 + ["POST podgroups"] + ["POST pods"] * 3
+    assert writes(server) == [*made, "PATCH tfjobs", "POST events"]
+    assert not [path for method, path in server.asked if method == "GET" and "/tfjobs/j" in path]
+    assert looks() - before == 2
+
+
+def looks() -> float:
+    """How often any job was looked at."""
+    rows = [row for family in ATTEMPTS.collect() for row in family.samples]
+    return sum(float(row.value) for row in rows if row.name.endswith("_total"))
+
+
+async def test_in_a_rush_pods_come_before_the_news_of_them() -> None:
+    server = Server()
+    names = [f"job{number}" for number in range(100)]
+    for name in names:
+        submit(server, name)
+    async with operating(server):
+        await passes(30)
+
+    order = writes(server)
+    first = min(order.index("PATCH tfjobs"), order.index("POST events"))
+    under_way = 3 * Options().workers
+    assert order[:first].count("POST pods") >= 300 - under_way
+    assert (order.count("PATCH tfjobs"), order.count("POST events")) == (100, 100)
+
+
+async def test_a_job_whose_objects_are_refused_says_at_least_that_it_is_there() -> None:
+    server = Server()
+    server.refused = {"services"}
+    async with operating(server):
+        submit(server)
+        await passes(30)
+        assert conditions(server) == ["Created"]
+        assert server.named("pods") == []
+
+        server.refused = set()
+        await passes(120)
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+
+async def test_a_change_by_the_user_at_the_time_of_our_own_write_is_not_missed() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        roles = {"Worker": replica(4), "PS": replica(1)}
+        server.before["PATCH tfjobs"] = lambda: server.patch(
+            JOB, {"spec": {"tfReplicaSpecs": roles}}
+        )
+        phase(server, "j-worker-0", "Running")
+        await passes()
+
+        assert conditions(server) == ["Created", "Running"]
+        assert len(server.named("pods")) == 5
+
+
 async def test_a_cluster_without_group_crds_still_runs_gangs() -> None:
     server = Server()
     server.missing = {"podgroups"}
@@ -271,7 +340,7 @@ async def test_a_cluster_without_group_crds_still_runs_gangs() -> None:
 def finished(name: str) -> Raw:
     raw = manifest(name=name)
     row = {"type": "Succeeded", "status": "True", "reason": "TFJobSucceeded"}
-    raw["status"] = {"conditions": [row], "completionTime": stamp(START)}
+    raw["status"] = {"conditions": [row], "completionTime": timestamp(START)}
     del raw["metadata"]["uid"]
     return raw
 

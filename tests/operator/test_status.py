@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from muster.api.meta import Raw
+from muster.api.meta import Raw, timestamp
 from muster.operator import status
 from tests.operator.builders import NOW, Model, manifest, merged, replica
 
@@ -54,11 +54,11 @@ def test_the_same_again_changes_nothing_not_even_the_message() -> None:
 def test_a_new_reason_alone_keeps_the_time_of_the_transition() -> None:
     again = status.with_condition(after("Running"), "Running", "True", "Other", "m", LATER)
     (row,) = again["conditions"]
-    assert row["lastTransitionTime"] == status.stamp(NOW)
-    assert row["lastUpdateTime"] == status.stamp(LATER)
+    assert row["lastTransitionTime"] == timestamp(NOW)
+    assert row["lastUpdateTime"] == timestamp(LATER)
 
     turned = status.with_condition(after("Running"), "Running", "False", "Other", "m", LATER)
-    assert turned["conditions"][0]["lastTransitionTime"] == status.stamp(LATER)
+    assert turned["conditions"][0]["lastTransitionTime"] == timestamp(LATER)
 
 
 def test_the_first_version_also_has_a_phase_and_a_state() -> None:

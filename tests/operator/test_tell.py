@@ -9,6 +9,7 @@ import pytest
 
 from muster.jobs import forms
 from muster.kube.client import Client
+from muster.operator import tell
 from muster.operator.actions import Emit
 from muster.operator.tell import Teller
 from tests.operator.builders import NOW, manifest
@@ -86,3 +87,74 @@ async def test_an_event_that_is_refused_does_not_hold_up_the_next() -> None:
         running.cancel()
 
     assert 5 < len(reasons(server)) < 40
+
+
+async def test_what_is_told_again_and_again_is_one_event_written_ever_more_seldom() -> None:
+    server = Server()
+    teller = Teller(Client(server), lambda: NOW)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(teller.run())
+        for _ in range(100):
+            teller.tell(job(), Emit("ErrResourceExists", "pod x is another's", "Warning"))
+            await asyncio.sleep(2)
+        running.cancel()
+
+    (event,) = (obj for path, obj in server.objects.items() if "/events/" in path)
+    assert 60 < event["count"] <= 100
+    writes = [ask for ask in server.asked if "/events" in ask[1]]
+    assert [method for method, _ in writes] == ["POST", *["PATCH"] * (len(writes) - 1)]
+    assert len(writes) < 9
+
+
+async def test_a_repeated_event_that_the_server_has_forgotten_begins_anew() -> None:
+    server = Server()
+    teller = Teller(Client(server), lambda: NOW)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(teller.run())
+        teller.tell(job(), Emit("Reason", "m"))
+        await asyncio.sleep(5)
+        for path in [path for path in server.objects if "/events/" in path]:
+            server.remove(path)
+        teller.tell(job(), Emit("Reason", "m"))
+        await asyncio.sleep(5)
+        running.cancel()
+
+    assert reasons(server) == ["Reason"]
+
+
+async def test_news_give_way_to_work_but_not_for_ever() -> None:
+    server = Server()
+    busy = True
+    teller = Teller(Client(server), lambda: NOW, lambda: busy)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(teller.run())
+        teller.tell(job(), Emit("First", "m"))
+        await asyncio.sleep(25)
+        assert reasons(server) == []
+        await asyncio.sleep(10)
+        assert reasons(server) == ["First"]
+
+        teller.tell(job(), Emit("Second", "m"))
+        await asyncio.sleep(1)
+        busy = False
+        await asyncio.sleep(1)
+        assert reasons(server) == ["First", "Second"]
+        running.cancel()
+
+
+async def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tell, "_REMEMBERED", 10)
+    server = Server()
+    teller = Teller(Client(server), lambda: NOW)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(teller.run())
+        for number in range(50):
+            teller.tell(job(), Emit(f"Reason{number}", "m"))
+        await asyncio.sleep(5)
+        teller.tell(job(), Emit("Reason0", "m"))
+        teller.tell(job(), Emit("Reason49", "m"))
+        await asyncio.sleep(5)
+        running.cancel()
+
+    assert reasons(server).count("Reason0") == 2
+    assert reasons(server).count("Reason49") == 1

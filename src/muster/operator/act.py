@@ -24,7 +24,7 @@ from muster.errors import (
     NotFound,
 )
 from muster.jobs.names import ROLE
-from muster.operator import keys, measure
+from muster.operator import keys, measure, status
 from muster.operator.actions import (
     Action,
     Create,
@@ -76,6 +76,10 @@ class Actor:
     async def apply(self, job: Job, actions: Sequence[Action]) -> float | None:
         """Do all of it; the answer is when to look again, if at all."""
         again = min((a.seconds for a in actions if isinstance(a, Wait)), default=None)
+        if self._memory.begin(job.uid) and _is_birth(job, actions):
+            # Pods before the news of them: those waiting in line get theirs first, too.
+            actions = [a for a in actions if not isinstance(a, PatchStatus | Emit)]
+            again = 0.0
         try:
             for _, stage in groupby(actions, key=_stage):
                 await self._all_of(job, list(stage))
@@ -210,6 +214,14 @@ class Actor:
             listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
             message = f"{past} {what.lower()}{some}: {listed}"
             self._teller.tell(job, Emit(f"Successful{verb}{what}", message))
+
+
+def _is_birth(job: Job, actions: Sequence[Action]) -> bool:
+    """Whether things are made for a job of which nothing was said yet, and nothing is deleted."""
+    if status.condition(job.status, "Created") is not None:
+        return False
+    made = any(isinstance(action, Create) for action in actions)
+    return made and not any(isinstance(action, Delete) for action in actions)
 
 
 def _held_as(kind: Kind[Any]) -> Kind[Any]:

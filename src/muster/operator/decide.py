@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import SERVICES
+from muster.api.meta import timestamp
 from muster.jobs.job import SERVED_BY_US, Job
 from muster.operator import ensure, status
 from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
@@ -84,7 +85,7 @@ def reject(raw: Raw, error: InvalidJob, now: datetime) -> list[Action]:
         return []
     after = status.with_condition(_unrejected(before), "Failed", "True", INVALID, message, now)
     after = {**after, "observedGeneration": int(meta.get("generation") or 0)}
-    after["completionTime"] = status.stamp(now)
+    after["completionTime"] = timestamp(now)
     if isinstance(raw.get("spec"), dict) and "replicaSpecs" in raw["spec"]:
         after |= {"phase": "Failed", "state": "Failed", "reason": f"invalid job spec: {message}"}
     return [PatchStatus(status.change(before, after)), Emit(INVALID, message, "Warning")]
@@ -116,7 +117,7 @@ def _unrejected(before: Raw) -> Raw:
 def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[Emit]]:
     """The status of a job that has been noticed, and what is to be said on that occasion."""
     events: list[Emit] = []
-    current = {"startTime": status.stamp(now), **before, "observedGeneration": job.generation}
+    current = {"startTime": timestamp(now), **before, "observedGeneration": job.generation}
     if not status.condition(before, "Created"):
         message = f"{job.kind} {job.name} is created."
         reason = f"{job.kind}Created"

@@ -36,7 +36,8 @@ def missing(job: Job, wanted: list[Member], seen: Seen, settings: Settings) -> l
     if seen.refused:
         return [*before, *_take_back(seen, group)]
     if not services(seen) >= set(where.own_ports):
-        return before  # Host ports are settled once their services exist: pods come next time.
+        # Host ports are settled once their services exist: pods come next time.
+        return [*before, Wait(0.0)]
     # Names that pods of a former job of this name still hold are waited for.
     present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans, *seen.former)}
     created: list[Action] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.api.meta import timestamp
 from muster.jobs import cause
 from muster.operator import failures, status
 from muster.operator.actions import Emit
@@ -60,7 +61,7 @@ def ended_by_limit(job: Job, final: Raw) -> bool:
 def finish(job: Job, current: Raw, type_: str, message: str, now: datetime) -> Raw:
     """The status of a job that ends now."""
     after = status.with_condition(current, type_, "True", f"{job.kind}{type_}", message, now)
-    after = {**after, "completionTime": status.stamp(now)}
+    after = {**after, "completionTime": timestamp(now)}
     after.pop("waiting", None)
     rows = {}
     for role, row in (current.get("replicaStatuses") or {}).items():

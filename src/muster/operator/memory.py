@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from muster.kube.store import identity
 from muster.operator.pods import leaving
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class _Job:
     gone: dict[str, float] = field(default_factory=dict)
     status: tuple[float, Raw] | None = None
     refused: tuple[float, str] = (0.0, "")
+    begun: bool = False
 
 
 class Memory:
@@ -49,7 +51,7 @@ class Memory:
     def made(self, job: str, kind: Kind[Any], made: Any) -> None:
         """We created this and the informer does not have it."""
         entry = (self._clock() + KEEP, made)
-        self._of(job).made[(kind.resource, identity(made)[0])] = entry
+        self._of(job).made[(kind.resource, identity(made).key.name)] = entry
 
     def deleted(self, job: str, uid: str) -> None:
         """We asked for this to go."""
@@ -67,17 +69,40 @@ class Memory:
         until, why = self._jobs[job].refused if job in self._jobs else (0.0, "")
         return why if until > self._clock() else ""
 
-    def saw(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> None:
-        """An informer shows this object; `leaving` if it is gone or on its way."""
+    def begin(self, job: str) -> bool:
+        """Whether this is the first time that something is done for this job."""
+        entries = self._of(job)
+        first, entries.begun = not entries.begun, True
+        return first
+
+    def begun(self, job: str) -> bool:
+        """Whether something was done for this job before."""
+        return job in self._jobs and self._jobs[job].begun
+
+    def saw(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> bool:
+        """An informer shows this object; `leaving` if it is gone or on its way.
+
+        The answer is whether that is news: the very state in which we made it is not.
+        """
         entries = self._jobs.get(job)
         if entries is None:
-            return
-        name, uid = identity(current)
-        known = entries.made.get((kind.resource, name))
-        if known is not None and identity(known[1])[1] == uid:
-            del entries.made[(kind.resource, name)]
+            return True
+        who = identity(current)
+        _, made = entries.made.get((kind.resource, who.key.name), (0.0, None))
+        ours = identity(made) if made is not None else None
+        if ours is not None and ours.uid == who.uid:
+            del entries.made[(kind.resource, who.key.name)]
         if leaving:
-            entries.gone.pop(uid, None)
+            entries.gone.pop(who.uid, None)
+        return leaving or ours != who
+
+    def is_ours(self, old: Raw, new: Raw) -> bool:
+        """Whether a job came from one state to the other by our own last write and nothing else."""
+        entries = self._jobs.get(new["metadata"]["uid"])
+        if entries is None or entries.status is None:
+            return False
+        written = entries.status[1]
+        return _version(new) == _version(written) and _intent(old) == _intent(new)
 
     def forget(self, job: str) -> None:
         """The job is no more."""
@@ -99,7 +124,7 @@ class Memory:
         entries = self._jobs.get(job)
         if entries is None or not entries.made:
             return cached
-        names = {identity(one)[0] for one in cached}
+        names = {identity(one).key.name for one in cached}
         now = self._clock()
         return cached + [
             made
@@ -122,11 +147,11 @@ class Memory:
         return self._jobs.setdefault(job, _Job())
 
 
-def identity(one: Any) -> tuple[str, str]:
-    """Name and UID of a struct or a raw object."""
-    if isinstance(one, dict):
-        return one["metadata"].get("name", ""), one["metadata"].get("uid", "")
-    return one.metadata.name, one.metadata.uid
+def _intent(raw: Raw) -> tuple[Any, ...]:
+    """All of a job that is not its status."""
+    meta = raw["metadata"]
+    said = (meta.get(name) for name in ("uid", "labels", "annotations", "deletionTimestamp"))
+    return (*said, raw.get("spec"))
 
 
 def _version(raw: Raw) -> int:

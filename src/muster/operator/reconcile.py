@@ -61,7 +61,7 @@ class Reconciler:
             await self._reject(ref, raw, error)
             return None
         actions = self._decide(job)
-        if not actions or (_replaces(job, actions) and not await self._still_there(job)):
+        if not actions or (self._replaces(job, actions) and not await self._still_there(job)):
             return None
         try:
             again = await self._actor.apply(job, actions)
@@ -86,6 +86,11 @@ class Reconciler:
         if actions:
             await self._actor.apply(forms.stub({**raw, "kind": ref.kind}), actions)
 
+    def _replaces(self, job: Job, actions: Sequence[Action]) -> bool:
+        """Whether something is created for a job that was looked at before."""
+        begun = status.condition(job.status, "Created") or self._memory.begun(job.uid)
+        return bool(begun) and any(isinstance(action, Create) for action in actions)
+
     async def _still_there(self, job: Job) -> bool:
         """Whether the job itself, and not only our memory of it, is still there.
 
@@ -98,12 +103,6 @@ class Reconciler:
             return False
         meta = live["metadata"]
         return meta["uid"] == job.uid and not meta.get("deletionTimestamp")
-
-
-def _replaces(job: Job, actions: Sequence[Action]) -> bool:
-    """Whether something is created for a job that was looked at before."""
-    begun = status.condition(job.status, "Created") is not None
-    return begun and any(isinstance(action, Create) for action in actions)
 
 
 def _expires(raw: Raw) -> bool:

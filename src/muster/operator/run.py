@@ -51,7 +51,7 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
     memory = Memory(asyncio.get_running_loop().time)
     watched = Watched(client, options.namespace)
     watched.connect(memory, queue.add)
-    teller = Teller(client, clock)
+    teller = Teller(client, clock, busy=lambda: len(queue) > 0)
     actor = Actor(client, watched, memory, teller)
     reconciler = Reconciler(client, watched, memory, actor, options.settings, clock)
     for informer in watched.informers():

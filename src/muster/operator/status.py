@@ -15,6 +15,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from muster.api.meta import timestamp
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -24,11 +26,6 @@ if TYPE_CHECKING:
 
 FINAL = ("Succeeded", "Failed")
 _RIVALS = {"Running": "Restarting", "Restarting": "Running"}
-
-
-def stamp(now: datetime) -> str:
-    """A time as Kubernetes writes it."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def time(status: Raw, field: str) -> datetime | None:
@@ -63,7 +60,7 @@ def with_condition(
     old = condition(status, type_)
     if old is not None and (old.get("status"), old.get("reason")) == (value, reason):
         return status
-    at = stamp(now)
+    at = timestamp(now)
     moved = at if old is None or old.get("status") != value else old.get("lastTransitionTime", at)
     row = {
         "type": type_,
@@ -83,7 +80,7 @@ def with_condition(
 def suspended(job: Job, status: Raw, now: datetime) -> Raw:
     """The status of a job that was told to hold still."""
     reason, message = f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."
-    at = stamp(now)
+    at = timestamp(now)
     rows = [
         {**row, "status": "False", "reason": reason, "message": message, "lastTransitionTime": at}
         if row.get("type") == "Running" and row.get("status") == "True"
@@ -103,7 +100,7 @@ def suspended(job: Job, status: Raw, now: datetime) -> Raw:
 def resumed(job: Job, status: Raw, now: datetime) -> Raw:
     """The status of a job that may go on; its time counts from now."""
     message = f"{job.kind} {job.name} is resumed."
-    status = {**status, "startTime": stamp(now)}
+    status = {**status, "startTime": timestamp(now)}
     return with_condition(status, "Suspended", "False", f"{job.kind}Resumed", message, now)
 
 

@@ -13,9 +13,9 @@ from muster.api.meta import Key, Raw
 from muster.jobs import names
 from muster.jobs.shapes import SHAPES
 from muster.kube.informer import Informer
+from muster.kube.store import identity
 from muster.operator.gang import DIALECTS
 from muster.operator.kinds.table import OWNED
-from muster.operator.memory import identity
 from muster.operator.seen import Seen
 
 if TYPE_CHECKING:
@@ -69,7 +69,11 @@ class Watched:
         return [*self.jobs.values(), *self._owned().values()]
 
     def connect(self, memory: Memory, wake: Callable[[Ref], None]) -> None:
-        """Wake a job when it or anything of it changes; tell the memory what was seen."""
+        """Wake a job when it or anything of it changes; tell the memory what was seen.
+
+        What we wrote ourselves comes back as a change too. It was decided upon when it was written,
+        and wakes nobody.
+        """
         for kind, informer in self.jobs.items():
             informer.subscribe(_job_listener(kind, memory, wake))
         for owned in self._owned().values():
@@ -90,7 +94,7 @@ class Watched:
         """Whether the informer of that kind shows this very object."""
         informer = self._owned().get(kind.resource)
         found = informer.get(key) if informer is not None else None
-        return found is not None and identity(found)[1] == uid
+        return found is not None and identity(found).uid == uid
 
     def owns(self, uid: str) -> bool:
         """Whether anything that we watch belongs to the job of this UID."""
@@ -120,7 +124,7 @@ class Watched:
         for resource, informer in (*self.groups.items(), *self.others.items()):
             cached = informer.by(_OWNER, job.uid)
             for one in memory.with_made(job.uid, informer.kind, cached):
-                found[(resource, identity(one)[0])] = one
+                found[(resource, identity(one).key.name)] = one
         return found
 
     def _ports(self, job: Job) -> frozenset[int]:
@@ -153,6 +157,8 @@ def _job_listener(
         meta = change.current["metadata"]
         if change.new is None:
             memory.forget(meta["uid"])
+        elif change.old is not None and memory.is_ours(change.old, change.new):
+            return
         wake(Ref(kind, Key(meta.get("namespace", ""), meta["name"])))
 
     return listen
@@ -164,8 +170,10 @@ def _owned_listener(
     def listen(change: Change[Any]) -> None:
         current = change.current
         leaving = change.new is None or _leaving(current)
-        for owner in _owner(current):
-            memory.saw(kind, owner, current, leaving=leaving)
+        owners = _owner(current)
+        news = [memory.saw(kind, owner, current, leaving=leaving) for owner in owners]
+        if change.old is None and owners and not any(news):
+            return
         for one in (change.old, change.new):
             for ref in _refs(one) if one is not None else ():
                 wake(ref)
