@@ -8,11 +8,12 @@ import pytest
 
 from muster.api.meta import Raw
 from muster.errors import UsageError
-from muster.jobs.build import TensorFlow, tfjob
+from muster.jobs.build import TensorFlow, bundle
 
 
 def built(**flags: Any) -> Raw:
-    return tfjob(TensorFlow(**{"name": "j", "command": ("python", "t.py"), "image": "i"} | flags))
+    args = {"name": "j", "command": ("python", "t.py"), "image": "i"} | flags
+    return bundle(TensorFlow(**args)).job
 
 
 def role(job: Raw, name: str) -> Raw:

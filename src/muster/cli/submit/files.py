@@ -1,0 +1,195 @@
+"""`arena submit -f FILE [--set PATH=VALUE]…`: a job from a file.
+
+The file is a job manifest, or the short form: the flags of `arena submit KIND` as YAML keys, with
+`kind` and `command`. `--set` changes a field before the file is understood. Promise: a key nobody
+reads is an error with the nearest one, never dropped.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from muster.cli import manifests
+from muster.cli.submit import orders, table
+from muster.cli.verbs import unknown
+from muster.errors import UsageError
+from muster.jobs import build, forms
+from muster.jobs.shapes import SHAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.meta import Raw
+    from muster.cli.cluster import Where
+
+_COLON = ("data", "data_dir", "config_file")
+"""Fields whose entries are written `A:B`; in a mapping A is the key."""
+_STEP = re.compile(r"((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
+
+
+def submit(place: str, changes: Iterable[str], where: Where, order: orders.Order) -> None:
+    """Read the file, change it, and do with its job as ordered."""
+    document, source = _read(place)
+    for change in changes:
+        put(document, change)
+    if "apiVersion" in document:
+        orders.send(build.Bundle(_manifest(document, source)), where, order)
+        return
+    kind, given = short_form(document, source)
+    orders.submit(kind, given, where, order)
+
+
+def _read(place: str) -> tuple[Raw, str]:
+    found = [
+        (document, source)
+        for source, text in manifests.texts(place)
+        for document in manifests.documents(text, source)
+    ]
+    if len(found) != 1:
+        raise UsageError(
+            f"{place}: {len(found)} documents, where one job is wanted",
+            hint="`arena apply -f` takes many objects.",
+        )
+    document, source = found[0]
+    if not isinstance(document, dict):
+        raise UsageError(f"{source}: not a job", hint="Begin with `kind: tf`, or with apiVersion.")
+    return document, source
+
+
+def _manifest(document: Raw, source: str) -> Raw:
+    manifests.check(document, source, generate=False)
+    if document["kind"] not in SHAPES:
+        raise UsageError(
+            f"{source}: {document['kind']} is not a job",
+            hint=f"Jobs are {', '.join(SHAPES)}; `arena apply -f` takes other objects.",
+        )
+    forms.read(document)
+    return document
+
+
+def short_form(document: Raw, source: str) -> tuple[type[build.Submission], dict[str, Any]]:
+    """The kind of job and its fields, from keys that are spelled like flags."""
+    words = dict(document)
+    type_ = str(words.pop("kind", words.pop("type", ""))).lower()
+    type_ = build.ALIASES.get(type_, type_)
+    if type_ not in build.BY_TYPE:
+        known = [*build.BY_TYPE, *build.ALIASES]
+        said = unknown("kind", type_, known) if type_ else "kind is missing"
+        raise UsageError(f"{source}: {said}", hint="Write `kind: tf`, mpi, pytorch or jax.")
+    kind = build.BY_TYPE[type_]
+    defaults = {field.name: field.default for field in fields(kind)}
+    names = _names(type_)
+    given: dict[str, Any] = {}
+    for key, value in words.items():
+        field = names.get(key)
+        if field is None:
+            raise UsageError(f"{source}: {unknown('field', key, list(names))}")
+        given[field] = _value(f"{source}: {key}", field, value, defaults[field])
+    for field in ("name", "command"):
+        if field not in given:
+            raise UsageError(f"{source}: {field} is missing")
+    return kind, given
+
+
+def _names(type_: str) -> dict[str, str]:
+    """Every spelling of a key, and the field it means."""
+    names = {"command": "command"}
+    for row in table.flags(type_):
+        for spelling in (row.spelling, row.old, row.field):
+            if spelling:
+                names[spelling.lstrip("-")] = row.field
+    return names
+
+
+def _value(where: str, field: str, value: Any, default: object) -> Any:
+    if field == "command":
+        return tuple(_text(where, item) for item in (value if isinstance(value, list) else [value]))
+    if default == ():
+        return _entries(where, field, value)
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+        raise UsageError(f"{where} is {value!r}; write true or false")
+    if isinstance(default, int):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise UsageError(f"{where} is {value!r}; write a whole number")
+    if default is MISSING or isinstance(default, str):
+        return str(value) if isinstance(value, float) else _text(where, value)
+    raise TypeError(field)
+
+
+def _entries(where: str, field: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, dict):
+        between = ":" if field in _COLON else "="
+        return tuple(f"{key}{between}{_text(where, item)}" for key, item in value.items())
+    items = value if isinstance(value, list) else [value]
+    return tuple(_text(where, item) for item in items)
+
+
+def _text(where: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int):
+        return str(value)
+    raise UsageError(f"{where} is {value!r}; write text, in quotes if it looks like a number")
+
+
+def put(document: Raw, change: str) -> None:
+    """`a.b[0].c=value` in a document; the value is read as YAML."""
+    path, equals, text = change.partition("=")
+    steps = [index or name.replace("\\", "") for name, index in _STEP.findall(path)]
+    if not equals or not steps:
+        raise UsageError(f"--set {change!r} is invalid", hint="Write --set=PATH=VALUE, e.g. gpus=2")
+    at: Any = document
+    for number, step in enumerate(steps[:-1]):
+        at = _below(at, step, ".".join(steps[: number + 1]))
+    _assign(at, steps[-1], _scalar(text), path)
+
+
+def _below(at: Any, step: str, path: str) -> Any:
+    if isinstance(at, list):
+        return at[_index(at, step, path)]
+    if not isinstance(at, dict):
+        raise UsageError(f"--set {path}: there is nothing below that")
+    if at.get(step) is None:
+        _refuse_typo(at, step, path)
+        at[step] = {}
+    return at[step]
+
+
+def _assign(at: Any, step: str, value: Any, path: str) -> None:
+    if isinstance(at, list):
+        at[_index(at, step, path)] = value
+        return
+    if not isinstance(at, dict):
+        raise UsageError(f"--set {path}: there is nothing below that")
+    if step not in at:
+        _refuse_typo(at, step, path)
+    at[step] = value
+
+
+def _index(at: list[Any], step: str, path: str) -> int:
+    if not step.isdecimal() or int(step) >= len(at):
+        raise UsageError(f"--set {path}: there are {len(at)} items; write [0] for the first")
+    return int(step)
+
+
+def _refuse_typo(at: Raw, step: str, path: str) -> None:
+    """A new key is fine unless it looks like one that is there."""
+    lower = {str(key).lower(): str(key) for key in at}
+    near = difflib.get_close_matches(step.lower(), list(lower), n=1, cutoff=0.8)
+    if near and not re.search(r"\d", step):
+        raise UsageError(f"--set {path}: did you mean {lower[near[0]]}?")
+
+
+def _scalar(text: str) -> Any:
+    try:
+        return yaml.load(text, manifests.Loader) if text else ""
+    except yaml.YAMLError:
+        return text

@@ -1,0 +1,138 @@
+"""What a command line leaves open: arena's config file, its charts, files named by it, the user.
+
+Called by `orders` between parsing and building. Reading only; what is found goes into the
+submission and into its `Site`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+
+from muster.api.kinds import PRIORITY_CLASSES
+from muster.api.meta import Key
+from muster.cli import settings
+from muster.errors import ApiError, ConfigError, NotFound, UsageError
+from muster.jobs import build
+from muster.jobs.build.code import project
+from muster.kube.request import Request
+from muster.local.home import Home
+
+if TYPE_CHECKING:
+    from muster.kube.blocking import BlockingClient
+
+_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+def defaults(kind: type[build.Submission], given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a submission: what was written, and for the rest what files say."""
+    said = {name: value for name, value in given.items() if value is not None}
+    if "gang" not in said:
+        said["gang"] = gang(kind.shape.trainer)
+    kept = settings.read()
+    if not said.get("image_pull_secret"):
+        words = (word.strip() for word in kept.get("imagePullSecrets", "").split(","))
+        said["image_pull_secret"] = tuple(word for word in words if word)
+    if kind is build.TensorFlow and not said.get("role_sequence"):
+        said["role_sequence"] = kept.get("tfjob_role_sequence", "")
+    if said.get("sync_mode"):
+        said["sync_source"] = _source(said.get("sync_source", ""))
+    return said
+
+
+def gang(type_: str) -> bool:
+    """Where the command line does not say: the chart's values, then the config file, then no."""
+    chart = _chart(type_)
+    if chart is not None:
+        return chart
+    return bool(settings.switch("gang"))
+
+
+def _chart(type_: str) -> bool | None:
+    """`enableGangScheduler` where arena keeps its charts: in the home directory, else in /."""
+    home = Path.home() / "charts"
+    file = (home if home.is_dir() else Path("/charts")) / type_ / "values.yaml"
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+    found = values.get("enableGangScheduler") if isinstance(values, dict) else None
+    if found is None or isinstance(found, bool):
+        return found
+    raise ConfigError(f"{file}: enableGangScheduler is {found!r}, not true or false")
+
+
+def _source(source: str) -> str:
+    """A path of this machine as an absolute one; everything else as it is."""
+    local = source.startswith(("/", "./", "../", "~")) or source in (".", "..")
+    if not local:
+        return source
+    path = Path(source).expanduser().absolute()
+    kept = "/" if source.endswith("/") and project(source) else ""
+    return f"{path.resolve()}{kept}"
+
+
+def files(args: build.Submission) -> tuple[tuple[str, bytes], ...]:
+    """`--config-file`: where each file goes, and its content."""
+    found = []
+    for text in args.config_file:
+        written, _, inside = text.partition(":")
+        path = Path(written).expanduser().absolute()
+        try:
+            found.append((inside or str(path), path.read_bytes()))
+        except OSError as error:
+            raise UsageError(
+                f"--config-file {text!r} is invalid: {error.strerror or error}",
+                hint="Write --config-file=HOST_FILE[:/path/in/container]",
+            ) from None
+    return tuple(found)
+
+
+def site(args: build.Submission, namespace: str, *, local: bool) -> build.Site:
+    """Where the job goes. Its log directory on the host is new each time it is submitted."""
+    folder = f"{args.name}-{secrets.token_hex(4)}"
+    logs = str(Home.of_user().root / "logs" / folder) if local else f"/arena_logs/{folder}"
+    return build.Site(namespace, local=local, logs=logs, files=files(args))
+
+
+def check(client: BlockingClient, args: build.Submission) -> None:
+    """What only the cluster can tell."""
+    if not args.priority:
+        return
+    try:
+        client.get(PRIORITY_CLASSES, Key("", args.priority))
+    except NotFound:
+        raise UsageError(
+            f"the priority {args.priority} doesn't exist. Please check with `kubectl get pc` "
+            "to get a valid priority"
+        ) from None
+    except ApiError:
+        return  # Whoever may not look is told by the pods.
+
+
+class _User(msgspec.Struct, rename="camel"):
+    username: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    user_info: _User = msgspec.field(default_factory=_User)
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def user(client: BlockingClient) -> str:
+    """Who the cluster takes us for; empty if it does not say."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = client.send(Request("POST", _REVIEW, body=msgspec.json.encode(body)))
+    except ApiError:
+        return ""
+    return msgspec.json.decode(answer.body, type=_Review).status.user_info.username

@@ -1,0 +1,177 @@
+"""What `submit` does with a job once it is understood: print it, check it, create it, wait for it.
+
+Called by the commands of `kinds` and by `submit -f`. Objects go straight to the API: no helm, no
+kubectl, no temporary files. The lines on stdout are arena's.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.api.meta import Key, Raw
+from muster.cli import find, progress
+from muster.cli.cluster import choose, choose_or_start
+from muster.cli.output import info, structured
+from muster.cli.send import DRY, as_list, called
+from muster.cli.submit import fill, mlflow
+from muster.cli.submit.transaction import Transaction
+from muster.errors import UsageError
+from muster.jobs import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from muster.cli.cluster import Cluster, Where
+    from muster.kube.blocking import BlockingClient
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the user wants done."""
+
+    dry_run: str = "none"
+    output: str = ""
+    wait: bool = False
+    watch: bool = False
+
+
+def options(command: F) -> F:
+    """The options of every `submit` that are not about the job; the command gets an `order`."""
+
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, dry_run: str, output: str | None, wait: bool, watch: bool, **kwargs: Any
+    ) -> Any:
+        if dry_run != "none" and (wait or watch):
+            raise UsageError("--dry-run creates nothing that could be waited for")
+        return command(*args, order=Order(dry_run, output or "", wait, watch), **kwargs)
+
+    for option in (
+        click.option("--watch", is_flag=True, help="Wait, and tell of every instance."),
+        click.option(
+            "--wait", is_flag=True, help="Wait for the end; exit code 10 if the job fails."
+        ),
+        click.option(
+            "--output", "-o", type=click.Choice(["yaml", "json", "name"]), default=None,
+            help="Print the objects instead of a line each.",
+        ),
+        click.option(
+            "--dry-run", type=click.Choice(["none", "client", "server"]), default="none",
+            is_flag=False, flag_value="client", metavar="[client|server]",
+            help="client: print only. server: let the cluster check, keep nothing.",
+        ),
+    ):  # fmt: skip
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+def submit(kind: type[build.Submission], given: dict[str, Any], where: Where, order: Order) -> None:
+    """Build a job from what was given and do with it as ordered."""
+    said = fill.defaults(kind, given)
+    args = kind(**said)
+    if args.model_name:
+        mlflow.check()
+    build.bundle(args, build.Site(local=True, files=fill.files(args)))  # refuse before any cluster
+    cluster = _cluster(where, order)
+    namespace = _namespace(where, cluster)
+    site = fill.site(args, namespace, local=cluster is None or cluster.local)
+    if cluster is None or order.dry_run == "client":
+        _show(build.bundle(args, site), order, "created")
+        return
+    with cluster.connect() as client:
+        fill.check(client, args)
+        site = replace(site, user=fill.user(client))
+        _create(client, build.bundle(args, site), namespace, order)
+        if args.model_name and order.dry_run == "none":
+            mlflow.register(args.model_name, args.model_source, args.name)
+        _wait(client, args.type, Key(namespace, args.name), order)
+
+
+def send(bundle: build.Bundle, where: Where, order: Order) -> None:
+    """Do as ordered with a job that is already written."""
+    cluster = _cluster(where, order)
+    own = bundle.job["metadata"].get("namespace") or ""
+    if where.namespace and own and own != where.namespace:
+        raise UsageError(
+            f"{called(bundle.job)} is for the namespace {own}, -n says {where.namespace}"
+        )
+    namespace = own or _namespace(where, cluster)
+    if cluster is None or order.dry_run == "client":
+        _show(bundle, order, "created")
+        return
+    with cluster.connect() as client:
+        _create(client, bundle, namespace, order)
+        key = Key(namespace, bundle.job["metadata"]["name"])
+        _wait(client, bundle.job["kind"].lower(), key, order)
+
+
+def _cluster(where: Where, order: Order) -> Cluster | None:
+    """The cluster to talk to. A dry run starts none, and on the client needs none."""
+    if order.dry_run == "client":
+        return choose(where)
+    if order.dry_run == "server":
+        return where.cluster()
+    cluster = choose_or_start(where)
+    cluster.announce()
+    return cluster
+
+
+def _namespace(where: Where, cluster: Cluster | None) -> str:
+    return where.namespace_in(cluster) if cluster else where.namespace or "default"
+
+
+def _create(client: BlockingClient, bundle: build.Bundle, namespace: str, order: Order) -> None:
+    with Transaction(client, namespace, dry=order.dry_run == "server") as made:
+        record = made.submit(bundle)
+    word = f"created{DRY.get(order.dry_run, '')}"
+    if order.output:
+        _show(build.Bundle(made.job, tuple(made.extras)), order, word)
+        return
+    print(f"{called(record)} {word}")
+    if order.dry_run == "none":
+        print(f"{called(record)} labeled")
+    for item in (*made.extras, made.job):
+        print(f"{called(item)} {word}")
+    if order.dry_run == "none":
+        name, type_ = bundle.job["metadata"]["name"], bundle.job["kind"].lower()
+        info(f"The Job {name} has been submitted successfully")
+        info(
+            f"You can run `arena get {name} --type {type_} -n {namespace}` to check the job status"
+        )
+
+
+def _show(bundle: build.Bundle, order: Order, word: str) -> None:
+    items: list[Raw] = [*bundle.extras, bundle.job]
+    if order.output == "name":
+        _lines(items, "")
+    elif order.output or order.dry_run == "client":
+        plain = [_unshared(item) for item in items]
+        shown = plain[0] if len(plain) == 1 else as_list(plain)
+        print(structured(shown, order.output or "yaml"))
+    else:
+        _lines(items, f" {word}")
+
+
+def _lines(items: Iterable[Raw], end: str) -> None:
+    for item in items:
+        print(f"{called(item)}{end}")
+
+
+def _unshared(value: Any) -> Any:
+    """A copy in which templates share no parts: YAML would write those as references."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_unshared(item) for item in value]
+    return value
+
+
+def _wait(client: BlockingClient, type_: str, key: Key, order: Order) -> None:
+    if order.wait or order.watch:
+        progress.until_finished(lambda: find.one(client, key, type_), instances=order.watch)

@@ -1,0 +1,169 @@
+"""Who is in a job: the roles of each kind, how many of each, and what one of them asks for.
+
+Called by `job`. What differs between kinds is here; what a pod looks like is the same for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.errors import UsageError
+from muster.jobs.build import placement
+from muster.jobs.build.submission import Jax, Mpi, PyTorch, TensorFlow
+
+if TYPE_CHECKING:
+    from muster.jobs.build.submission import Submission
+
+GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
+
+
+@dataclass(frozen=True)
+class Role:
+    """What one role of a job asks for, after defaults."""
+
+    name: str
+    count: int
+    image: str
+    restart: str
+    flag: str = ""
+    """The prefix of the flags of its own: `--ps-cpu` and so on."""
+    gpus: int = 0
+    gpu: str = GPU
+    cpu: str = ""
+    memory: str = ""
+    cpu_limit: str = ""
+    memory_limit: str = ""
+    port: int = 0
+    selector: tuple[str, ...] = ()
+    affinity: placement.Policy = placement.ANYWHERE
+    runs: bool = True
+    """Whether it runs the command; an MPI worker waits to be called."""
+    writes_logs: bool = True
+    data: bool = True
+    """Whether it mounts `--data` and `--data-dir`."""
+    member: bool = True
+    """Whether the gang counts it."""
+
+
+def of(args: Submission) -> list[Role]:
+    """The roles that have replicas, in the order in which they are written."""
+    match args:
+        case TensorFlow():
+            roles = _tensorflow(args)
+        case Mpi():
+            roles = _mpi(args)
+        case PyTorch():
+            roles = _pytorch(args)
+        case Jax():
+            roles = [_sized(args, "Worker", args.workers)]
+        case _:
+            raise TypeError(f"no roles for {type(args).__name__}")
+    present = [role for role in roles if role.count]
+    for role in present:
+        if not role.image:
+            other = f" or --{role.flag}-image" if role.flag else ""
+            raise UsageError(f"--image{other} must be set", hint="For example --image=python:3.12")
+    return present
+
+
+def writer(args: Submission, roles: list[Role]) -> str:
+    """The role whose first replica writes the logs that TensorBoard shows."""
+    preferred: tuple[str, ...] = ("Chief", "Master", "Worker")
+    if isinstance(args, Mpi):
+        preferred = ("Worker",)  # rank 0 runs on a worker, the launcher only starts it
+    names = [role.name for role in roles]
+    return next(name for name in preferred if name in names)
+
+
+def _again(args: Submission) -> str:
+    return "OnFailure" if args.retry else "Never"
+
+
+def _tensorflow(args: TensorFlow) -> list[Role]:
+    chief, workers = int(args.chief), args.workers
+    if args.ps < 1 and workers == 1 and not args.chief:
+        chief, workers = 1, 0  # a job of one process is its own chief
+    return [
+        _tensorflow_role(args, "PS", args.ps, args.ps_port),
+        _tensorflow_role(args, "Worker", workers, args.worker_port, with_chief=bool(chief)),
+        _tensorflow_role(args, "Chief", chief, args.chief_port),
+        _tensorflow_role(args, "Evaluator", int(args.evaluator), 0),
+    ]
+
+
+def _tensorflow_role(
+    args: TensorFlow, name: str, count: int, port: int, *, with_chief: bool = False
+) -> Role:
+    low = name.lower()
+    server = name == "PS"
+    return Role(
+        name,
+        count,
+        image=(args.ps_image if server else args.worker_image) or args.image,
+        restart="OnFailure" if with_chief else _again(args),
+        flag="ps" if server else "worker",
+        gpus=args.ps_gpus if server else args.gpus,
+        cpu=getattr(args, f"{low}_cpu"),
+        memory=getattr(args, f"{low}_memory"),
+        cpu_limit=getattr(args, f"{low}_cpu_limit"),
+        memory_limit=getattr(args, f"{low}_memory_limit"),
+        port=port,
+        selector=getattr(args, f"{low}_selector") or args.selector,
+        affinity=_affinity(args, low),
+        writes_logs=not server,
+    )
+
+
+def _affinity(args: TensorFlow, role: str) -> placement.Policy:
+    if role not in ("worker", "ps"):
+        return placement.ANYWHERE
+    return placement.policy(
+        role,
+        getattr(args, f"{role}_affinity_policy"),
+        getattr(args, f"{role}_affinity_constraint"),
+    )
+
+
+def _mpi(args: Mpi) -> list[Role]:
+    gpu = TOPOLOGY_GPU if args.gputopology else GPU
+    workers = Role(
+        "Worker",
+        args.workers,
+        args.image,
+        _again(args),
+        gpus=args.gpus,
+        gpu=gpu,
+        cpu=args.cpu,
+        memory=args.memory,
+        selector=args.selector,
+        runs=False,
+    )
+    launcher = Role(
+        "Launcher",
+        1,
+        args.image,
+        _again(args),
+        selector=args.selector,
+        data=args.mounts_on_launcher,
+        member=False,
+    )
+    return [launcher, workers]
+
+
+def _pytorch(args: PyTorch) -> list[Role]:
+    others = _sized(args, "Worker", args.workers - 1, restart="OnFailure")
+    return [_sized(args, "Master", 1), others]
+
+
+def _sized(args: PyTorch | Jax, name: str, count: int, *, restart: str = "") -> Role:
+    return Role(
+        name,
+        count,
+        args.image,
+        restart or _again(args),
+        gpus=args.gpus,
+        cpu=args.cpu,
+        memory=args.memory,
+        selector=args.selector,
+    )
