@@ -1,5 +1,7 @@
 """The built-in controllers that users of training jobs need, one small control loop each.
 
-Reading order: discover (which kinds the API has), ownership (who belongs to whom, pure), garbage
-(collection by owner).
+Reading order: run (all of them, wired), shapes (what they read), watched (informers and indexes),
+belonging (who is whose, pure), expect (what informers do not show yet), hands (what they write),
+rollout/ (deployments and replica sets), garbage (collection by owner; ownership is its pure part,
+discover asks which kinds there are), claims (volumes).
 """

@@ -1,0 +1,94 @@
+"""The workload controllers as one daemon: shared informers, one queue and loop per kind.
+
+Started by `local/up.py`; a real cluster has its own controller manager. Nothing here polls: an idle
+cluster costs nothing but the watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from muster.control.manager import Manager
+from muster.control.queue import WorkQueue
+from muster.local.workloads.expect import Expectations
+from muster.local.workloads.hands import Hands
+from muster.local.workloads.rollout.deployments import Deployments
+from muster.local.workloads.rollout.sets import ReplicaSets
+from muster.local.workloads.shapes import DEPLOYMENTS, REPLICA_SETS
+from muster.local.workloads.tell import Teller
+from muster.local.workloads.watched import Watched, on_owned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import HasMetadata, Key
+    from muster.kube.client import Client
+    from muster.kube.store import Change
+
+_WORKERS = 4
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Workloads:
+    """Everything that the controllers share."""
+
+    def __init__(self, client: Client, clock: Callable[[], datetime] = _now) -> None:
+        self.client = client
+        self.clock = clock
+        self.watched = Watched(client)
+        self.teller = Teller(client, clock)
+        self.manager = Manager("workloads")
+
+    def hands(self, kind: Kind[Any], component: str) -> Hands:
+        expect = Expectations(asyncio.get_running_loop().time)
+        return Hands(self.client, kind, component, expect, self.teller, self.clock)
+
+    def deployments(self) -> None:
+        """Deployments -> replica sets -> pods."""
+        watched = self.watched
+        sets: WorkQueue[Key] = WorkQueue("replicasets")
+        hands = self.hands(REPLICA_SETS, "replicaset-controller")
+        replica_sets = ReplicaSets(hands, watched)
+        watched.sets.subscribe(by_key(sets, hands.expect))
+        watched.pods.subscribe(on_owned("ReplicaSet", hands.expect, replica_sets.suitors, sets.add))
+        self.manager.loop(sets, replica_sets, workers=_WORKERS)
+
+        queue: WorkQueue[Key] = WorkQueue("deployments")
+        hands = self.hands(DEPLOYMENTS, "deployment-controller")
+        deployments = Deployments(hands, watched)
+        watched.deployments.subscribe(by_key(queue, hands.expect))
+        watched.sets.subscribe(on_owned("Deployment", hands.expect, deployments.suitors, queue.add))
+        self.manager.loop(queue, deployments, workers=_WORKERS)
+
+
+def by_key(queue: WorkQueue[Key], expect: Expectations) -> Callable[[Change[Any]], None]:
+    """A listener that has each changed object looked at."""
+
+    def listen(change: Change[HasMetadata]) -> None:
+        meta = change.current.metadata
+        if change.new is None:
+            expect.forget(meta.uid)
+        queue.add(meta.key)
+
+    return listen
+
+
+def build(client: Client, clock: Callable[[], datetime] = _now) -> Manager:
+    """The daemon, ready to run."""
+    workloads = Workloads(client, clock)
+    workloads.deployments()
+    for informer in workloads.watched.informers():
+        workloads.manager.informer(informer)
+    workloads.manager.also("events", workloads.teller.run)
+    return workloads.manager
+
+
+async def run(client: Client) -> None:
+    """Run until cancelled."""
+    await build(client).run()

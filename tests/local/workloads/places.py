@@ -1,0 +1,155 @@
+"""Two clusters for one story: Kubernetes' own controller manager, and ours on the local API server.
+
+kwok plays the nodes' part on both, by the same rules, so that whatever differs between the two
+comes from the controllers (or from the API servers, which `tests/conformance` compares).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from muster.kube.client import Client
+from muster.kube.config import Endpoint
+from muster.local.apiserver.serve import ApiServer
+from muster.local.workloads import run
+from muster.local.workloads.garbage import Garbage
+from tests.controlplane import wire
+from tests.controlplane.certificates import Authority
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.processes import Child, start_on_free_port
+from tests.controlplane.settings import Settings
+from tests.operator.driving import hung_up
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+NODE = "n0"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster, through kubectl."""
+
+    name: str
+    binaries: Path
+    kubeconfig: Path
+
+    def kubectl(
+        self, *words: str, text: str | None = None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.binaries / "kubectl"), *words],
+            input=text,
+            stdin=None if text is not None else subprocess.DEVNULL,
+            env={
+                "PATH": os.environ["PATH"],
+                "KUBECONFIG": str(self.kubeconfig),
+                "HOME": str(self.kubeconfig.parent),
+            },
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+@contextmanager
+def kubernetes(binaries: Path) -> Iterator[Place]:
+    """etcd, kube-apiserver, kube-controller-manager and kwok, with one node."""
+    with ControlPlane(binaries) as plane:
+        plane.start_controller_manager()
+        plane.start_kwok()
+        plane.add_node(NODE)
+        yield Place("kubernetes", binaries, plane.kubeconfig)
+
+
+@contextmanager
+def local(binaries: Path, folder: Path) -> Iterator[Place]:
+    """The local API server with our controllers on a loop of their own, and kwok."""
+    started: list[ApiServer] = []
+    ready, stop = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        server = ApiServer(folder)
+        await server.start()
+        endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+        async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part()) for part in parts(client)]
+            started.append(server)
+            ready.set()
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+        await server.stop()
+        await hung_up()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        until(ready.is_set, what="the local API server")
+        server = started[0]
+        kubeconfig = folder / "kubeconfig"
+        server.access.write_kubeconfig(kubeconfig, server.url)
+        place = Place("local", binaries, kubeconfig)
+        with _kwok(binaries, folder):
+            done = place.kubectl("create", "-f", "-", text=_NODE)
+            assert done.returncode == 0, done.stderr
+            yield place
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+def parts(client: Client) -> list[Callable[[], Any]]:
+    """Everything that takes the controller manager's place."""
+    return [Garbage(client).run, lambda: run.run(client)]
+
+
+@contextmanager
+def _kwok(binaries: Path, folder: Path) -> Iterator[None]:
+    authority = Authority()
+    serving = authority.server()
+    (folder / "serving.crt").write_bytes(serving.certificate)
+    (folder / "serving.key").write_bytes(serving.key)
+    flags = Settings(folder, durable=False, watch_cache=True, audited=False).kwok
+    children: list[Child] = []
+
+    def start(port: int) -> Child:
+        children.append(Child([str(binaries / "kwok"), *flags(port)], folder / "kwok.log"))
+        return children[-1]
+
+    def answers(port: int) -> bool:
+        try:
+            return wire.ask(wire.secure(port, authority.certificate), "GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+    try:
+        start_on_free_port(start, answers)
+        yield
+    finally:
+        for child in children:
+            child.kill()
+
+
+_NODE = f"""
+apiVersion: v1
+kind: Node
+metadata:
+  name: {NODE}
+  annotations: {{kwok.x-k8s.io/node: fake}}
+  labels: {{kubernetes.io/hostname: {NODE}}}
+status:
+  allocatable: {{cpu: "8", memory: 32Gi, pods: "110"}}
+  capacity: {{cpu: "8", memory: 32Gi, pods: "110"}}
+"""

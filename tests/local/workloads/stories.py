@@ -1,0 +1,95 @@
+"""Telling one story with kubectl on two clusters, and comparing what can be seen afterwards.
+
+A story is a list of kubectl commands. What a command prints must be the same on both. `Look` waits
+until the named kinds are the same on both: controllers need their time, but end in one state.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.local.workloads.normal import hashes, normal
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from tests.local.workloads.places import Place
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Say:
+    """kubectl words, and what is given on standard input; `quiet` if its output tells nothing."""
+
+    words: str
+    text: str = ""
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """Kinds that must come to be the same."""
+
+    kinds: str
+    timeout: float = 30
+
+
+Step = Say | Look
+
+
+def tell(both: tuple[Place, Place], story: list[Step]) -> None:
+    """Tell it on both, step by step."""
+    namespace = f"w-{secrets.token_hex(4)}"
+    for place in both:
+        done = place.kubectl("create", "namespace", namespace)
+        assert done.returncode == 0, done.stderr
+    for step in story:
+        if isinstance(step, Say):
+            real, ours = (_said(place, namespace, step) for place in both)
+            told = f"kubectl {step.words}\n--- kubernetes\n{real}\n--- ours\n{ours}"
+            assert ours == real or step.quiet, told
+        else:
+            _look(both, namespace, step)
+    for place in both:
+        place.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def _said(place: Place, namespace: str, step: Say) -> str:
+    done = place.kubectl("-n", namespace, *step.words.split(" "), text=step.text or None)
+    printed = f"{done.stdout}{done.stderr}(exit {done.returncode})"
+    assert step.quiet or "rror" not in done.stderr, f"{place.name}: {step.words}: {printed}"
+    return printed.replace(namespace, "<ns>")
+
+
+def _look(both: tuple[Place, Place], namespace: str, step: Look) -> None:
+    """Until both show the same; at the end, what they show."""
+    seen: list[list[Raw]] = [[], []]
+
+    def same() -> bool:
+        seen[:] = [_seen(place, namespace, step.kinds) for place in both]
+        return seen[0] == seen[1]
+
+    try:
+        until(same, timeout=step.timeout, every=0.3)
+    except AssertionError:
+        if seen[0] != seen[1]:
+            raise AssertionError(f"{step.kinds} differ\n{_difference(*seen)}") from None
+
+
+def _difference(real: list[Raw], ours: list[Raw]) -> str:
+    before, after = (json.dumps(o, indent=1, sort_keys=True).splitlines() for o in (real, ours))
+    lines = difflib.unified_diff(before, after, "kubernetes", "ours", lineterm="", n=4)
+    return "\n".join(lines)
+
+
+def _seen(place: Place, namespace: str, kinds: str) -> list[Raw]:
+    done = place.kubectl("-n", namespace, "get", f"{kinds},rs", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    items: list[Raw] = json.loads(done.stdout)["items"]
+    sets = [one for one in items if one["kind"] == "ReplicaSet"]
+    wanted = items if "rs" in kinds.split(",") else [o for o in items if o not in sets]
+    return normal(wanted, hashes(sets), namespace)
