@@ -26,6 +26,7 @@ from muster.local.apiserver.serve import ApiServer
 from muster.local.node import agent as node
 from muster.local.node import shutdown
 from muster.local.node.machine import declare
+from muster.local.workloads import run as workloads
 from muster.local.workloads.claims import Claims
 from muster.local.workloads.garbage import Garbage
 from muster.operator import run as operator
@@ -135,6 +136,7 @@ async def _run(
             server.run,
             Garbage(client).run,
             Claims(client, settings.data / "volumes").run,
+            lambda: workloads.run(client),
             lambda: operator.run(client, operator.Options(), stop),
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
             lambda: agent.run(client),
