@@ -147,6 +147,29 @@ def test_a_gang_that_the_templates_declare_is_left_as_it_is() -> None:
     assert pod["spec"]["schedulerName"] == "muster"
 
 
+@pytest.mark.parametrize(
+    ("installed", "groups"), [(ALL_DIALECTS, [(VOLCANO_GROUPS.resource, "j")]), (frozenset(), [])]
+)
+def test_arenas_labels_do_not_keep_a_job_from_the_clusters_dialect(
+    installed: frozenset[str], groups: list[tuple[str, str]]
+) -> None:
+    labels = {
+        "pod-group.scheduling.sigs.k8s.io/name": "tfjob-j",
+        "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+    }
+    worker = replica(2)
+    worker["template"]["metadata"] = {"labels": labels}
+    raw = manifest(roles={"Worker": worker})
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "true"}
+    model = settled(raw, installed=installed)
+
+    assert list(model.objects) == groups
+    pod = model.manifests["j-worker-0"]
+    assert pod["metadata"]["labels"].items() >= labels.items()
+    assert ("scheduling.k8s.io/group-name" in pod["metadata"]["annotations"]) == bool(groups)
+    assert pod["spec"]["schedulerName"] == "muster"
+
+
 def test_the_policy_of_the_job_shapes_its_group() -> None:
     policy = {
         "minAvailable": 2,

@@ -132,12 +132,13 @@ def _dialect(job: Job, seen: Seen, settings: Settings) -> str:
     switch = job.annotation("gang").lower()
     if switch == "false" or (not settings.gang and switch != "true"):
         return "none"
-    if any(_declared(replica) for replica in job.replicas):
+    if any(_declared(replica, switch == "true") for replica in job.replicas):
         return "declared"
     dialect = job.annotation("gang-dialect") or settings.dialect
-    if dialect != "auto" and dialect in CHOICES:
-        return dialect
-    return _auto(job, seen, settings)
+    if dialect == "auto" or dialect not in CHOICES:
+        dialect = _auto(job, seen, settings)
+    labelled = any(_declared(replica, False) for replica in job.replicas)
+    return "declared" if dialect == "labels" and labelled else dialect
 
 
 def _auto(job: Job, seen: Seen, settings: Settings) -> str:
@@ -158,10 +159,16 @@ def _served(dialect: str, seen: Seen) -> bool:
     return kind is not None and kind.resource in seen.installed
 
 
-def _declared(replica: Replica) -> bool:
+def _declared(replica: Replica, asked: bool) -> bool:
+    """Whether the template names a gang.
+
+    `arena submit --gang` labels pods for schedulers that read no more than that. It asks for a gang
+    by annotation as well, and then gets the cluster's own dialect: the labels alone say nothing.
+    """
     meta = replica.template.get("metadata") or {}
     marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
-    return any(name in marks for name in DECLARED) or bool(replica.spec.get("schedulingGroup"))
+    names = (name for name in DECLARED if not (asked and name == LABEL_NAME))
+    return any(name in marks for name in names) or bool(replica.spec.get("schedulingGroup"))
 
 
 def _resources(replicas: list[Replica], size: int, priorities: Mapping[str, int]) -> Raw:
