@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from muster.cli.logs import _with_instances
+from muster.cli.follow import with_instances
 from muster.errors import MusterError
 from muster.jobs.view import View, view
 
@@ -26,9 +26,9 @@ def test_a_job_that_failed_without_pods_is_not_waited_for(follow: bool) -> None:
     failed = job({"type": "Failed", "status": "True", "message": "no"})
 
     with pytest.raises(MusterError, match="the job j has failed and has no pods"):
-        _with_instances(cast(Any, None), failed, follow)
+        with_instances(cast(Any, None), failed, follow=follow)
 
 
 def test_without_follow_a_job_that_has_no_pods_yet_is_not_waited_for() -> None:
     with pytest.raises(MusterError, match="has no instances yet"):
-        _with_instances(cast(Any, None), job(), False)
+        with_instances(cast(Any, None), job(), follow=False)

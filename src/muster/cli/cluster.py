@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.output import note
+from muster.cli import settings
+from muster.cli.output import LEVELS, loglevel, note, talkative
 from muster.errors import NoCluster
 from muster.kube import config
 from muster.local.home import Home
@@ -47,6 +48,10 @@ class Cluster:
     def connect(self) -> BlockingClient:
         from muster.kube.blocking import BlockingClient
 
+        if talkative():
+            from muster.cli.talk import Talking
+
+            return Talking(self.endpoint, user_agent="arena")
         return BlockingClient(self.endpoint, user_agent="arena")
 
 
@@ -65,7 +70,9 @@ class Where:
         return found
 
     def namespace_in(self, cluster: Cluster) -> str:
-        return self.namespace or cluster.endpoint.namespace or "default"
+        """`-n`, arena's config file, the kubeconfig's context, default: in this order."""
+        kept = self.namespace or settings.read().get("namespace", "")
+        return kept or cluster.endpoint.namespace or "default"
 
 
 def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
@@ -116,22 +123,43 @@ def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 
+_OPTIONS = (
+    click.option("--arena-namespace", "--arenaNamespace", hidden=True, help="Nothing lives there."),
+    click.option(
+        "--loglevel", type=click.Choice(LEVELS), help="Lines to show on stderr; debug: requests."
+    ),
+    click.option("--context", help="Context of the kubeconfig to use."),
+    click.option("--kubeconfig", "--config", metavar="FILE", help="Kubeconfig file to use."),
+    click.option("--namespace", "-n", help="Namespace to use."),
+)
+_SHARED = ("namespace", "kubeconfig", "context", "loglevel", "arena_namespace")
+
+
 def cluster_options(command: F) -> F:
     """The options every verb shares; the verb receives one `where: Where`."""
 
     @functools.wraps(command)
-    def wrapped(
-        *args: Any, kubeconfig: str | None, context: str | None, namespace: str, **kwargs: Any
-    ) -> Any:
-        path = Path(kubeconfig).expanduser() if kubeconfig else None
-        return command(*args, where=Where(path, context, namespace), **kwargs)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before = click.get_current_context().find_root().obj or {}
+        own = {name: kwargs.pop(name) for name in _SHARED}
+        given = {name: before.get(name) if own[name] is None else own[name] for name in _SHARED}
+        loglevel(given["loglevel"] or "info")
+        path = Path(given["kubeconfig"]).expanduser() if given["kubeconfig"] else None
+        where = Where(path, given["context"], given["namespace"] or "")
+        return command(*args, where=where, **kwargs)
 
-    for option in (
-        click.option("--namespace", "-n", default="", help="Namespace to use."),
-        click.option("--kubeconfig", "--config", metavar="FILE", help="Kubeconfig file to use."),
-        click.option("--context", help="Context of the kubeconfig to use."),
-        click.option("--loglevel", expose_value=False, hidden=True),
-        click.option("--arena-namespace", expose_value=False, hidden=True),
-    ):
+    for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]
+
+
+def before_the_verb(group: click.Group) -> None:
+    """Let the same options stand before the verb too: `arena -n team list`."""
+
+    @click.pass_context
+    def keep(ctx: click.Context, /, **given: Any) -> None:
+        ctx.obj = given
+
+    for option in reversed(_OPTIONS):
+        option(group)
+    group.callback = keep

@@ -1,22 +1,32 @@
-"""`arena delete JOB…`: every name is tried; the exit code tells whether all were there."""
+"""`arena delete JOB…`: every name is tried; the exit code tells whether all were there.
+
+What a job made is owned by it and goes with it. A record that an interrupted submission left behind
+without its job (`NAME-tfjob`, labelled createdBy=arena) is deleted too.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from muster.api.kinds import CONFIG_MAPS, PODS
 from muster.api.meta import Key
-from muster.cli import find
+from muster.cli import changes, find
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.output import info, note
-from muster.errors import NotFound
+from muster.errors import MusterError, NotFound, Unreachable
+
+if TYPE_CHECKING:
+    from muster.kube.blocking import BlockingClient
 
 
 @click.command(name="delete")
-@click.argument("names", nargs=-1, required=True)
+@find.name_argument(many=True)
 @find.type_option
 @cluster_options
 def command(where: Where, names: tuple[str, ...], type_: str) -> None:
-    """Delete training jobs and everything they made.
+    """Delete training jobs and everything they made; pod/NAME deletes one pod.
 
     \b
     Example:
@@ -24,22 +34,52 @@ def command(where: Where, names: tuple[str, ...], type_: str) -> None:
     """
     cluster = where.cluster()
     cluster.announce()
-    namespace = where.namespace_in(cluster)
-    missing = []
+    space = where.namespace_in(cluster)
+    failures: list[MusterError] = []
     with cluster.connect() as client:
-        for name in names:
+        for name in dict.fromkeys(names):
             try:
-                kind, job = find.named(client, Key(namespace, name), type_)
-                client.delete(
-                    kind,
-                    Key(namespace, name),
-                    uid=job["metadata"]["uid"],
-                    propagation="Background",
-                )
-            except NotFound:
-                note(f"The training job '{name}' does not exist,skip to delete it")
-                missing.append(name)
-            else:
-                info(f"The training job {name} has been deleted successfully")
-    if missing:
-        raise NotFound(f"not found: {', '.join(missing)}", status=404)
+                info(_delete(client, Key(space, name), type_))
+            except Unreachable:
+                raise
+            except NotFound as error:
+                note(f"The training job '{name}' does not exist,skip to delete it", "error")
+                failures.append(error)
+            except MusterError as error:
+                failures.append(error)
+    missing = [error for error in failures if isinstance(error, NotFound)]
+    if missing and len(missing) == len(failures):
+        raise NotFound(f"{len(missing)} of {len(names)} jobs were not there", status=404)
+    changes.fail(failures, len(names), "jobs")
+
+
+def _delete(client: BlockingClient, key: Key, type_: str) -> str:
+    """Delete what is meant and say so."""
+    meant = find.word(key.name, type_)
+    bare = Key(key.namespace, meant.name)
+    if meant.force == "pod":
+        client.delete(PODS, bare)
+        return f"The pod {bare.name} has been deleted successfully"
+    try:
+        kind, raw = find.named(client, key, type_)
+    except NotFound:
+        if not _records(client, bare, meant.type):
+            raise
+    else:
+        client.delete(kind, bare, uid=raw["metadata"]["uid"], propagation="Background")
+    return f"The training job {bare.name} has been deleted successfully"
+
+
+def _records(client: BlockingClient, job: Key, type_: str) -> int:
+    """Delete the records of a job that is not there; how many there were."""
+    count = 0
+    for kind in find.kinds_of(type_):
+        key = Key(job.namespace, f"{job.name}-{kind.kind.lower()}")
+        try:
+            record = client.get(CONFIG_MAPS, key)
+        except NotFound:
+            continue
+        if record.metadata.labels.get("createdBy") == "arena":
+            client.delete(CONFIG_MAPS, key, uid=record.metadata.uid)
+            count += 1
+    return count

@@ -1,23 +1,42 @@
-"""One job as text and as data, for `arena get`, `list -o json` and whoever else shows a job."""
+"""One job or pod as text and as data, for `get`, `list -o json` and whoever else shows one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.cli.output import age, duration, local_time, table, underlined
+from muster.jobs import names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.view import View
+    from muster.cli.events import Said
+    from muster.jobs.view import Instance, View
 
 INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")
+GPUS = ("INSTANCE", "NODE(IP)", "GPU(Requested)")
+EVENTS = ("SOURCE", "TYPE", "AGE", "MESSAGE")
 
 
-def sections(job: View, now: datetime) -> str:
-    """The sectioned form: a header block, why it waits or failed, and the instances."""
-    header = [
+@dataclass(frozen=True)
+class Beside:
+    """What is shown of a job besides the job and its pods."""
+
+    line: str = ""
+    """Its place in line; empty unless it waits there."""
+    board: str = ""
+    """Where its TensorBoard is."""
+    events: Sequence[Said] | None = None
+    gpus: bool = False
+
+
+def header(job: View, now: datetime, line: str = "") -> str:
+    """Who and what the job is, and why it waits or failed."""
+    facts = [
         ("Name:", job.name),
         ("Status:", job.status),
         ("Namespace:", job.namespace),
@@ -28,7 +47,14 @@ def sections(job: View, now: datetime) -> str:
         ("EndTime:", local_time(job.finished)),
     ]
     if job.reason:
-        header.append(("Reason:", job.reason))
+        facts.append(("Reason:", job.reason))
+    if line:
+        facts.append(("Line:", line))
+    return table(facts)
+
+
+def sections(job: View, now: datetime, beside: Beside = Beside()) -> str:  # noqa: B008 - frozen
+    """The sectioned form: a header block, the instances, and what was asked for besides."""
     rows = [
         (
             instance.name,
@@ -40,10 +66,37 @@ def sections(job: View, now: datetime) -> str:
         )
         for instance in job.instances
     ]
-    return f"{table(header)}\n\nInstances:\n{underlined(INSTANCES, rows, indent='  ')}"
+    parts = [
+        header(job, now, beside.line),
+        f"Instances:\n{underlined(INSTANCES, rows, indent='  ')}",
+    ]
+    if beside.gpus:
+        parts.append(_gpus(job))
+    if beside.board:
+        parts.append(f"Tensorboard:\n  Your tensorboard will be available on:\n  {beside.board}")
+    if beside.events is not None:
+        parts.append(said(beside.events, now))
+    return "\n\n".join(parts)
 
 
-def classic(job: View, now: datetime) -> str:
+def _gpus(job: View) -> str:
+    rows = [(row.name, row.node_ip or "N/A", str(row.gpus)) for row in job.instances]
+    share = f"{job.allocated_gpus}/{job.requested_gpus}"
+    return (
+        f"GPUs:\n{underlined(GPUS, rows, indent='  ')}\n\n"
+        f"  Allocated/Requested GPUs of Job: {share}"
+    )
+
+
+def said(events: Sequence[Said], now: datetime) -> str:
+    """Events as a section."""
+    if not events:
+        return "Events:\n  No events for resources"
+    rows = [(row.source, row.type, age(row.at, now), row.message) for row in events]
+    return f"Events:\n{underlined(EVENTS, rows, indent='  ')}"
+
+
+def classic(job: View, now: datetime, beside: Beside = Beside()) -> str:  # noqa: B008 - frozen
     """The one-table form: a row per instance."""
     head = ("NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE")
     old = duration(job.age(now).total_seconds())
@@ -58,44 +111,75 @@ def classic(job: View, now: datetime) -> str:
         )
         for instance in job.instances
     ]
-    return table([head, *rows])
+    parts = [table([head, *rows])]
+    if beside.board:
+        parts.append(f"Your tensorboard will be available on:\n{beside.board}")
+    if beside.events is not None:
+        parts.append(said(beside.events, now))
+    return "\n\n".join(parts)
 
 
-def as_data(job: View, now: datetime) -> Raw:
+def pod(found: Pod, row: Instance, now: datetime, events: Sequence[Said] | None) -> str:
+    """One pod by itself."""
+    facts = [
+        ("Name:", row.name),
+        ("Status:", row.status),
+        ("Namespace:", found.metadata.namespace),
+        ("Job:", found.metadata.labels.get(names.JOB) or "N/A"),
+        ("Node:", row.node or "N/A"),
+        ("IP:", row.ip or "N/A"),
+        ("Age:", age(row.created, now)),
+        ("Restarts:", str(row.restarts)),
+        ("GPU(Requested):", str(row.gpus)),
+    ]
+    if row.reason:
+        facts.append(("Reason:", row.reason))
+    parts = [table(facts)]
+    return "\n\n".join(parts if events is None else [*parts, said(events, now)])
+
+
+def as_data(job: View, now: datetime, beside: Beside = Beside()) -> Raw:  # noqa: B008 - frozen
     """The fields and their order as arena's JSON has them, and the reason besides."""
     chief = job.chief
-    return {
+    data: Raw = {
         "uuid": job.uid,
         "name": job.name,
         "namespace": job.namespace,
         "duration": f"{int(job.duration(now).total_seconds())}s",
         "status": job.status,
         "reason": job.reason,
+        "line": beside.line,
         "trainer": job.trainer,
-        "tensorboard": "",
+        "tensorboard": beside.board,
         "chiefName": chief.name if chief else "",
-        "instances": [
-            {
-                "ip": instance.ip,
-                "status": instance.status,
-                "name": instance.name,
-                "age": f"{int((now - instance.created).total_seconds())}s"
-                if instance.created
-                else "",
-                "node": instance.node,
-                "nodeIP": instance.node_ip,
-                "chief": instance.chief,
-                "requestGPUs": instance.gpus,
-                "creationTimestamp": _unix(instance.created),
-                "reason": instance.reason,
-                "restarts": instance.restarts,
-            }
-            for instance in job.instances
-        ],
+        "instances": [_instance_data(instance, now) for instance in job.instances],
         "priority": job.priority or "N/A",
         "requestGPUs": job.requested_gpus,
         "allocatedGPUs": job.allocated_gpus,
         "creationTimestamp": _unix(job.created),
+    }
+    if beside.events is not None:
+        data["events"] = [
+            {"source": row.source, "type": row.type, "at": _unix(row.at), "message": row.message}
+            for row in beside.events
+        ]
+    return data
+
+
+def _instance_data(instance: Instance, now: datetime) -> Raw:
+    old = f"{int((now - instance.created).total_seconds())}s" if instance.created else ""
+    return {
+        "ip": instance.ip,
+        "status": instance.status,
+        "name": instance.name,
+        "age": old,
+        "node": instance.node,
+        "nodeIP": instance.node_ip,
+        "chief": instance.chief,
+        "requestGPUs": instance.gpus,
+        "creationTimestamp": _unix(instance.created),
+        "reason": instance.reason,
+        "restarts": instance.restarts,
     }
 
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from muster.api.kinds import CONFIG_MAPS, PODS
-from muster.api.meta import Key
-from muster.cli import find
+from muster.api.core import Pod
+from muster.api.meta import Key, key_of
+from muster.cli import find, waitline
 from muster.cli.cluster import Where, cluster_options
-from muster.cli.output import age, note, structured, table, underlined
-from muster.errors import Forbidden, NotFound
-from muster.jobs import names
+from muster.cli.output import structured, table, underlined
 from muster.jobs.view import belonging
-from muster.scheduler import waiting
-from muster.scheduler.account import Account, account, line_says
+from muster.scheduler.account import Account, account
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
     from muster.kube.blocking import BlockingClient
 
 MEMBERS = ("POD", "ROLE", "PHASE", "NODE", "WHY")
 
 
 @click.command(name="explain")
-@click.argument("name")
+@find.name_argument()
 @click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide")
 @find.type_option
 @cluster_options
@@ -42,7 +37,7 @@ def command(where: Where, name: str, output: str, type_: str) -> None:
     key = Key(where.namespace_in(cluster), name)
     with cluster.connect() as client:
         pods = _pods(client, key, type_)
-        told = account(name, pods, _line(client))
+        told = account(name, pods, waitline.published(client))
     if output == "wide":
         print(_text(told))
     else:
@@ -53,28 +48,12 @@ def command(where: Where, name: str, output: str, type_: str) -> None:
 
 def _pods(client: BlockingClient, key: Key, type_: str) -> list[Pod]:
     """The pods of the job of that name, or the pod of that name."""
-    try:
-        kind, raw = find.named(client, key, type_)
-    except NotFound:
-        try:
-            return [client.get(PODS, key)]
-        except NotFound as error:
-            message = f"there is no training job and no pod named {key.name} in {key.namespace}"
-            raise NotFound(message, status=404) from error
-    pods = client.list(PODS, key.namespace, labels=f"{names.JOB}={key.name}").items
-    return belonging(kind.kind, key, raw["metadata"]["uid"], pods)
-
-
-def _line(client: BlockingClient) -> list[waiting.Row]:
-    """The published line; empty where nobody waits or it may not be read."""
-    try:
-        found = client.get(CONFIG_MAPS, Key(waiting.NAMESPACE, waiting.CONFIG_MAP))
-    except NotFound:
-        return []
-    except Forbidden as error:
-        note(f"the line cannot be read, so places in it are not shown: {error}")
-        return []
-    return waiting.read(found.data)
+    found = find.job_or_pod(client, key, type_)
+    if isinstance(found, Pod):
+        return [found]
+    kind, raw = found
+    own = key_of(raw)
+    return belonging(kind.kind, own, raw["metadata"]["uid"], find.pods_of(client, own))
 
 
 def _text(told: Account) -> str:
@@ -82,9 +61,8 @@ def _text(told: Account) -> str:
     if told.gang:
         facts.append(("Gang:", f"{told.gang} ({told.dialect})" if told.dialect else told.gang))
     if told.place:
-        since = datetime.fromisoformat(told.since)
         facts += [
-            ("Line:", f"{line_says(told)}, for {age(since, datetime.now(UTC))}"),
+            ("Line:", waitline.place(told)),
             ("Needs:", f"{told.least} members at once"),
             ("Priority:", str(told.priority)),
         ]

@@ -1,16 +1,17 @@
 """Finding jobs and their pods on a cluster, for the verbs that show or change them.
 
-A kind whose CRD is not installed has no jobs; that is not an error unless no kind is installed.
+A name is a job's, then a pod's; `job/NAME` (or `tfjob/NAME`) and `pod/NAME` say which. A kind whose
+CRD is not installed has no jobs; that is not an error.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from muster.api.kinds import JAXJOBS, JOB_KINDS, MPIJOBS, PODS, PYTORCHJOBS, TFJOBS, Kind
-from muster.api.meta import Key, Raw
+from muster.api.meta import Key, Raw, key_of
 from muster.cli.verbs import unknown
 from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs import names
@@ -44,10 +45,41 @@ def kinds_of(type_: str) -> tuple[Kind[Raw], ...]:
     return (kind,)
 
 
+class Word(NamedTuple):
+    """A name as it was written: what it must be, if that was said, and the bare name."""
+
+    force: str
+    """`job`, `pod` or nothing."""
+    type: str
+    """A type of job, or nothing for any."""
+    name: str
+
+
+def word(text: str, type_: str = "") -> Word:
+    """Take `job/x`, `tfjob/x`, `pod/x` or plain `x` apart; `--type` means a job."""
+    kind, slash, name = text.partition("/")
+    kind = kind.lower().partition(".")[0]
+    if not slash:
+        return Word("job" if type_ else "", type_, text)
+    if not name or "/" in name:
+        raise UsageError(f"{text}: write NAME, job/NAME or pod/NAME")
+    if kind in ("pod", "pods", "po"):
+        return Word("pod", "", name)
+    if kind in ("job", "jobs"):
+        return Word("job", type_, name)
+    single = kind.removesuffix("s") if kind.removesuffix("s") in TYPES else kind
+    kinds_of(single)
+    return Word("job", single, name)
+
+
 def named(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw], Raw]:
-    """The one job of that name."""
+    """The one job of that name; it may be written `job/x` or `tfjob/x`."""
+    meant = word(key.name, type_)
+    if meant.force == "pod":
+        raise UsageError(f"{key.name}: this is about jobs, not about pods")
+    key = Key(key.namespace, meant.name)
     found = []
-    for kind in kinds_of(type_):
+    for kind in kinds_of(meant.type):
         try:
             found.append((kind, client.get(kind, key)))
         except NotFound:
@@ -72,29 +104,58 @@ def everything(client: BlockingClient, namespace: str, type_: str = "") -> list[
     jobs = [raw for kind in kinds_of(type_) for raw in _listed(client, kind, namespace)]
     if not jobs:
         return []
-    pods = client.list(PODS, namespace, labels=names.JOB).items
+    pods = client.list(PODS, namespace, labels=names.JOB, page=0).items
     by_job: dict[Key, list[Pod]] = {}
     for pod in pods:
         name = pod.metadata.labels.get(names.JOB, "")
         by_job.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
-    views = [view(raw, by_job.get(_key(raw), [])) for raw in jobs]
+    views = [view(raw, by_job.get(key_of(raw), [])) for raw in jobs]
     return sorted(views, key=lambda v: (-(v.created.timestamp() if v.created else 0), v.key))
+
+
+def names_in(client: BlockingClient, namespace: str, type_: str = "") -> list[str]:
+    """The names of all jobs of a namespace."""
+    found = [raw for kind in kinds_of(type_) for raw in _listed(client, kind, namespace)]
+    return [key_of(raw).name for raw in found]
 
 
 def one(client: BlockingClient, key: Key, type_: str = "") -> View:
     """One job with its pods."""
     _, raw = named(client, key, type_)
-    pods = client.list(PODS, key.namespace, labels=f"{names.JOB}={key.name}").items
-    return view(raw, pods)
+    return view(raw, pods_of(client, key_of(raw)))
 
 
-def _key(raw: Raw) -> Key:
-    return Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
+def pods_of(client: BlockingClient, job: Key) -> list[Pod]:
+    """The pods that carry the job's label; `view` and `belonging` pick those that are its own."""
+    return client.list(PODS, job.namespace, labels=f"{names.JOB}={job.name}").items
+
+
+def job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw], Raw] | Pod:
+    """The job of that name with its kind, or else the pod."""
+    meant = word(key.name, type_)
+    if meant.force != "pod":
+        try:
+            return named(client, key, type_)
+        except NotFound:
+            if meant.force == "job":
+                raise
+    bare = Key(key.namespace, meant.name)
+    try:
+        return client.get(PODS, bare)
+    except NotFound as error:
+        if meant.force == "pod":
+            message = f"there is no pod named {bare.name} in namespace {bare.namespace}"
+        else:
+            message = (
+                f"Not found training job {bare.name} in namespace {bare.namespace},"
+                "please use 'arena submit' to create it."
+            )
+        raise NotFound(message, status=404) from error
 
 
 def _listed(client: BlockingClient, kind: Kind[Raw], namespace: str) -> list[Raw]:
     try:
-        return client.list(kind, namespace).items
+        return client.list(kind, namespace, page=0).items
     except NotFound:
         return []
 
@@ -102,3 +163,23 @@ def _listed(client: BlockingClient, kind: Kind[Raw], namespace: str) -> list[Raw
 def type_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--type`, as every verb on jobs has it."""
     return click.option("--type", "-T", "type_", default="", help="tfjob, mpijob, …")(command)
+
+
+def name_argument(
+    *, required: bool = True, many: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """NAME, or NAME…, of a job; the shell completes it."""
+    return click.argument(
+        "names" if many else "name",
+        nargs=-1 if many else 1,
+        required=required,
+        metavar=("JOB…" if many else "JOB") if required else "[JOB]",
+        shell_complete=completions,
+    )
+
+
+def completions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of jobs, for the shell."""
+    from muster.cli.completion import job_names
+
+    return job_names(ctx, incomplete)

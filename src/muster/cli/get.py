@@ -1,43 +1,163 @@
-"""`arena get JOB`: one job, its instances, and why it waits."""
+"""`arena get NAME`: one job, its instances, and why it waits; or a pod; or a list of objects.
+
+A NAME is a job's, then a pod's; `job/NAME` and `pod/NAME` say which. A word for a kind of object
+(`pods`, `nodes`, `events`, `tfjobs`, …) lists those, in the columns the cluster prints.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from muster.api.core import Pod
+from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.cli import describe, find
-from muster.cli.cluster import Where, cluster_options
+from muster.cli import board, describe, events, find, listing, live, waitline
+from muster.cli.cluster import Cluster, Where, cluster_options
+from muster.cli.describe import Beside
+from muster.cli.listing import Asked
+from muster.cli.live import Frame
 from muster.cli.output import structured
+from muster.jobs.view import belonging, instance, view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.api.meta import Raw
+    from muster.kube.blocking import BlockingClient
+
+
+class How(NamedTuple):
+    """What to show of it, and in which form."""
+
+    output: str | None
+    form: str
+    type: str
+    events: bool
+    gpus: bool
+    spaces: bool
+    labels: str
 
 
 @click.command(name="get")
-@click.argument("name")
-@click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml", "name"]), default="wide")
+@click.argument("words", nargs=-1, required=True, metavar="NAME…", shell_complete=find.completions)
+@click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml", "name"]))
 @click.option(
     "--format", "form", type=click.Choice(["sections", "classic"]), default="sections",
     help="classic is one table, a row per instance.",
 )  # fmt: skip
+@click.option("--events", "-e", is_flag=True, help="Also what was said about it.")
+@click.option("--gpus", "-g", is_flag=True, help="Also its GPUs.")
+@click.option("--watch", "-w", is_flag=True, help="Show it again when it changes.")
+@click.option("--all-namespaces", "-A", "spaces", is_flag=True, help="List all namespaces.")
+@click.option("--selector", "-l", "labels", default="", help="List what is labelled so.")
 @find.type_option
 @cluster_options
-def command(where: Where, name: str, output: str, form: str, type_: str) -> None:
-    """Show one training job, its instances and why it waits.
+def command(where: Where, words: tuple[str, ...], watch: bool, type_: str, **how: Any) -> None:
+    """Show one training job, its instances and why it waits; or list pods, nodes, events, …
 
     \b
     Examples:
       arena get hello
-      arena get hello -o json
+      arena get hello -e -o json
+      arena get pod/hello-worker-0
+      arena get pods
     """
     cluster = where.cluster()
+    space = where.namespace_in(cluster)
+    chosen = How(type=type_, **how)
     with cluster.connect() as client:
-        job = find.one(client, Key(where.namespace_in(cluster), name), type_)
-    now = datetime.now(UTC)
-    if output == "name":
-        print(f"{job.trainer}/{job.name}")
-    elif output != "wide":
-        print(structured(describe.as_data(job, now), output))
-    elif form == "classic":
-        print(describe.classic(job, now))
+
+        def look() -> Frame:
+            now = datetime.now(UTC)
+            if words in (("jobs",), ("job",)):
+                return _jobs(client, "" if chosen.spaces else space, chosen, now)
+            shown = [
+                _listed(client, one, chosen)
+                if isinstance(one, Asked)
+                else _named(client, cluster, one, chosen, now)
+                for one in _asked(words, space, chosen)
+            ]
+            return Frame("\n\n".join(part.text for part in shown), [part.state for part in shown])
+
+        if watch:
+            live.show(look)
+        else:
+            print(look().text)
+
+
+def _asked(words: Sequence[str], space: str, how: How) -> list[Asked | Key]:
+    """Each word is a job or pod, unless the first names a kind of object."""
+    kind = None if how.type else listing.WORDS.get(words[0].lower())
+    if kind is None and words[0].lower() in ("jobs", "job"):
+        return [Key(space, f"job/{name}") for name in words[1:]]
+    if kind is None:
+        return [Key(space, word) for word in words]
+    if len(words) == 1:
+        return [Asked(kind, "" if how.spaces else space, labels=how.labels)]
+    if kind.kind == "Pod":
+        return [Key(space, f"pod/{name}") for name in words[1:]]
+    return [Asked(kind, space, name) for name in words[1:]]
+
+
+def _jobs(client: BlockingClient, space: str, how: How, now: datetime) -> Frame:
+    """The training jobs, as `arena list` shows them."""
+    from muster.cli import list as jobs
+
+    found = find.everything(client, space, how.type)
+    return jobs.frame(found, now, how.output or "wide", spaces=how.spaces)
+
+
+def _listed(client: BlockingClient, asked: Asked, how: How) -> Frame:
+    if how.output in ("json", "yaml"):
+        found = listing.raw(client, asked)
+        return Frame(structured(found, how.output), found)
+    rows = listing.fetch(client, asked)
+    if how.output == "name":
+        text = "\n".join(listing.names(rows, asked.kind))
     else:
-        print(describe.sections(job, now))
+        spaces = how.spaces and asked.kind.namespaced
+        text = listing.text(rows, wide=how.output == "wide", spaces=spaces)
+    return Frame(text, [row.object.get("metadata", {}).get("resourceVersion") for row in rows.rows])
+
+
+def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: datetime) -> Frame:
+    found = find.job_or_pod(client, key, how.type)
+    if isinstance(found, Pod):
+        return _pod(client, found, how, now)
+    kind, raw = found
+    bare = Key(key.namespace, raw["metadata"]["name"])
+    pods = belonging(kind.kind, bare, raw["metadata"]["uid"], find.pods_of(client, bare))
+    job, line = waitline.told(client, view(raw, pods), pods)
+    beside = Beside(
+        line=line,
+        board=board.url(client, cluster, bare),
+        events=_events(client, raw, pods) if how.events else None,
+        gpus=how.gpus,
+    )
+    state = (job.status, job.reason, job.instances)
+    if how.output == "name":
+        return Frame(f"{job.trainer}/{job.name}", state)
+    if how.output in ("json", "yaml"):
+        return Frame(structured(describe.as_data(job, now, beside), how.output), state)
+    draw = describe.classic if how.form == "classic" else describe.sections
+    return Frame(draw(job, now, beside), state)
+
+
+def _events(client: BlockingClient, raw: Raw, pods: Sequence[Pod]) -> list[events.Said]:
+    meta = raw["metadata"]
+    uids = {str(meta["uid"]), *(pod.metadata.uid for pod in pods)}
+    return events.about(client, meta["namespace"], uids, {meta["name"]})
+
+
+def _pod(client: BlockingClient, pod: Pod, how: How, now: datetime) -> Frame:
+    row = instance(pod)
+    if how.output in ("json", "yaml"):
+        raw = client.get(PODS.read_as(dict), pod.metadata.key)
+        return Frame(structured(raw, how.output), row)
+    if how.output == "name":
+        return Frame(f"pod/{row.name}", row)
+    said = events.about(client, pod.metadata.namespace, {pod.metadata.uid}) if how.events else None
+    return Frame(describe.pod(pod, row, now, said), row)

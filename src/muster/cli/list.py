@@ -7,49 +7,84 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli import find
+from muster.cli import find, live
 from muster.cli.cluster import Where, cluster_options
-from muster.cli.describe import as_data
+from muster.cli.live import Frame
 from muster.cli.output import duration, structured, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muster.jobs.view import View
 
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
+STATUSES = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED")
 
 
 @click.command(name="list")
 @click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
 @click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml", "name"]), default="wide")
+@click.option(
+    "--status", "statuses", multiple=True, type=click.Choice(STATUSES, case_sensitive=False),
+    help="Only jobs in this state.  [repeatable]",
+)  # fmt: skip
+@click.option("--watch", "-w", is_flag=True, help="Show them again when they change.")
 @find.type_option
 @cluster_options
-def command(where: Where, all_namespaces: bool, output: str, type_: str) -> None:
+def command(
+    where: Where,
+    all_namespaces: bool,
+    output: str,
+    statuses: tuple[str, ...],
+    watch: bool,
+    type_: str,
+) -> None:
     """List training jobs, newest first.
 
     \b
     Examples:
       arena list
-      arena list -A -o json
+      arena list -A --status running
+      arena list -w
     """
     cluster = where.cluster()
     namespace = "" if all_namespaces else where.namespace_in(cluster)
     with cluster.connect() as client:
-        jobs = find.everything(client, namespace, type_)
-    now = datetime.now(UTC)
+
+        def look() -> Frame:
+            found = find.everything(client, namespace, type_)
+            jobs = [job for job in found if not statuses or job.status in statuses]
+            return frame(jobs, datetime.now(UTC), output, spaces=all_namespaces)
+
+        if watch:
+            live.show(look)
+        elif text := look().text:
+            print(text)
+
+
+def frame(jobs: Sequence[View], now: datetime, output: str, *, spaces: bool) -> Frame:
+    """The jobs in the form asked for, and what must change for it to be news."""
+    state = [(job.key, job.status, job.allocated_gpus) for job in jobs]
+    return Frame(_text(jobs, now, output, spaces=spaces), state)
+
+
+def _text(jobs: Sequence[View], now: datetime, output: str, *, spaces: bool) -> str:
     if output == "name":
-        print("\n".join(f"{job.trainer}/{job.name}" for job in jobs))
-    elif output == "wide":
-        print(table(_rows(jobs, now, all_namespaces)))
-    else:
-        print(structured([as_data(job, now) for job in jobs], output))
+        return "\n".join(f"{job.trainer}/{job.name}" for job in jobs)
+    if output == "wide":
+        return table(rows(jobs, now, spaces=spaces))
+    from muster.cli.describe import as_data
+
+    return structured([as_data(job, now) for job in jobs], output)
 
 
-def _rows(jobs: list[View], now: datetime, all_namespaces: bool) -> list[tuple[str, ...]]:
-    rows = [HEADER, *(_row(job, now) for job in jobs)]
-    if not all_namespaces:
-        return rows
-    spaces = ["NAMESPACE", *(job.namespace for job in jobs)]
-    return [(space, *row) for space, row in zip(spaces, rows, strict=True)]
+def rows(jobs: Sequence[View], now: datetime, *, spaces: bool) -> list[tuple[str, ...]]:
+    """The table of jobs, with its header."""
+    made = [HEADER, *(_row(job, now) for job in jobs)]
+    if not spaces:
+        return made
+    first = ["NAMESPACE", *(job.namespace for job in jobs)]
+    return [(space, *row) for space, row in zip(first, made, strict=True)]
 
 
 def _row(job: View, now: datetime) -> tuple[str, ...]:

@@ -25,12 +25,22 @@ class Verb(NamedTuple):
 
 
 VERBS: tuple[Verb, ...] = (
-    Verb("submit", "Submit a training job (tf)", "Jobs"),
+    Verb("submit", "Submit a training job (tf, mpi, pytorch, jax)", "Jobs"),
     Verb("list", "List training jobs", "Jobs"),
-    Verb("get", "Show one training job, its instances and why it waits", "Jobs"),
+    Verb("get", "Show a job, its instances and why it waits; or list pods, nodes, …", "Jobs"),
     Verb("explain", "Say why a job or a pod waits, and how far it is from its turn", "Jobs"),
-    Verb("logs", "Print or follow the logs of a job", "Jobs"),
+    Verb("logs", "Print or follow the logs of a job or a pod", "Jobs"),
+    Verb("attach", "Run a command in an instance of a job", "Jobs"),
+    Verb("wait", "Wait until jobs are finished; the exit code is theirs", "Jobs"),
     Verb("delete", "Delete training jobs and everything they made", "Jobs"),
+    Verb("prune", "Delete jobs that are finished since some time", "Jobs"),
+    Verb("suspend", "Stop jobs, keep them, and give their room back", "Jobs"),
+    Verb("resume", "Start suspended jobs again", "Jobs"),
+    Verb("scale", "Change the number of a job's workers", "Jobs"),
+    Verb("top", "Show what nodes and jobs use: CPU, memory, GPUs", "Jobs"),
+    Verb("open", "Open a job's TensorBoard in the browser", "Jobs"),
+    Verb("logviewer", "Print the URL of a job's page on the dashboard", "Jobs"),
+    Verb("data", "List the volumes that jobs can mount", "Jobs"),
     Verb("process", "Put parameters into a template and print its objects", "Manifests"),
     Verb("apply", "Create the objects of manifests, or change them", "Manifests"),
     Verb("create", "Create the objects of manifests", "Manifests"),
@@ -38,13 +48,34 @@ VERBS: tuple[Verb, ...] = (
     Verb("down", "Stop the local cluster", "Cluster"),
     Verb("status", "Say which cluster is used and how the local one is", "Cluster"),
     Verb("use", "Choose the cluster that commands talk to", "Cluster"),
+    Verb("whoami", "Print who the cluster takes you for", "Cluster"),
     Verb("scheduler", "Run the gang scheduler", "Daemons"),
     Verb("operator", "Run the job operator", "Daemons"),
     Verb("crds", "Print every CRD as YAML", "Daemons"),
+    Verb("config", "Read and write arena's config file", "Other"),
+    Verb("completion", "Print the script that completes commands in your shell", "Other"),
     Verb("version", "Print the version", "Other"),
 )
 
 ALIASES = {"ls": "list", "log": "logs", "del": "delete"}
+
+_SERVING = "arena {0} is not part of Muster, which trains; models are served by other tools"
+_NO_TYPE = "{0} is not a type that Muster runs; the types are tfjob, mpijob, pytorchjob and jaxjob"
+ABSENT: dict[str, str] = {
+    **{verb: _SERVING.format(verb) for verb in ("serve", "model", "evaluate", "llm")},
+    "cron": "arena cron is not part of Muster; a Kubernetes CronJob can run `arena submit`",
+    **dict.fromkeys(
+        ("scalein", "scaleout"), "elastic jobs (etjob) are not part of Muster; see arena scale"
+    ),
+    **{
+        f"submit {name}": _NO_TYPE.format(name)
+        for name in (
+            "horovodjob", "horovod", "hj", "etjob", "et", "deepspeedjob", "dp", "volcanojob", "vj",
+            "sparkjob", "spark", "rayjob", "rj", "standalonejob", "sj",
+        )
+    },
+}  # fmt: skip
+"""What arena has and Muster has not, each with the one sentence that it answers."""
 
 
 def arena() -> None:
@@ -59,14 +90,19 @@ def muster() -> None:
 
 def run(program: str, argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    if completing(program):
+        from muster.cli.completion import complete
+
+        return complete(program)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(overview(program))
         return 0
     if argv[0] == "--version":
         argv = ["version"]
-    debug = "--debug" in argv
+    own, command = _split(argv)
+    debug = "--debug" in own
     try:
-        return _dispatch(program, [word for word in argv if word != "--debug"])
+        return _dispatch(program, [word for word in own if word != "--debug"] + command)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -74,6 +110,19 @@ def run(program: str, argv: Sequence[str]) -> int:
         return 0
     except Exception as error:  # noqa: BLE001 - the one place that ends the program
         return _report(error, debug=debug)
+
+
+def completing(program: str) -> str:
+    """What the shell asks for, if it is the shell that calls and not a person."""
+    import os
+
+    return os.environ.get(f"_{program.upper()}_COMPLETE", "")
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our own words, and those from `--` on, which belong to somebody's command."""
+    end = list(argv).index("--") if "--" in argv else len(argv)
+    return list(argv[:end]), list(argv[end:])
 
 
 def overview(program: str) -> str:
@@ -103,6 +152,10 @@ def _dispatch(program: str, argv: list[str]) -> int:
     from muster.cli.verbs import Verbs
 
     group = Verbs(name=program, help="Gang-scheduled distributed training.")
+    if argv[0].startswith("-"):
+        from muster.cli.cluster import before_the_verb
+
+        before_the_verb(group)
     try:
         # Not `group.main`, which would end the program by itself when a pipe is closed.
         with group.make_context(program, argv) as context:

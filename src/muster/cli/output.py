@@ -1,4 +1,4 @@
-"""What people see: aligned tables, human times, JSON and YAML.
+"""What people see: aligned tables, human times and amounts, JSON and YAML, lines on stderr.
 
 Used by every verb that prints. Promise: in a pipe the output is plain text, one record per line,
 without colour; control characters in names and messages never reach the terminal.
@@ -11,6 +11,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from muster.cli import paint
 from muster.cli.main import printable
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
     widths = [
         max((len(row[i]) for row in cells if i < len(row)), default=0) for i in range(columns)
     ]
+    coloured = paint.wanted(sys.stdout)
     lines = []
     for row in cells:
         padded = [cell.ljust(widths[i] + 2) for i, cell in enumerate(row[:-1])]
-        lines.append(indent + "".join(padded) + (row[-1] if row else ""))
-    return "\n".join(line.rstrip() for line in lines)
+        line = indent + "".join(padded) + (row[-1] if row else "")
+        lines.append(paint.words(line.rstrip(), row) if coloured else line.rstrip())
+    return "\n".join(lines)
 
 
 def underlined(header: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
@@ -55,6 +58,20 @@ def duration(seconds: float) -> str:
         if whole < limit:
             return f"{whole // size}{unit}"
     return f"{whole // 31536000}y"
+
+
+def memory(amount: int) -> str:
+    """Bytes in the largest unit that leaves a number above one: 512Mi, 1.5Gi."""
+    value, units = float(amount), ["", "Ki", "Mi", "Gi", "Ti"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.1f}".removesuffix(".0") + units[0]
+
+
+def cores(milli: int) -> str:
+    """Thousandths of a CPU as CPUs: 0.25, 2."""
+    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
 
 
 def local_time(moment: datetime | None) -> str:
@@ -89,9 +106,29 @@ def patiently(reached: Callable[[], bool], seconds: float, saying: str) -> bool:
     return True
 
 
-def note(text: str) -> None:
+LEVELS = ("debug", "info", "warn", "error")
+
+
+class _Level:
+    """The least important line that is shown; `--loglevel` sets it for the run of one command."""
+
+    shown = "info"
+
+
+def loglevel(level: str) -> None:
+    """Show lines of this level and above from now on."""
+    _Level.shown = level
+
+
+def talkative() -> bool:
+    """Whether also what only a debugger wants is shown."""
+    return _Level.shown == "debug"
+
+
+def note(text: str, level: str = "info") -> None:
     """A line for the person, on stderr, so that stdout stays machine-readable."""
-    print(printable(text), file=sys.stderr)
+    if LEVELS.index(level) >= LEVELS.index(_Level.shown):
+        print(printable(text), file=sys.stderr)
 
 
 def info(text: str) -> None:

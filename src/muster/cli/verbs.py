@@ -1,6 +1,8 @@
-"""The click side of the verb table: a group that imports a verb when it is asked for.
+"""The click side of the verb table: groups that know aliases, near misses and what is not here.
 
-Called by `main` only. A verb's module is named like the verb and has one click command `command`.
+`Verbs` is made by `main` and imports a verb when it is asked for: its module is named like the verb
+and has one click command `command`. `SubVerbs` is for a verb that has verbs of its own
+(`submit tf`, `top node`).
 """
 
 from __future__ import annotations
@@ -11,33 +13,7 @@ from typing import Any
 
 import click
 
-from muster.cli.main import ALIASES, VERBS
-
-
-class Verbs(click.Group):
-    """All verbs, loaded lazily, with the nearest match for a typo."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb.name for verb in VERBS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = ALIASES.get(cmd_name, cmd_name)
-        verb = next((v for v in VERBS if v.name == name), None)
-        if verb is None:
-            return None
-        module = importlib.import_module(f"muster.cli.{verb.name}")
-        command: click.Command = module.command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            raise click.UsageError(
-                unknown("verb", args[0], self.list_commands(ctx)), ctx
-            ) from error
+from muster.cli.main import ABSENT, ALIASES, VERBS
 
 
 def unknown(what: str, given: str, known: list[str]) -> str:
@@ -47,7 +23,9 @@ def unknown(what: str, given: str, known: list[str]) -> str:
 
 
 class SubVerbs(click.Group):
-    """A verb that has kinds of its own (`submit tf`), with aliases and nearest match."""
+    """Named commands, with aliases, and the nearest match for a typo."""
+
+    noun = "kind"
 
     def __init__(self, *args: Any, aliases: dict[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -62,5 +40,34 @@ class SubVerbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            absent = ABSENT.get(" ".join((*_path(ctx), args[0])))
             known = [*self.list_commands(ctx), *self.aliases]
-            raise click.UsageError(unknown("kind", args[0], known), ctx) from error
+            raise click.UsageError(absent or unknown(self.noun, args[0], known), ctx) from error
+
+
+def _path(ctx: click.Context) -> list[str]:
+    """The verbs that lead here, without the program's name."""
+    names: list[str] = []
+    while ctx.parent is not None:
+        names.insert(0, ctx.info_name or "")
+        ctx = ctx.parent
+    return names
+
+
+class Verbs(SubVerbs):
+    """All verbs of the table, loaded lazily."""
+
+    noun = "verb"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, aliases=ALIASES, **kwargs)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb.name for verb in VERBS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = self.aliases.get(cmd_name, cmd_name)
+        if all(verb.name != name for verb in VERBS):
+            return None
+        command: click.Command = importlib.import_module(f"muster.cli.{name}").command
+        return command

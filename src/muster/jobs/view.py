@@ -116,7 +116,7 @@ def view(raw: Raw, pods: Iterable[Pod]) -> View:
         started=_time((status or {}).get("startTime")),
         finished=_finished(status or {}) if word in (SUCCEEDED, FAILED) else None,
         priority=_priority(job, own),
-        instances=tuple(_instance(pod, pod is leading) for pod in own),
+        instances=tuple(instance(pod, leads=pod is leading) for pod in own),
         reason=trouble if trouble and word != SUCCEEDED else why,
         requested_gpus=_requested(job, own),
     )
@@ -208,7 +208,8 @@ def _why(pod: Pod) -> str:
     return pod.status.message
 
 
-def _instance(pod: Pod, leading: bool) -> Instance:
+def instance(pod: Pod, *, leads: bool = False) -> Instance:
+    """One pod, as a person sees it."""
     labels = pod.metadata.labels
     restarts = sum(c.restart_count for c in pod.status.container_statuses)
     return Instance(
@@ -217,7 +218,7 @@ def _instance(pod: Pod, leading: bool) -> Instance:
         index=_index(labels.get(names.INDEX, "")),
         status=column.status(pod),
         phase=pod.status.phase or "Pending",
-        chief=leading,
+        chief=leads,
         gpus=gpus(pod),
         node=pod.spec.node_name,
         node_ip=pod.status.host_ip,

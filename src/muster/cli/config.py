@@ -1,0 +1,70 @@
+"""`arena config`: read and write arena's config file."""
+
+from __future__ import annotations
+
+import click
+
+from muster.cli import settings
+from muster.cli.output import note, table
+from muster.cli.verbs import SubVerbs, unknown
+from muster.errors import NotFound, UsageError
+
+
+@click.group(name="config", cls=SubVerbs, aliases={"ls": "list"})
+def command() -> None:
+    """Read and write arena's config file ($ARENA_CONFIG, or ~/.arena/config).
+
+    \b
+    Examples:
+      arena config set gang true
+      arena config list
+    """
+
+
+@command.command(name="set")
+@click.argument("key")
+@click.argument("value")
+def set_(key: str, value: str) -> None:
+    """Keep a value for a key."""
+    _known(key)
+    if key == "gang" and value.lower() not in (*settings.TRUE, *settings.FALSE):
+        raise UsageError(f"gang={value}: write true or false")
+    settings.write(key, value)
+    note(f"{settings.path()}: {key}={value}")
+
+
+@command.command(name="unset")
+@click.argument("key")
+def unset(key: str) -> None:
+    """Forget the value of a key."""
+    _known(key)
+    settings.write(key, None)
+    note(f"{settings.path()}: {key} is not set")
+
+
+@command.command(name="get")
+@click.argument("key")
+def get(key: str) -> None:
+    """Print the value of a key."""
+    kept = settings.read()
+    if key not in kept:
+        _known(key)
+        raise NotFound(f"{key} is not set in {settings.path()}", status=404)
+    print(kept[key])
+
+
+@command.command(name="list")
+def list_() -> None:
+    """Print every key that is known, its value and what it does."""
+    kept = settings.read()
+    rows = [(key, kept.get(key, ""), what) for key, what in settings.KNOWN.items()]
+    rows += [(key, kept[key], "not read by any verb") for key in kept if key not in settings.KNOWN]
+    print(table([("KEY", "VALUE", "MEANING"), *rows]))
+
+
+def _known(key: str) -> None:
+    if key not in settings.KNOWN:
+        raise UsageError(
+            unknown("key", key, list(settings.KNOWN)),
+            hint=f"Keys: {', '.join(settings.KNOWN)}.",
+        )

@@ -1,0 +1,161 @@
+"""Reading one pod's log to its end: waiting for its start, and going on after a break.
+
+Used by `logs` and `chorus`. A stream that ends while the pod still runs means that the cluster went
+away, or the connection did: then it is opened again, and nothing is printed twice or left out.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.api.kinds import PODS
+from muster.cli import find
+from muster.cli.output import note
+from muster.cli.tail import Tail
+from muster.errors import MusterError, NotFound, ServerError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from muster.api.core import Pod
+    from muster.api.meta import Key
+    from muster.jobs.view import View
+    from muster.kube.blocking import BlockingClient
+
+LOOK_AGAIN = 0.3
+PATIENCE = 120.0
+"""How long a cluster may be away before a follower gives up, in seconds."""
+
+
+class Wanted(NamedTuple):
+    """Which part of the log, and how."""
+
+    follow: bool = False
+    container: str = ""
+    tail: int | None = None
+    since: float | None = None
+    timestamps: bool = False
+    previous: bool = False
+
+
+def one(client: BlockingClient, pod: Key, wanted: Wanted, write: Callable[[bytes], object]) -> None:
+    """Write the pod's log; with `follow`, until the pod has ended."""
+    if not wanted.follow:
+        for chunk in _stream(client, pod, wanted, timestamps=wanted.timestamps):
+            write(chunk)
+        return
+    tail = Tail(timestamps=wanted.timestamps)
+    wait_started(client, pod)
+    uid = _uid(client, pod)
+    while True:
+        try:
+            for chunk in _stream(client, pod, wanted, timestamps=True):
+                if data := tail.feed(chunk):
+                    write(data)
+        except (Unreachable, ServerError) as error:
+            note(f"the log of {pod.name} broke off: {error}; waiting for the cluster")
+        if _over(client, pod, uid):
+            return
+        tail.again()
+        since = tail.since(datetime.now(UTC))
+        if since is not None:
+            wanted = wanted._replace(since=since, tail=None)
+
+
+def _stream(
+    client: BlockingClient, pod: Key, wanted: Wanted, *, timestamps: bool
+) -> Iterator[bytes]:
+    return client.logs(
+        pod,
+        container=wanted.container,
+        follow=wanted.follow,
+        tail=wanted.tail,
+        since=wanted.since,
+        timestamps=timestamps,
+        previous=wanted.previous,
+    )
+
+
+def _uid(client: BlockingClient, pod: Key) -> str:
+    return client.get(PODS, pod).metadata.uid
+
+
+def _over(client: BlockingClient, key: Key, uid: str) -> bool:
+    """Whether the pod has ended or is another; waits while the cluster is away or it restarts."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            pod = client.get(PODS, key)
+        except NotFound:
+            return True
+        except (Unreachable, ServerError):
+            if time.monotonic() > end:
+                raise
+        else:
+            if pod.finished or pod.metadata.uid != uid:
+                return True
+            if any(status.state.running for status in pod.status.container_statuses):
+                return False
+        time.sleep(LOOK_AGAIN)
+
+
+def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
+    """The job once it has pods; an error if it never will, or if nobody wants to wait."""
+    said = False
+    while not job.instances:
+        if job.status in ("SUCCEEDED", "FAILED"):
+            why = f": {job.reason}" if job.reason else ""
+            raise MusterError(f"the job {job.name} has {job.status.lower()} and has no pods{why}")
+        if not follow:
+            raise MusterError(
+                f"the job {job.name} has no instances yet",
+                hint=f"`arena logs -f {job.name}` waits.",
+            )
+        if not said:
+            note(f"waiting for the pods of {job.name} …")
+            said = True
+        time.sleep(LOOK_AGAIN)
+        job = find.one(client, job.key, job.trainer)
+    return job
+
+
+def wait_started(client: BlockingClient, key: Key) -> None:
+    """Return when a container runs or ran; a cluster that is away is waited for."""
+    said, end = False, float("inf")
+    while True:
+        try:
+            if _seen_started(client, key, waiting=said):
+                return
+            end = float("inf")
+        except (Unreachable, ServerError):
+            end = min(end, time.monotonic() + PATIENCE)
+            if not said or time.monotonic() > end:
+                raise
+            time.sleep(LOOK_AGAIN)
+        if not said:
+            note(f"waiting for {key.name} to start …")
+            said = True
+
+
+def _seen_started(client: BlockingClient, key: Key, *, waiting: bool) -> bool:
+    """Whether it has started; with `waiting`, watch it until the server ends the watch."""
+    fields = f"metadata.name={key.name}"
+    listing = client.list(PODS, key.namespace, fields=fields)
+    if not listing.items:
+        raise NotFound(f"the pod {key.name} is gone", status=404)
+    if _started(listing.items[0]) or not waiting:
+        return _started(listing.items[0])
+    since = listing.resource_version
+    for event in client.watch(PODS, key.namespace, since=since, fields=fields):
+        if event.type == "DELETED":
+            return False
+        if event.type != "BOOKMARK" and _started(event.object):
+            return True
+    return False
+
+
+def _started(pod: Pod) -> bool:
+    states = [status.state for status in pod.status.container_statuses]
+    return pod.finished or any(state.running or state.terminated for state in states)

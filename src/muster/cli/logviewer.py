@@ -1,0 +1,29 @@
+"""`arena logviewer JOB`: where the dashboard shows a job's logs."""
+
+from __future__ import annotations
+
+import click
+
+from muster.api.meta import Key
+from muster.cli import find
+from muster.cli.cluster import Where, cluster_options
+from muster.errors import NotFound
+
+
+@click.command(name="logviewer")
+@find.name_argument()
+@find.type_option
+@cluster_options
+def command(where: Where, name: str, type_: str) -> None:
+    """Print the URL of a job's page on the dashboard."""
+    cluster = where.cluster()
+    with cluster.connect() as client:
+        find.named(client, Key(where.namespace_in(cluster), name), type_)
+    raise no_dashboard(f"`arena logs -f {name}` follows the logs.")
+
+
+def no_dashboard(hint: str) -> NotFound:
+    """What a verb says that would show the dashboard, which this version does not have."""
+    error = NotFound("no LOGVIEWER Installed: this version has no dashboard", status=404)
+    error.hint = hint
+    return error

@@ -1,0 +1,44 @@
+"""`arena open [JOB]`: a job's TensorBoard in the browser; without a job, the dashboard."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+
+import click
+
+from muster.api.meta import Key
+from muster.cli import board, find
+from muster.cli.cluster import Where, choose_or_start, cluster_options
+from muster.cli.logviewer import no_dashboard
+from muster.cli.output import note
+from muster.errors import NotFound
+
+
+@click.command(name="open")
+@find.name_argument(required=False)
+@click.option("--print", "only_print", is_flag=True, help="Print the address and open nothing.")
+@find.type_option
+@cluster_options
+def command(where: Where, name: str | None, only_print: bool, type_: str) -> None:
+    """Open a job's TensorBoard in the browser, and print its address.
+
+    \b
+    Example:
+      arena open hello
+    """
+    if name is None:
+        raise no_dashboard("`arena open JOB` opens a job's TensorBoard.")
+    cluster = choose_or_start(where)
+    with cluster.connect() as client:
+        kind, raw = find.named(client, Key(where.namespace_in(cluster), name), type_)
+        key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
+        address = board.url(client, cluster, key)
+    if not address:
+        error = NotFound(f"the job {key.name} has no TensorBoard", status=404)
+        error.hint = f"`arena submit {kind.kind.lower()} --tensorboard` gives a job one."
+        raise error
+    print(address)
+    sys.stdout.flush()
+    if not only_print and not webbrowser.open(address):
+        note("no browser could be started here: open the address yourself")

@@ -1,0 +1,81 @@
+"""`arena prune --since DUR`: delete jobs that ended at least so long ago."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from muster.cli import changes, find
+from muster.cli.cluster import Cluster, Where, cluster_options
+from muster.cli.output import duration
+from muster.errors import MusterError, NotFound, UsageError
+from muster.jobs.view import FAILED, SUCCEEDED, View
+
+
+@click.command(name="prune")
+@click.option("--since", "-s", required=True, metavar="DURATION", help="How long ago, e.g. 24h.")
+@click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@find.type_option
+@cluster_options
+def command(
+    where: Where, since: str, all_namespaces: bool, dry_run: bool, yes: bool, type_: str
+) -> None:
+    """Delete jobs that succeeded or failed at least so long ago. Waiting ones are kept.
+
+    \b
+    Examples:
+      arena prune --since 24h
+      arena prune --since 1h -A --dry-run
+    """
+    from muster.jobs.build.values import seconds
+
+    limit = timedelta(seconds=seconds("--since", since))
+    cluster = where.cluster()
+    if not dry_run:
+        cluster.announce()
+    now = datetime.now(UTC)
+    with cluster.connect() as client:
+        space = "" if all_namespaces else where.namespace_in(cluster)
+        old = [job for job in find.everything(client, space, type_) if _ended(job, now, limit)]
+        if not old:
+            print("No job need to be deleted")
+            return
+        if not (dry_run or yes):
+            _ask(cluster, old)
+        failures: list[MusterError] = []
+        for job in old:
+            said = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
+            if dry_run:
+                print(f"Would delete {said}")
+                continue
+            try:
+                (kind,) = find.kinds_of(job.trainer)
+                client.delete(kind, job.key, uid=job.uid, propagation="Background")
+                print(f"Delete {said}")
+            except NotFound:
+                continue  # somebody else was quicker
+            except MusterError as error:
+                failures.append(error)
+    changes.fail(failures, len(old), "jobs")
+
+
+def _ended(job: View, now: datetime, limit: timedelta) -> bool:
+    ended = job.finished or job.created
+    return job.status in (SUCCEEDED, FAILED) and ended is not None and now - ended >= limit
+
+
+def _ask(cluster: Cluster, old: list[View]) -> None:
+    """On a cluster that is not this machine's own, a person must agree."""
+    if cluster.local:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{len(old)} jobs on {cluster.name} would be deleted, and nobody can be asked",
+            hint="--yes deletes them; --dry-run lists them.",
+        )
+    if not click.confirm(f"Delete {len(old)} jobs on {cluster.name}?", err=True):
+        raise click.Abort

@@ -1,0 +1,54 @@
+"""`arena suspend JOB…` and, in the other direction, `arena resume JOB…`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.cli import changes, find
+from muster.cli.cluster import Where, cluster_options
+from muster.errors import MusterError
+from muster.jobs.view import FAILED, SUCCEEDED, view
+
+if TYPE_CHECKING:
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+    from muster.kube.blocking import BlockingClient
+
+
+@click.command(name="suspend")
+@find.name_argument(many=True)
+@find.type_option
+@cluster_options
+def command(where: Where, names: tuple[str, ...], type_: str) -> None:
+    """Stop jobs: their pods end and give their room back, the jobs stay.
+
+    \b
+    Example:
+      arena suspend hello
+    """
+    changes.each(where, names, type_, suspend)
+
+
+def suspend(client: BlockingClient, kind: Kind[Raw], raw: Raw) -> str:
+    return switch(client, kind, raw, on=True)
+
+
+def switch(client: BlockingClient, kind: Kind[Raw], raw: Raw, *, on: bool) -> str:
+    """Suspend or resume one job; the line says whether it was so already."""
+    name = changes.called(kind, raw)
+    seen = view(raw, [])
+    if seen.status in (SUCCEEDED, FAILED):
+        raise MusterError(f"{name} has {seen.status.lower()} already: there is nothing to stop")
+    word = "suspended" if on else "resumed"
+    spec = raw.get("spec") or {}
+    policy = spec.get("runPolicy")
+    if bool((policy or {}).get("suspend", spec.get("suspend"))) is on:
+        return f"{name} already {word}"
+    if isinstance(policy, dict):
+        operation: Raw = {"op": "add", "path": "/spec/runPolicy/suspend", "value": on}
+    else:
+        operation = {"op": "add", "path": "/spec/runPolicy", "value": {"suspend": on}}
+    changes.patched(client, kind, raw, [operation])
+    return f"{name} {word}"

@@ -1,0 +1,98 @@
+"""`arena wait JOB…`: return when the jobs are as far as asked; the exit code is theirs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.api.meta import Key
+from muster.cli import changes, find
+from muster.cli.cluster import Where, cluster_options
+from muster.errors import JobFailed, MusterError, NotFound, Unreachable
+from muster.jobs.view import FAILED, RUNNING, SUCCEEDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.jobs.view import View
+    from muster.kube.blocking import BlockingClient
+
+LOOK_AGAIN = 0.5
+GOALS = {"finished": (SUCCEEDED,), "running": (RUNNING, SUCCEEDED), "deleted": ()}
+
+
+@click.command(name="wait")
+@find.name_argument(many=True)
+@click.option(
+    "--for", "goal", type=click.Choice(list(GOALS)), default="finished", show_default=True,
+    help="How far the jobs must be.",
+)  # fmt: skip
+@click.option("--timeout", default="", metavar="DURATION", help="Give up after, e.g. 2h.")
+@find.type_option
+@cluster_options
+def command(where: Where, names: tuple[str, ...], goal: str, timeout: str, type_: str) -> None:
+    """Wait until jobs are finished, and end with 0 if all succeeded, with 10 if one failed.
+
+    \b
+    Examples:
+      arena wait hello && echo trained
+      arena wait hello --for running --timeout 5m
+    """
+    from muster.jobs.build.values import seconds
+
+    cluster = where.cluster()
+    space = where.namespace_in(cluster)
+    end = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
+    failures: list[MusterError] = []
+    with cluster.connect() as client:
+        for name in dict.fromkeys(names):
+            try:
+                _one(client, Key(space, name), type_, goal, end)
+            except JobFailed as error:
+                failures.append(error)
+    changes.fail(failures, len(names), "jobs")
+
+
+def _one(client: BlockingClient, key: Key, type_: str, goal: str, end: float) -> None:
+    if goal == "deleted":
+        _gone(client, key, type_, end)
+        return
+    job = reached(lambda: find.one(client, key, type_), GOALS[goal], end)
+    print(f"{job.trainer}/{job.name} {job.status.lower()}")
+
+
+def reached(look: Callable[[], View], good: tuple[str, ...], end: float) -> View:
+    """Look until the job is in a good state.
+
+    A job that failed is JobFailed; a cluster that goes away for a while is waited for.
+    """
+    job = look()
+    while True:
+        if job.status in good:
+            return job
+        if job.status in (FAILED, SUCCEEDED):
+            why = f": {job.reason}" if job.reason else ""
+            raise JobFailed(f"the job {job.name} has {job.status.lower()}{why}")
+        if time.monotonic() > end:
+            why = f": {job.reason}" if job.reason else ""
+            raise MusterError(f"the job {job.name} is still {job.status.lower()}{why}")
+        time.sleep(LOOK_AGAIN)
+        try:
+            job = look()
+        except Unreachable:
+            if time.monotonic() > end:
+                raise
+
+
+def _gone(client: BlockingClient, key: Key, type_: str, end: float) -> None:
+    while True:
+        try:
+            find.named(client, key, type_)
+        except NotFound:
+            print(f"{key.name} deleted")
+            return
+        if time.monotonic() > end:
+            raise MusterError(f"the job {key.name} is still there")
+        time.sleep(LOOK_AGAIN)
