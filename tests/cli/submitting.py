@@ -46,7 +46,7 @@ class Built:
         elif what in ("pod", "main", "init"):
             found = self.pod(role)
             lists = {"main": "containers", "init": "initContainers"}
-            found = found if what == "pod" else found[lists[what]][0]
+            found = found if what == "pod" else (found.get(lists[what]) or [{}])[0]
         elif what in self.replicas:
             found = self.replicas[what]
         else:
