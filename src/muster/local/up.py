@@ -139,7 +139,7 @@ async def _run(
             lambda: workloads.run(client),
             lambda: operator.run(client, operator.Options(), stop),
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
-            lambda: agent.run(client),
+            lambda: agent.run(client, agent.api(server.port, server.ca)),
         )
 
         names = {spec.name for spec in settings.node_specs()}

@@ -140,16 +140,19 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster(home: Path) -> AsyncIterator[Cluster]:
+async def cluster(home: Path, **settings: Any) -> AsyncIterator[Cluster]:
     """A cluster that is torn down at the end."""
-    agent = Agent(Settings(home, declare(2, gpus_each=1)))
+    agent = Agent(Settings(home, declare(2, gpus_each=1), **settings))
     agent.open()
     server = ApiServer(home / "data", backend=agent.backend)
-    await server.start(extra_addresses=agent.reachable)
+    await server.start(extra_addresses=agent.reachable, also_known_as=(agent.gateway,))
+    for_pods = agent.listen(server.port)
+    if for_pods is not None:
+        await server.accept_from(for_pods)
     endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
     try:
         async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-            manager = agent.manager(client)
+            manager = agent.manager(client, agent.api(server.port, server.ca))
             serving = group.create_task(manager.run())
             yield Cluster(client, home, server.port, agent)
             manager.stop()
@@ -164,12 +167,12 @@ async def serve(home: Path) -> None:
     agent = Agent(Settings(home, declare(1)))
     agent.open()
     server = ApiServer(home / "data", backend=agent.backend)
-    await server.start()
+    await server.start(also_known_as=(agent.gateway,))
     endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
     print(json.dumps({"url": server.url, "token": server.token, "ca": server.ca.decode()}))
     sys.stdout.flush()
     async with Client.connect(endpoint) as client:
-        await agent.run(client)
+        await agent.run(client, agent.api(server.port, server.ca))
 
 
 @contextlib.asynccontextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide, outcome
+from muster.local.node.runtime.records import Health
 from tests.local.node.builders import (
     NOTHING,
     NOW,
@@ -105,7 +108,8 @@ def test_deletion_asks_first_and_gives_what_is_left_of_the_grace() -> None:
     meta = {"deletionTimestamp": ago(-20).isoformat(), "deletionGracePeriodSeconds": 30}
     leaving = pod("p", meta=meta)
 
-    assert decide(leaving, record(main=running()), NOW) == Decision((Stop("main", 21.0),), 22.0)
+    main = leaving.spec.containers[0]
+    assert decide(leaving, record(main=running()), NOW) == Decision((Stop(main, 0, 21.0),), 22.0)
     assert decide(leaving, record(main=exited(143)), NOW) == Decision((Close(), Remove()))
     assert decide(leaving, NOTHING, NOW) == Decision((Remove(),))
 
@@ -116,15 +120,50 @@ def test_deletion_kills_when_the_grace_is_over() -> None:
     assert decide(pod("p", meta=meta), record(main=running()), NOW) == Decision((Close(), Remove()))
 
 
-def test_a_pod_that_others_declared_finished_is_ended() -> None:
+def test_a_pod_that_others_declared_finished_is_asked_to_end_then_ended() -> None:
     evicted = pod("p", status={"phase": "Failed", "reason": "Evicted"})
+    main = evicted.spec.containers[0]
 
-    assert decide(evicted, record(main=running()), NOW) == Decision((Close(),))
+    assert decide(evicted, record(main=running()), NOW) == Decision((Stop(main, 0, 30.0),), 31.0)
+    assert decide(evicted, record(main=exited(143)), NOW) == Decision((Close(),))
+
+
+def test_sidecars_are_stopped_after_the_rest_from_the_last_to_the_first() -> None:
+    sidecars = [container("a", restartPolicy="Always"), container("b", restartPolicy="Always")]
+    one = pod("p", container(), initContainers=sidecars, terminationGracePeriodSeconds=5)
+    a, b = one.spec.init_containers
+    done = exited(0)
+
+    both = record(a=running(), b=running(), main=done)
+    last = record(a=running(), b=exited(143), main=done)
+
+    assert outcome(one, both) is None
+    assert decide(one, both, NOW) == Decision((Stop(b, 0, 5.0),), 6.0)
+    assert decide(one, last, NOW) == Decision((Stop(a, 0, 5.0),), 6.0)
+    assert outcome(one, record(a=exited(143), b=exited(143), main=done)) == "Succeeded"
+
+
+def test_a_sidecar_that_is_not_yet_started_keeps_the_rest_waiting() -> None:
+    one = pod("p", container(), initContainers=[container("side", restartPolicy="Always")])
+    starting = replace(running(), health=Health(started=False, ready=False))
+
+    assert starts(decide(one, record(side=starting), NOW)) == []
+    assert starts(decide(one, record(side=exited(1)), NOW)) == [("side", 1)]
+
+
+def test_an_unwell_container_is_stopped_within_its_probes_own_grace() -> None:
+    one = pod(restartPolicy="Always")
+    unwell = replace(running(2), health=Health(unwell="main failed liveness probe", grace=3))
+
+    assert decide(one, record(main=unwell), NOW) == Decision(
+        (Stop(one.spec.containers[0], 2, 3.0, "main failed liveness probe"),)
+    )
 
 
 def test_a_pod_past_its_own_deadline_is_ended_and_before_it_looked_at_in_time() -> None:
     timed = pod("p", activeDeadlineSeconds=60, status={"startTime": ago(50).isoformat()})
     late = pod("p", activeDeadlineSeconds=60, status={"startTime": ago(61).isoformat()})
 
+    stop = Stop(late.spec.containers[0], 0, 30.0)
     assert decide(timed, record(main=running()), NOW) == Decision((), 10.0)
-    assert decide(late, record(main=running()), NOW) == Decision((Close(),))
+    assert decide(late, record(main=running()), NOW) == Decision((stop,), 31.0)

@@ -17,7 +17,7 @@ from muster.api.meta import Key
 from muster.local.apiserver.backend import ExecOptions
 from tests.local.node import leftovers
 from tests.local.node.builders import container, manifest
-from tests.local.node.cluster import ROOTLESS, Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -349,7 +349,6 @@ async def test_attaching_shows_what_the_container_prints_and_gives_it_what_is_ty
     assert (typist.out, code) == (b"heard hello\n", 6)
 
 
-@pytest.mark.skipif(ROOTLESS, reason="the server does not take a socket from the agent yet")
 async def test_a_pod_can_reach_the_api_at_its_service_name(local: Cluster) -> None:
     port = local.port
     call = (

@@ -40,7 +40,7 @@ def _runs(executable: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("what", ["test_pods.py", "test_recovery.py"])
+@pytest.mark.parametrize("what", ["pods", "recovery", "access", "health"])
 def test_an_ordinary_user_runs_the_same_pods(what: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)
@@ -53,7 +53,7 @@ def test_an_ordinary_user_runs_the_same_pods(what: str) -> None:
         }
         options = ["-q", "-p", "no:cacheprovider", f"--basetemp={home}/t", "-o", "addopts="]
         done = subprocess.run(
-            [interpreter(), "-m", "pytest", *options, f"tests/local/node/{what}"],
+            [interpreter(), "-m", "pytest", *options, f"tests/local/node/test_{what}.py"],
             cwd=ROOT,
             env=environment,
             user=NOBODY,

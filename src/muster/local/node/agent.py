@@ -19,11 +19,15 @@ from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
 from muster.kube.informer import Informer
 from muster.local.node import interpreter, volumes
+from muster.local.node.accounts import Api, Tokens
 from muster.local.node.backend import Backend
+from muster.local.node.checks import Checks
+from muster.local.node.crew import Crew
 from muster.local.node.events import Recorder
 from muster.local.node.loop import Parts, PodLoop
 from muster.local.node.names import Names
 from muster.local.node.nodes import Heart
+from muster.local.node.prober import Prober
 from muster.local.node.runtime.namespaces import Namespaces
 from muster.local.node.runtime.network import Network
 from muster.local.node.runtime.records import Records
@@ -32,9 +36,12 @@ from muster.local.node.runtime.rootless import RootlessNetwork
 from muster.local.node.sources import Sources
 from muster.local.node.spec import PODS_TO_RUN
 from muster.local.node.standalone import kernel
+from muster.local.node.starting import Starter, Supplies
+from muster.local.node.stopping import Stopper
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
     from pathlib import Path
 
     from muster.kube.client import Client
@@ -44,6 +51,10 @@ if TYPE_CHECKING:
 
 _WORKERS = 16
 _PRIVATE = (".kube", ".muster")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -60,16 +71,13 @@ class Settings:
     user_home: str = field(default_factory=lambda: os.path.expanduser("~"))
     visible: tuple[str, ...] = ()
     """Directories that pods see even where the host's files are hidden."""
+    clock: Callable[[], datetime] = _now
 
 
 def _hidden(settings: Settings) -> tuple[str, ...]:
     """The cluster's state and kubeconfigs, wherever they are said to be."""
     places = [str(settings.home), *(os.path.join(settings.user_home, d) for d in _PRIVATE)]
     return tuple(dict.fromkeys([*places, os.environ.get("MUSTER_HOME", places[0])]))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class Agent:
@@ -113,33 +121,39 @@ class Agent:
         found = [records.read(uid) for uid in records.uids()]
         self.network.open({record.address for record in found if record.open and record.address})
 
-    async def run(self, client: Client) -> None:
-        """Serve the nodes until cancelled; pods go on running."""
-        await self.manager(client).run()
+    def api(self, port: int, ca: bytes) -> Api:
+        """What pods are told about the API server that listens on this port."""
+        return Api(self.gateway, port, ca)
 
-    def manager(self, client: Client) -> Manager:
+    async def run(self, client: Client, api: Api) -> None:
+        """Serve the nodes until cancelled; pods go on running."""
+        await self.manager(client, api).run()
+
+    def manager(self, client: Client, api: Api) -> Manager:
         """Everything that runs, as one manager."""
         settings, manager = self._settings, Manager("node")
+        clock = settings.clock
         pods = manager.informer(Informer(client, PODS_TO_RUN))
         services = manager.informer(Informer(client, SERVICES))
-        recorder = Recorder(client, _now)
+        recorder = Recorder(client, clock)
         names = Names(self.runtime, pods, services, settings.home / "pods")
-        parts = Parts(
-            client,
+        checks, watching, stopping = Checks(self.runtime), Crew(), Crew()
+        prober = Prober(checks, recorder, clock, watching)
+        supplies = Supplies(
             self.runtime,
-            pods,
             names,
-            Sources(client, settings.nodes, self.gateway),
+            Sources(client, settings.nodes, self.gateway, api.ca.decode()),
             volumes.Store(settings.home),
+            Tokens(client, settings.home / "pods", clock),
             recorder,
-            _now,
+            self._base_env(),
+            api,
         )
-        base_env = {
-            "PATH": self._interpreter.path,
-            "HOME": settings.user_home,
-            "LANG": os.environ.get("LANG", "C.UTF-8"),
-        }
-        loop = PodLoop(parts, {node.name for node in settings.nodes}, base_env)
+        stopper = Stopper(self.runtime, checks, recorder, stopping)
+        parts = Parts(
+            client, self.runtime, pods, Starter(supplies), prober, stopper, recorder, clock
+        )
+        loop = PodLoop(parts, {node.name for node in settings.nodes})
         queue: WorkQueue[Key] = WorkQueue("pods")
         self._adopt(loop, queue)
 
@@ -151,13 +165,23 @@ class Agent:
             if key is not None:
                 queue.add(key)
 
+        prober.changed = process_changed
         pods.subscribe(pod_changed)
         manager.loop(queue, loop.reconcile, workers=_WORKERS)
         manager.also("runtime", lambda: self.runtime.run(process_changed))
-        manager.also("heart", Heart(client, settings.nodes, self.gateway, _now).run)
+        manager.also("heart", Heart(client, settings.nodes, self.gateway, clock).run)
         manager.also("names", names.run)
         manager.also("events", recorder.run)
+        manager.also("probes", watching.run)
+        manager.also("hooks", stopping.run)
         return manager
+
+    def _base_env(self) -> dict[str, str]:
+        return {
+            "PATH": self._interpreter.path,
+            "HOME": self._settings.user_home,
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+        }
 
     def _adopt(self, loop: PodLoop, queue: WorkQueue[Key]) -> None:
         """Pods of an earlier daemon: those still in the API go on, the others are removed."""

@@ -3,7 +3,8 @@ and the time, to a list of actions.
 
 Called by the pod loop until it answers nothing more to do; the same answer for the same input.
 Containers of a pod start in the order: init containers one after the other (a sidecar only has to
-have started), then all the rest together.
+have started), then all the rest together. They stop in the reverse order: the ordinary ones, then
+the sidecars from the last to the first.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Ask a container to end, kill it after the grace."""
+    """Ask a container to end, kill it after the grace; `why` if it is not the pod that ends."""
 
-    container: str
+    container: Container
+    number: int
     grace: float
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,16 @@ class Decision:
 def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     if pod.metadata.deletion_timestamp is not None:
         return _end(pod, record, now)
-    if pod.finished or outcome(pod, record) is not None:
-        return Decision((Close(),) if record.open or record.alive else ())
     late = overdue(pod, now)
-    if late is not None and late <= 0:
-        return Decision((Close(),) if record.open or record.alive else ())
+    over = pod.finished or verdict(pod, record) is not None
+    if over or (late is not None and late <= 0):
+        return _wind_down(pod, record)
     starts, again = _starts(pod, record, now)
     if starts and not record.open:
         # Containers of namespaces that are gone are being killed; their shims will say so.
         return Decision((), 1.0) if record.alive else Decision((Open(),))
     waits = [seconds for seconds in (again, late) if seconds is not None]
-    return Decision(tuple(starts), min(waits, default=None))
+    return Decision((*_stops_of_unwell(pod, record), *starts), min(waits, default=None))
 
 
 def _end(pod: Pod, record: PodRecord, now: datetime) -> Decision:
@@ -94,7 +96,22 @@ def _end(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     left = min(float(longest), (deletion - now).total_seconds() + _CUT_OFF)
     if left <= 0:
         return Decision((Close(), Remove()))
-    return Decision(tuple(Stop(name, left) for name in record.alive), left + 1.0)
+    return Decision(_stops(pod, record, left), left + 1.0)
+
+
+def _wind_down(pod: Pod, record: PodRecord) -> Decision:
+    """The pod has ended, or must: stop what still runs, then end its namespaces."""
+    stops = _stops(pod, record, float(pod.grace)) if record.open else ()
+    if stops:
+        return Decision(stops, pod.grace + 1.0)
+    return Decision((Close(),) if record.open or record.alive else ())
+
+
+def _stops(pod: Pod, record: PodRecord, grace: float) -> tuple[Stop, ...]:
+    """What may be asked to end now: all but the sidecars, and then the last of those."""
+    alive = [(c, last) for c in pod.everyone if (last := record.last(c.name)) and last.alive]
+    ordinary = [(c, last) for c, last in alive if not is_sidecar(c)]
+    return tuple(Stop(c, last.number, grace) for c, last in ordinary or alive[-1:])
 
 
 def overdue(pod: Pod, now: datetime) -> float | None:
@@ -106,7 +123,18 @@ def overdue(pod: Pod, now: datetime) -> float | None:
 
 
 def outcome(pod: Pod, record: PodRecord) -> str | None:
-    """`Succeeded` or `Failed` once no container will run again; None before."""
+    """`Succeeded` or `Failed` once nothing of the pod runs or will run again; None before."""
+    alive = record.open and any(_alive(container, record) for container in pod.everyone)
+    return None if alive else verdict(pod, record)
+
+
+def _alive(container: Container, record: PodRecord) -> bool:
+    last = record.last(container.name)
+    return last is not None and last.alive
+
+
+def verdict(pod: Pod, record: PodRecord) -> str | None:
+    """How the pod will have ended, once no container but sidecars will run again; None before."""
     for container in pod.spec.init_containers:
         attempt = record.last(container.name)
         if attempt is None or is_sidecar(container):
@@ -146,15 +174,17 @@ def restart_in(attempt: Attempt, now: datetime) -> float:
 
 def initialized(pod: Pod, record: PodRecord) -> bool:
     """Whether the pod's ordinary containers may start."""
-    return all(_passed(container, record) for container in pod.spec.init_containers)
+    return all(_passed(pod, container, record) for container in pod.spec.init_containers)
 
 
-def _passed(container: Container, record: PodRecord) -> bool:
+def _passed(pod: Pod, container: Container, record: PodRecord) -> bool:
+    """Whether the container after this one may start."""
     attempt = record.last(container.name)
     if attempt is None:
         return False
     if is_sidecar(container):
-        return attempt.started_at is not None
+        after = pod.everyone[pod.everyone.index(container) + 1 :]
+        return attempt.started or any(record.last(later.name) for later in after)
     return not attempt.alive and attempt.exit_code == 0
 
 
@@ -177,11 +207,22 @@ def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], f
     for container in pod.spec.init_containers:
         if is_sidecar(container):
             consider(container, again=True)
-        elif not _passed(container, record):
+        elif not _passed(pod, container, record):
             consider(container, again=pod.spec.restart_policy != "Never")
-        if not _passed(container, record):
+        if not _passed(pod, container, record):
             return actions, min(waits, default=None)
     for container in pod.spec.containers:
         attempt = record.last(container.name)
         consider(container, again=attempt is not None and may_restart(pod, attempt))
     return actions, min(waits, default=None)
+
+
+def _stops_of_unwell(pod: Pod, record: PodRecord) -> list[Action]:
+    """Containers that their probes or hooks say should not go on."""
+    stops: list[Action] = []
+    for container in pod.everyone:
+        last = record.last(container.name)
+        if last is not None and last.health.unwell:
+            grace = pod.grace if last.health.grace is None else last.health.grace
+            stops.append(Stop(container, last.number, float(grace), last.health.unwell))
+    return stops

@@ -7,7 +7,6 @@ Run by the agent through `control/loop.py`; nothing here is kept that a restart 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,9 +14,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import PODS
 from muster.control.loop import After
 from muster.errors import CannotRun, Conflict, Missing, NotFound
-from muster.local.node import env, volumes
 from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide
-from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
 from muster.local.node.spec import PODS_TO_RUN
 from muster.local.node.status import Trouble, status
 
@@ -30,11 +27,12 @@ if TYPE_CHECKING:
     from muster.kube.informer import Informer
     from muster.local.node.decide import Action
     from muster.local.node.events import Recorder
-    from muster.local.node.names import Names
+    from muster.local.node.prober import Prober
     from muster.local.node.runtime.contract import Runtime
     from muster.local.node.runtime.records import PodRecord
-    from muster.local.node.sources import Sources
     from muster.local.node.spec import Pod
+    from muster.local.node.starting import Starter
+    from muster.local.node.stopping import Stopper
 
 _MOST_ROUNDS = 6
 _RETRY = 2.0
@@ -47,18 +45,17 @@ class Parts:
     client: Client
     runtime: Runtime
     pods: Informer[Pod]
-    names: Names
-    sources: Sources
-    volumes: volumes.Store
+    starter: Starter
+    prober: Prober
+    stopper: Stopper
     recorder: Recorder
     clock: Callable[[], datetime]
 
 
 class PodLoop:
-    def __init__(self, parts: Parts, nodes: set[str], base_env: Mapping[str, str]) -> None:
+    def __init__(self, parts: Parts, nodes: set[str]) -> None:
         self._parts = parts
         self._nodes = nodes
-        self._base_env = base_env
         self._uids: dict[Key, set[str]] = {}
         self._keys: dict[str, Key] = {}
         self._written: dict[str, Raw] = {}
@@ -84,8 +81,16 @@ class PodLoop:
         if Remove() in decision.actions:
             await self._remove(pod)
             return None
-        again = _RETRY if troubles else decision.again
+        again = _RETRY if troubles else await self._renew(pod, decision.again)
         return None if again is None else After(max(again, 0.0))
+
+    async def _renew(self, pod: Pod, again: float | None) -> float | None:
+        """Renew the tokens of a pod that goes on; when to look again."""
+        if pod.finished or pod.metadata.deletion_timestamp is not None:
+            return again
+        due = await self._parts.starter.renew(pod)
+        waits = [seconds for seconds in (again, due) if seconds is not None]
+        return min(waits, default=None)
 
     def _current(self, key: Key) -> Pod | None:
         """The pod if it is ours; as our own last write left it, if the watch is behind that."""
@@ -101,6 +106,9 @@ class PodLoop:
         """Pods that had this name and are gone from the API."""
         for uid in list(self._uids.get(key, ())):
             if pod is None or uid != pod.metadata.uid:
+                self._parts.prober.forget(uid)
+                self._parts.stopper.forget(uid)
+                self._parts.starter.forget(uid)
                 await self._parts.runtime.forget(uid)
                 self._written.pop(uid, None)
                 self._answered.pop(uid, None)
@@ -109,11 +117,15 @@ class PodLoop:
         if not self._uids.get(key):
             self._uids.pop(key, None)
 
+    def _read(self, pod: Pod) -> PodRecord:
+        """The pod as this machine has it, with what its probes say."""
+        return self._parts.prober.look(pod, self._parts.runtime.read(pod.metadata.uid))
+
     async def _settle(self, pod: Pod) -> tuple[Decision, dict[str, Trouble]]:
         """Act until there is nothing more to do now, or something is in the way."""
         decision = Decision()
         for _ in range(_MOST_ROUNDS):
-            record = self._parts.runtime.read(pod.metadata.uid)
+            record = self._read(pod)
             decision = decide(pod, record, self._parts.clock())
             actions = [action for action in decision.actions if not isinstance(action, Remove)]
             if not actions:
@@ -140,62 +152,25 @@ class PodLoop:
         runtime, uid = self._parts.runtime, pod.metadata.uid
         match action:
             case Open():
-                await self._open(pod)
+                await self._parts.starter.open(pod)
             case Start():
-                await self._start(pod, action)
-            case Stop(container, grace):
-                self._parts.recorder.say(pod, "Killing", f"Stopping container {container}")
-                await runtime.stop(uid, container, grace)
+                await self._parts.starter.start(pod, action.container, action.number)
+            case Stop():
+                self._say_why(pod, action)
+                await self._parts.stopper.stop(pod, action.container, action.number, action.grace)
             case Close():
                 await runtime.close(uid)
             case Remove():
                 pass
 
-    async def _open(self, pod: Pod) -> None:
-        await self._parts.runtime.open(
-            SandboxSpec(
-                pod.metadata.uid,
-                pod.metadata.key,
-                pod.hostname,
-                pod.spec.host_network,
-                volumes.in_memory(pod),
-            )
-        )
-        self._parts.names.write(pod)
-
-    async def _start(self, pod: Pod, action: Start) -> None:
-        container, recorder = action.container, self._parts.recorder
-        owner = pod.metadata.controller
-        recorder.say(
-            pod,
-            "Pulled",
-            f'Image "{container.image}" was not pulled: its command runs on this machine\'s files',
-            once=owner.uid if owner else "",
-        )
-        record = self._parts.runtime.read(pod.metadata.uid)
-        around = await self._parts.sources.around(pod, record.address)
-        base = {**self._base_env, "HOSTNAME": pod.hostname}
-        variables = env.environment(pod, container, around, base)
-        places = await asyncio.to_thread(self._parts.volumes.prepare, pod, around)
-        await self._parts.runtime.start(
-            ContainerSpec(
-                uid=pod.metadata.uid,
-                name=container.name,
-                number=action.number,
-                image=container.image,
-                argv=env.command_line(container, variables),
-                env=variables,
-                cwd=container.working_dir or "/",
-                mounts=volumes.mounts(container, places, variables),
-                tty=container.tty,
-                stdin=container.stdin,
-            )
-        )
-        recorder.say(pod, "Started", f"Started container {container.name} ({action.number})")
+    def _say_why(self, pod: Pod, stop: Stop) -> None:
+        ending = stop.why and f"Container {stop.why}, will be restarted"
+        said = ending or f"Stopping container {stop.container.name}"
+        self._parts.recorder.say(pod, "Killing", said, once=f"{pod.metadata.uid}/{stop.number}")
 
     async def _write_status(self, pod: Pod, troubles: Mapping[str, Trouble]) -> None:
         uid = pod.metadata.uid
-        record = self._parts.runtime.read(uid)
+        record = self._read(pod)
         host = self._parts.runtime.host_address
         body = status(pod, record, troubles, host, self._parts.clock())
         if not body or body == self._written.get(uid):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from muster.local.node.machine import NodeSpec
     from muster.local.node.spec import Pod, Volume
 
+ROOT_CA = "kube-root-ca.crt"
+
 
 def config_maps(pod: Pod) -> set[str]:
     """The names of every ConfigMap the pod refers to."""
@@ -51,19 +53,24 @@ def _of_volume(volume: Volume) -> Iterator[tuple[str, str]]:
     if volume.config_map is not None:
         yield "config", volume.config_map.name
     if volume.secret is not None:
-        yield "secret", volume.secret.secret_name
+        yield "secret", volume.secret.secret_name or volume.secret.name
     for part in volume.projected.sources if volume.projected is not None else ():
         if part.config_map is not None:
             yield "config", part.config_map.name
         if part.secret is not None:
-            yield "secret", part.secret.name
+            yield "secret", part.secret.secret_name or part.secret.name
 
 
 class Sources:
-    def __init__(self, client: Client, nodes: list[NodeSpec], host_address: str) -> None:
+    """`root_ca` stands in for the ConfigMap of that name, which a controller makes elsewhere."""
+
+    def __init__(
+        self, client: Client, nodes: list[NodeSpec], host_address: str, root_ca: str
+    ) -> None:
         self._client = client
         self._resources = {node.name: node.resources for node in nodes}
         self._host = host_address
+        self._root_ca = root_ca
 
     async def around(self, pod: Pod, address: str) -> Surroundings:
         """Everything the pod's fields may refer to; what does not exist is left out."""
@@ -73,7 +80,8 @@ class Sources:
             try:
                 maps[name] = (await self._client.get(CONFIG_MAPS, Key(space, name))).data
             except NotFound:
-                continue
+                if name == ROOT_CA:
+                    maps[name] = {"ca.crt": self._root_ca}
         hidden: dict[str, dict[str, str]] = {}
         for name in sorted(secrets(pod)):
             try:

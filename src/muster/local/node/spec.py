@@ -15,7 +15,9 @@ from muster.api.core import (
 )
 from muster.api.kinds import PODS
 from muster.api.meta import Condition, Object, ObjectMeta
+from muster.local.node.handlers import Lifecycle, Probe  # noqa: TC001
 
+_USUAL_GRACE = 30
 _CAPITALS = {"pod_ip": "podIP", "downward_api": "downwardAPI"}
 
 
@@ -70,6 +72,11 @@ class VolumeMount(Object, frozen=True):
     read_only: bool = False
 
 
+class SecurityContext(Object, frozen=True):
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+
+
 class Container(Object, frozen=True):
     name: str = ""
     image: str = ""
@@ -84,6 +91,11 @@ class Container(Object, frozen=True):
     restart_policy: str = ""
     stdin: bool = False
     tty: bool = False
+    startup_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    security_context: SecurityContext | None = None
 
 
 class KeyPath(Object, frozen=True):
@@ -129,12 +141,21 @@ class DownwardFiles(Object, frozen=True):
     default_mode: int = 0o644
 
 
+class AccountToken(Object, frozen=True):
+    """A token of the pod's service account, kept fresh in a file."""
+
+    path: str = ""
+    audience: str = ""
+    expiration_seconds: int = 3600
+
+
 class ProjectedSource(Object, frozen=True, rename=_on_the_wire):
-    """One part of a projected volume; tokens are not made yet."""
+    """One part of a projected volume."""
 
     config_map: ConfigMapFiles | None = None
     secret: SecretFiles | None = None
     downward_api: DownwardFiles | None = None
+    service_account_token: AccountToken | None = None
 
 
 class ProjectedFiles(Object, frozen=True):
@@ -176,6 +197,8 @@ class PodSpec(Object, frozen=True):
     hostname: str = ""
     subdomain: str = ""
     service_account_name: str = ""
+    automount_service_account_token: bool | None = None
+    security_context: SecurityContext | None = None
 
 
 class PodStatus(Object, frozen=True, rename=_on_the_wire):
@@ -197,6 +220,17 @@ class Pod(Object, frozen=True):
     @property
     def finished(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def everyone(self) -> tuple[Container, ...]:
+        """Init containers, then the ordinary ones."""
+        return (*self.spec.init_containers, *self.spec.containers)
+
+    @property
+    def grace(self) -> int:
+        """Seconds between being asked to end and being killed."""
+        given = self.spec.termination_grace_period_seconds
+        return _USUAL_GRACE if given is None else given
 
     @property
     def hostname(self) -> str:

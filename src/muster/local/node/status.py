@@ -40,7 +40,7 @@ def status(
         return _after_the_end(pod, record, now)
     phase, reason, message = _phase(pod, record, now)
     ready = record.open and phase == "Running"
-    ready = ready and all(_running(record, c) for c in pod.spec.containers)
+    ready = ready and all(_ready(record, c) for c in _lasting(pod))
     body: Raw = {
         "phase": phase,
         "hostIP": host_ip,
@@ -91,9 +91,14 @@ def _any_started(pod: Pod, record: PodRecord) -> bool:
     )
 
 
-def _running(record: PodRecord, container: Container) -> bool:
+def _ready(record: PodRecord, container: Container) -> bool:
     attempt = record.last(container.name)
-    return attempt is not None and attempt.state is State.RUNNING
+    return attempt is not None and attempt.ready
+
+
+def _lasting(pod: Pod) -> tuple[Container, ...]:
+    """The containers that a ready pod has running: sidecars are among them."""
+    return (*filter(is_sidecar, pod.spec.init_containers), *pod.spec.containers)
 
 
 def _containers(
@@ -117,7 +122,6 @@ def _container(
     last = attempts[-1] if attempts else None
     before = attempts[-2] if len(attempts) > 1 else None
     init = container in pod.spec.init_containers
-    running = last is not None and last.state is State.RUNNING
     passed = init and not is_sidecar(container) and last is not None and not last.alive
     state = _state(container, pod, record, troubles, now)
     if last is not None and not last.alive and "waiting" in state:
@@ -128,8 +132,8 @@ def _container(
         "imageID": f"host/{container.image}",
         "containerID": f"muster://{record.uid}/{container.name}/{last.number}" if last else "",
         "restartCount": last.number if last else 0,
-        "ready": running or (passed and last is not None and last.exit_code == 0),
-        "started": running,
+        "ready": last is not None and (last.ready or (passed and last.exit_code == 0)),
+        "started": last is not None and last.started,
         "state": state,
         "lastState": {"terminated": _terminated(before, record, container)} if before else {},
     }

@@ -126,16 +126,25 @@ class Store:
         """Make every volume of the pod; returns its name and where it is on the host."""
         return {volume.name: self._one(volume, pod, around) for volume in pod.spec.volumes}
 
-    def _one(self, volume: Volume, pod: Pod, around: Surroundings) -> str:
+    def places(self, pod: Pod) -> dict[str, str]:
+        """Where the volumes of a pod are that was prepared."""
+        return {volume.name: str(self._place(volume, pod)) for volume in pod.spec.volumes}
+
+    def _place(self, volume: Volume, pod: Pod) -> Path:
         if volume.host_path is not None:
-            return _host_path(volume.host_path)
+            return Path(volume.host_path.path)
         if volume.persistent_volume_claim is not None:
             claim = volume.persistent_volume_claim.claim_name
-            folder = self._claims / pod.metadata.namespace / claim
+            return self._claims / pod.metadata.namespace / claim
+        return self._pods / pod.metadata.uid / "volumes" / volume.name
+
+    def _one(self, volume: Volume, pod: Pod, around: Surroundings) -> str:
+        folder = self._place(volume, pod)
+        if volume.host_path is not None:
+            _check(volume.host_path)
+        elif volume.persistent_volume_claim is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            return str(folder)
-        folder = self._pods / pod.metadata.uid / "volumes" / volume.name
-        if not folder.is_dir():
+        elif not folder.is_dir():
             files = contents(volume, pod, around)
             folder.mkdir(parents=True)
             folder.chmod(0o777 if files is None else 0o755)
@@ -151,8 +160,8 @@ def _write(folder: Path, file: File) -> None:
     target.chmod(file.mode)
 
 
-def _host_path(source: HostPath) -> str:
-    """The path itself, made or checked as its type says."""
+def _check(source: HostPath) -> None:
+    """Make or check the path as its type says."""
     path = Path(source.path)
     match source.type:
         case "DirectoryOrCreate":
@@ -165,7 +174,6 @@ def _host_path(source: HostPath) -> str:
             raise Missing(f"hostPath type check failed: {path} is not a file")
         case "" | "Directory" | "File" if not path.exists():
             raise Missing(f"hostPath {path} does not exist")
-    return str(path)
 
 
 def mounts(

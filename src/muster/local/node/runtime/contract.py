@@ -95,5 +95,8 @@ class Runtime(Protocol):
     async def connect(self, uid: str, port: int) -> socket:
         """A connection to a port inside the pod."""
 
+    async def reach(self, uid: str, port: int) -> socket:
+        """A connection to a port at the pod's own address, as its peers would make it."""
+
     def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Shim]:
         """Talk to the supervisor of a running container."""

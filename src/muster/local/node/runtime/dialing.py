@@ -31,9 +31,20 @@ def _ask(errors: Path, **asked: Any) -> socket.socket:
     return socket.socket(fileno=fds[0])
 
 
-async def connect(pid: int, address: str, port: int, errors: Path) -> socket.socket:
-    """A connection to a port of the pod whose first process this is."""
-    places = [("127.0.0.1", port), (address, port)]
+async def connect_here(address: str, port: int) -> socket.socket:
+    """A connection made in our own network."""
+    made = socket.socket()
+    made.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(made, (address, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def connect(pid: int, places: list[tuple[str, int]], errors: Path) -> socket.socket:
+    """A connection from inside the pod whose first process this is, to the first that answers."""
     made = await asyncio.to_thread(_ask, errors, pid=pid, connect=places)
     made.setblocking(False)
     return made

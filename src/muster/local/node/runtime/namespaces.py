@@ -167,7 +167,19 @@ class Namespaces:
         record, errors = self.read(uid), self.records.pod(uid) / "dial.err"
         if not record.open:
             raise CannotRun("the pod is not running")
-        return await dialing.connect(record.pause, record.address, port, errors)
+        return await dialing.connect(
+            record.pause, [("127.0.0.1", port), (record.address, port)], errors
+        )
+
+    async def reach(self, uid: str, port: int) -> socket:
+        record = self.read(uid)
+        if not record.open:
+            raise CannotRun("the pod is not running")
+        on_host = record.address == self._network.gateway
+        if self._network.holder and not on_host:
+            errors = self.records.pod(uid) / "dial.err"
+            return await dialing.connect(record.pause, [(record.address, port)], errors)
+        return await dialing.connect_here("127.0.0.1" if on_host else record.address, port)
 
     def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Any]:
         number = (self.records.attempts(uid, container) or [0])[-1]

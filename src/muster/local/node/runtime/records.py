@@ -37,6 +37,19 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
+class Health:
+    """What probes and hooks say of a running container; without any, running is well.
+
+    `unwell` says why it is to be stopped, in at most `grace` seconds if that is not the pod's own.
+    """
+
+    started: bool = True
+    ready: bool = True
+    unwell: str = ""
+    grace: int | None = None
+
+
+@dataclass(frozen=True)
 class Attempt:
     """One run of one container."""
 
@@ -49,10 +62,19 @@ class Attempt:
     signal: int = 0
     reason: str = ""
     message: str = ""
+    health: Health = Health()
 
     @property
     def alive(self) -> bool:
         return self.state is not State.EXITED
+
+    @property
+    def started(self) -> bool:
+        return self.state is State.RUNNING and self.health.started
+
+    @property
+    def ready(self) -> bool:
+        return self.started and self.health.ready
 
 
 @dataclass(frozen=True)

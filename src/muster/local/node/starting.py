@@ -1,0 +1,117 @@
+"""Starting a pod's namespaces and containers: everything a process is given, put together.
+
+Called by the pod loop. `Missing` says what the pod refers to that is not there (yet), `CannotRun`
+and OSError that this machine could not; the loop tells either and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.local.node import env, volumes
+from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.local.node.accounts import Api, Tokens
+    from muster.local.node.events import Recorder
+    from muster.local.node.names import Names
+    from muster.local.node.runtime.contract import Runtime
+    from muster.local.node.sources import Sources
+    from muster.local.node.spec import Container, Pod
+
+
+@dataclass(frozen=True)
+class Supplies:
+    """Where what a container is given comes from."""
+
+    runtime: Runtime
+    names: Names
+    sources: Sources
+    volumes: volumes.Store
+    tokens: Tokens
+    recorder: Recorder
+    base_env: Mapping[str, str]
+    api: Api
+
+
+class Starter:
+    def __init__(self, supplies: Supplies) -> None:
+        self._from = supplies
+
+    async def open(self, pod: Pod) -> None:
+        """Make the pod's namespaces and tell it everybody's name."""
+        await self._from.runtime.open(
+            SandboxSpec(
+                pod.metadata.uid,
+                pod.metadata.key,
+                pod.hostname,
+                pod.spec.host_network,
+                volumes.in_memory(pod),
+            )
+        )
+        self._from.names.write(pod)
+
+    async def start(self, pod: Pod, container: Container, number: int) -> None:
+        """Start one container of the pod."""
+        self._say_what_differs(pod, container)
+        pod = await self._from.tokens.admit(pod)
+        container = next(c for c in pod.everyone if c.name == container.name)
+        record = self._from.runtime.read(pod.metadata.uid)
+        around = await self._from.sources.around(pod, record.address)
+        variables = env.environment(pod, container, around, self._base(pod))
+        places = await asyncio.to_thread(self._from.volumes.prepare, pod, around)
+        await self._from.tokens.keep(pod, places)
+        await self._from.runtime.start(
+            ContainerSpec(
+                uid=pod.metadata.uid,
+                name=container.name,
+                number=number,
+                image=container.image,
+                argv=env.command_line(container, variables),
+                env=variables,
+                cwd=container.working_dir or "/",
+                mounts=volumes.mounts(container, places, variables),
+                tty=container.tty,
+                stdin=container.stdin,
+            )
+        )
+        said = f"Started container {container.name} ({number})"
+        self._from.recorder.say(pod, "Started", said)
+
+    async def renew(self, pod: Pod) -> float | None:
+        """Replace tokens that are due; in how many seconds to ask again, None for never."""
+        tokens, uid = self._from.tokens, pod.metadata.uid
+        left = tokens.due_in(uid)
+        if left is not None and left <= 0:
+            pod = await tokens.admit(pod)
+            await tokens.keep(pod, self._from.volumes.places(pod))
+            left = tokens.due_in(uid)
+        return left
+
+    def forget(self, uid: str) -> None:
+        self._from.tokens.forget(uid)
+
+    def _base(self, pod: Pod) -> dict[str, str]:
+        """What every container of the pod gets."""
+        where = self._from.api.variables(host_network=pod.spec.host_network)
+        return {**self._from.base_env, "HOSTNAME": pod.hostname, **where}
+
+    def _say_what_differs(self, pod: Pod, container: Container) -> None:
+        """What the pod asks for that a machine without images and other users does not do."""
+        owner = pod.metadata.controller
+        once = owner.uid if owner else ""
+        said = (
+            f'Image "{container.image}" was not pulled: its command runs on this machine\'s files'
+        )
+        self._from.recorder.say(pod, "Pulled", said, once=once)
+        for context in (pod.spec.security_context, container.security_context):
+            if context is not None and context.run_as_user is not None:
+                said = (
+                    f"runAsUser {context.run_as_user} is ignored: on this node processes run as "
+                    "the user who started the cluster"
+                )
+                self._from.recorder.say(pod, "RunAsUserIgnored", said, warning=True, once=once)
