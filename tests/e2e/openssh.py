@@ -1,0 +1,75 @@
+"""What an image for MPI over ssh holds besides MPI, as files to lay over the host's.
+
+sshd is the machine's, or comes from its distribution's package, unpacked once into the user's cache
+folder and never installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.require import lack
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster" / "openssh"
+SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SERVER = """\
+Port 22
+HostKey /etc/ssh/ssh_host_ed25519_key
+PidFile none
+UsePAM no
+PermitRootLogin yes
+"""
+# A shell that reads no start-up file: the machine's user may have any, the image has none.
+USERS = """\
+root:x:0:0:root:/root:/bin/sh
+sshd:x:74:65534::/run/sshd:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+"""
+CLIENT = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+
+
+def make_image(folder: Path, programs: Path) -> None:
+    """Both ends of ssh, set up as images for MPI do it; commands find `programs` on their PATH."""
+    settings = folder / "etc" / "ssh"
+    settings.mkdir(parents=True)
+    key = settings / "ssh_host_ed25519_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    (settings / "sshd_config").write_text(f"{SERVER}SetEnv PATH={programs}:{SYSTEM}\n")
+    (settings / "ssh_config").write_text(CLIENT)
+    shutil.copytree(_sshd(), folder / "usr", dirs_exist_ok=True)
+    (folder / "run" / "sshd").mkdir(parents=True)
+    (folder / "etc" / "passwd").write_text(USERS)
+
+
+def _sshd() -> Path:
+    """A folder like /usr with sshd in it, and what the machine lacks of its libraries."""
+    if shutil.which("ssh-keygen") is None or shutil.which("ssh") is None:
+        lack("ssh", "this machine has no ssh client")
+    if not (CACHE / "usr" / "sbin" / "sshd").exists():
+        found = shutil.which("sshd", path=SYSTEM)
+        if found:
+            (CACHE / "usr" / "sbin").mkdir(parents=True, exist_ok=True)
+            shutil.copy(found, CACHE / "usr" / "sbin")
+        else:
+            _unpack("libwrap0", "openssh-server")
+    return CACHE / "usr"
+
+
+def _unpack(*packages: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            subprocess.run(
+                ["apt-get", "download", *packages],
+                cwd=folder,
+                check=True,
+                capture_output=True,
+                timeout=120,
+            )
+            for package in sorted(Path(folder).glob("*.deb")):
+                subprocess.run(["dpkg", "-x", str(package), str(CACHE)], check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            lack("ssh", f"this machine has no sshd, and its package could not be had: {error}")

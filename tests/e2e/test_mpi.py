@@ -1,0 +1,117 @@
+"""Real mpirun as jobs on the local cluster: four ranks in two workers, reached by exec and by ssh.
+
+The command is `mpirun python x.py` with nothing added: how to reach the workers, how many ranks
+there are, and that root is meant, come from the job's environment alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.api.meta import Raw
+from tests.e2e.footprint import Footprint
+from tests.e2e.local import EXAMPLES, Local, processes_with
+from tests.e2e.openssh import make_image
+from tests.examples.training import PYTHON, mpirun, need
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+SCRIPT = EXAMPLES / "mpi_allreduce.py"
+TRAIN = f"mpirun python {SCRIPT} --steps 60"
+WITH_SSH = "mpi-with-ssh:1"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Two nodes with two declared GPUs each."""
+    need("mpirun", "mpi4py")
+    mpirun()
+    cluster = Local(tmp_path_factory.mktemp("home"))
+    before = Footprint.now()
+    cluster.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
+    yield cluster
+    cluster.down()
+    assert Footprint.now().beyond(before, cluster.home) == []
+
+
+def test_ranks_started_by_exec_train_together(local: Local) -> None:
+    submit(local, "by-exec", TRAIN)
+
+    assert_trained_by_four_ranks(local, "by-exec")
+
+    local.arena("delete", "by-exec")
+
+
+def test_ranks_started_by_ssh_train_together(local: Local) -> None:
+    make_image(local.home / "images" / WITH_SSH, Path(PYTHON).parent)
+    local.apply(over_ssh("by-ssh"))
+
+    assert_trained_by_four_ranks(local, "by-ssh")
+
+    local.arena("delete", "by-ssh")
+
+
+def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: Local) -> None:
+    mark = "--steps=999"
+    submit(local, "killed", f"mpirun python {SCRIPT} {mark} --pause=0.1 --report=1")
+    until(
+        lambda: "step 3 " in local.arena("logs", "killed", check=False).stdout,
+        timeout=60,
+        every=0.5,
+        what="training",
+    )
+    ranks = processes_with(mark)
+    assert len(ranks) == 4
+
+    os.kill(max(ranks), signal.SIGKILL)
+
+    job = local.wait_job("killed", "SUCCEEDED", "FAILED", timeout=60)
+    assert job["status"] == "FAILED"
+    assert "exited with code 137" in job["reason"]
+    until(lambda: not processes_with(mark), what="the other ranks are gone")
+    local.arena("delete", "killed")
+
+
+def submit(local: Local, name: str, command: str) -> None:
+    flags = ("--gpus=2", "--workers=2", "--gang=true", "--clean-task-policy=Running")
+    local.arena("submit", "mpi", f"--name={name}", "--image=python:3.12", *flags, command)
+
+
+def over_ssh(name: str) -> Raw:
+    container = {"name": "mpi", "image": WITH_SSH}
+    roles = {
+        "Launcher": {**container, "command": ["sh", "-c", TRAIN]},
+        "Worker": {**container, "resources": {"limits": {"nvidia.com/gpu": 2}}},
+    }
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {
+            "slotsPerWorker": 2,
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "mpiReplicaSpecs": {
+                role: {
+                    "replicas": 1 + (role == "Worker"),
+                    "template": {"spec": {"containers": [body]}},
+                }
+                for role, body in roles.items()
+            },
+        },
+    }
+
+
+def assert_trained_by_four_ranks(local: Local, name: str) -> None:
+    job = local.wait_job(name, "SUCCEEDED", "FAILED", timeout=90)
+    log = local.arena("logs", name).stdout
+    assert job["status"] == "SUCCEEDED", log
+    places = dict(re.findall(r"^rank (\d) of 4 on (\S+)$", log, re.MULTILINE))
+    assert places == {str(rank): f"{name}-worker-{rank // 2}" for rank in range(4)}
+    losses = [float(loss) for loss in re.findall(r"^step \d+ loss ([\d.]+)", log, re.MULTILINE)]
+    assert losses[-1] < losses[0] / 2
