@@ -1,4 +1,9 @@
-"""`make demo`: a gang that does not fit waits whole; a gang that fits trains, with real processes.
+"""`make demo`: what gang scheduling is for, told live with real training processes.
+
+1. Five MPI workers of two GPUs each on a cluster of eight GPUs: all wait, and it says why.
+2. Four of them fit: all start together, and mpirun trains over eight ranks.
+3. A parameter server job trains while a rival waits for one GPU more than is free. A worker of the
+   job is lost: the rival would fit now, but the room is kept, and the worker comes back to it.
 
 Everything happens on a local cluster of its own, in a temporary home, and is gone at the end.
 KEEP=1 leaves the cluster up and says how to reach it.
@@ -10,6 +15,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,57 +23,137 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Job = dict[str, Any]
+
 ARENA = Path(sys.executable).with_name("arena")
-TRAIN = f"python {Path(__file__).with_name('numpy_ps.py')} --steps 60"
-FLAGS = ["--image=python:3.12", "--gang", "--gpus=1", "--ps=1"]
+HERE = Path(__file__).parent.absolute()
+HOROVOD = "--image=uber/horovod:0.13.11-tf1.10.0-torch0.4.0-py3.5"
+WORKER_IMAGE = "--workerImage=tensorflow/tensorflow:1.5.0-devel-gpu"
+PS_IMAGE = "--psImage=tensorflow/tensorflow:1.5.0-devel"
+BEGAN = time.monotonic()
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     home = tempfile.mkdtemp(prefix="muster-demo-")
     os.environ["MUSTER_HOME"] = home
     os.environ.pop("KUBECONFIG", None)
-    keep = bool(os.environ.get("KEEP"))
-    began = time.monotonic()
     try:
-        say("A local cluster of two nodes with one (declared) GPU each.")
-        arena("up", "--detach", "--nodes", "2", "--gpus-per-node", "1")
+        say("A local cluster of four nodes with two (declared) GPUs each.")
+        arena("up", "--detach", "--nodes=4", "--gpus-per-node=2")
         too_big()
         fits()
-        say(f"Done in {time.monotonic() - began:.0f} s.")
+        comes_back()
+        say("Done.")
     finally:
-        if keep:
-            say("The cluster is still up. See it, and stop it, with:")
-            print(f"MUSTER_HOME={home} {ARENA} list\nMUSTER_HOME={home} {ARENA} down")
-        else:
-            arena("down")
-            shutil.rmtree(home, ignore_errors=True)
+        leave(home, keep=bool(os.environ.get("KEEP")))
     return 0
 
 
+def leave(home: str, *, keep: bool) -> None:
+    if keep:
+        say("The cluster is still up. See it, and stop it, with:")
+        print(f"export MUSTER_HOME={home}\n{ARENA} status\n{ARENA} down")
+    else:
+        arena("down")
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def too_big() -> None:
-    say("Three workers of one GPU each do not fit on two GPUs: none starts, and it says why.")
-    arena("submit", "tf", "--name=too-big", *FLAGS, "--workers=3", TRAIN)
-    await_job("too-big", lambda job: bool(job["reason"]) and len(job["instances"]) == 4)
-    arena("get", "too-big")
-    arena("delete", "too-big")
+    say("Five workers of two GPUs each do not fit on eight GPUs: none starts, and it says why.")
+    submit_mpi(workers=5)
+    await_job("mpi-dist", lambda job: bool(job["reason"]) and len(job["instances"]) == 5)
+    arena("get", "mpi-dist")
+    arena("delete", "mpi-dist")
 
 
 def fits() -> None:
-    say("Two workers and a parameter server fit: they start together and train.")
-    arena(
-        "submit", "tf", "--name=hello", *FLAGS, "--workers=2", "--success-policy=AllWorkers", TRAIN
-    )
-    arena("logs", "-f", "hello")
-    await_job("hello", lambda job: job["status"] in ("SUCCEEDED", "FAILED"))
-    arena("get", "hello")
+    say("Four of them fit: they start together, and mpirun runs a rank for each of the GPUs.")
+    submit_mpi(workers=4)
+    await_job("mpi-dist", running(5))
+    arena("get", "mpi-dist")
+    arena("top", "node")
+    follow("mpi-dist")
+    await_job("mpi-dist", ended)
+    arena("delete", "mpi-dist")
+
+
+def submit_mpi(*, workers: int) -> None:
+    train = f"mpirun python {HERE / 'mpi_allreduce.py'} --steps 80 --pause 0.05"
+    flags = ("--name=mpi-dist", "--gpus=2", f"--workers={workers}", "--gang=true", HOROVOD)
+    arena("submit", "mpi", *flags, train)
+
+
+def comes_back() -> None:
+    say("Two workers with a GPU each and a parameter server: six GPUs stay free.")
+    train = f"python {HERE / 'numpy_ps.py'} --logdir /training_logs"
+    flags = ("--gang", "--gpus=1", WORKER_IMAGE, "--success-policy=AllWorkers")
+    ours = ("--name=tf-dist", "--workers=2", "--ps=1", PS_IMAGE)
+    arena("submit", "tf", *ours, *flags, f"{train} --steps 60 --pause 0.1")
+    await_job("tf-dist", running(3))
+    say("A rival wants seven, one more than there are: it waits.")
+    arena("submit", "tf", "--name=rival", "--workers=7", *flags, f"{train} --steps 20")
+    await_job("rival", lambda job: bool(job["reason"]) and len(job["instances"]) == 7)
+    arena("list")
+    follow("tf-dist", when="step 20 ", then=lose_a_worker)
+    await_job("tf-dist", ended)
+    arena("get", "tf-dist")
+    say("Now that the job is done the rival has its turn.")
+    await_job("rival", ended)
     arena("list")
 
 
+def lose_a_worker() -> None:
+    name = "tf-dist-worker-1"
+    before = member(name)
+    say(f"{name} is lost from {before['node']}. Seven GPUs are free: the rival would fit.")
+    print(f"$ kubectl delete pod {name} --grace-period=0", flush=True)
+    with BlockingClient(config.load(Path(os.environ["MUSTER_HOME"], "kubeconfig"))) as client:
+        uid = client.get(PODS, Key("default", name)).metadata.uid
+        client.delete(PODS, Key("default", name), grace=0)
+        await_job(
+            "tf-dist",
+            lambda job: (
+                running(3)(job) and client.get(PODS, Key("default", name)).metadata.uid != uid
+            ),
+        )
+    arena("get", "tf-dist")
+    arena("list")
+    after, rival = member(name), get("rival")
+    if after["node"] != before["node"] or rival["status"] != "PENDING":
+        sys.exit(f"the room was not kept: {name} is on {after['node']}, rival {rival['status']}")
+    say(f"Its room was kept: it is back on {after['node']}, and the training goes on.")
+
+
+def member(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(i for i in get("tf-dist")["instances"] if i["name"] == name)
+    return found
+
+
+def running(count: int) -> Callable[[Job], bool]:
+    """Whether that many instances are there and run, or have ended well."""
+    return lambda job: (
+        len(job["instances"]) == count
+        and all(i["status"] in ("Running", "Completed") for i in job["instances"])
+    )
+
+
+def ended(job: Job) -> bool:
+    if job["status"] == "FAILED":
+        sys.exit(f"{job['name']} failed: {job['reason']}")
+    return bool(job["status"] == "SUCCEEDED")
+
+
 def say(text: str) -> None:
-    print(f"\n# {text}", flush=True)
+    print(f"\n# [{time.monotonic() - BEGAN:3.0f} s] {text}", flush=True)
 
 
 def arena(*words: str) -> None:
@@ -76,20 +162,33 @@ def arena(*words: str) -> None:
     subprocess.run([ARENA, *words], check=True)
 
 
-def await_job(
-    name: str, reached: Callable[[dict[str, Any]], bool], *, patience: float = 60.0
-) -> None:
+def follow(name: str, *, when: str = "", then: Callable[[], None] | None = None) -> None:
+    """Show the chief's log as it is written; do something when it gets to a line."""
+    print(f"$ arena logs -f {name}", flush=True)
+    with subprocess.Popen([ARENA, "logs", "-f", name], stdout=subprocess.PIPE, text=True) as log:
+        for line in log.stdout or ():
+            print(line, end="", flush=True)
+            if then is not None and line.startswith(when):
+                then()
+                print(f"$ arena logs -f {name}", flush=True)
+
+
+def get(name: str) -> Job:
+    shown = subprocess.run(
+        [ARENA, "get", name, "-o", "json"], capture_output=True, text=True, check=True
+    )
+    found: Job = json.loads(shown.stdout)
+    return found
+
+
+def await_job(name: str, reached: Callable[[Job], bool], *, patience: float = 60.0) -> None:
     """Wait until the job looks as it should; the demo fails if it never does."""
     deadline = time.monotonic() + patience
-    while True:
-        shown = subprocess.run(
-            [ARENA, "get", name, "-o", "json"], capture_output=True, text=True, check=True
-        )
-        if reached(json.loads(shown.stdout)):
-            return
-        if time.monotonic() > deadline:
-            sys.exit(f"{name} did not get there in {patience:g} s:\n{shown.stdout}")
-        time.sleep(0.1)
+    while not reached(job := get(name)):
+        if job["status"] == "FAILED" or time.monotonic() > deadline:
+            shown = json.dumps(job, indent=1)
+            sys.exit(f"{name} did not get there in {patience:g} s:\n{shown}")
+        time.sleep(0.3)
 
 
 if __name__ == "__main__":
