@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, ServerError
-from muster.local.apiserver.store import Store, Watch
+from muster.local.apiserver.store import Store
+from muster.local.apiserver.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

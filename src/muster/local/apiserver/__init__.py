@@ -2,7 +2,7 @@
 
 In reading order:
 `serve`                   HTTP: begin here
-`store` (`log`, `entries`) every write in one table; the present in memory
+`store` (`log`, `entries`, `watch`)  every write in one table; the present in memory
 `registry` (`builtin`)    which kinds there are: the table of built-in ones, and CRDs
 `objects`, `structural`   bytes to objects and back; objects and their schemas
 `status`                  every "no" the server can say

@@ -1,8 +1,15 @@
-"""A stored object, and one change of it: what the store hands out and everybody else passes on."""
+"""A stored object, one change of it, and all objects of a resource.
+
+What the store hands out, and everybody else passes on.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import bisect
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Entry:
@@ -23,3 +30,29 @@ class Change(NamedTuple):
     entry: Entry
     before: Entry | None
     deleted: bool
+
+
+class Collection:
+    """The objects of one resource, by key and in the order of keys."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.keys: list[str] = []
+
+    def put(self, entry: Entry) -> None:
+        if entry.key not in self.entries:
+            bisect.insort(self.keys, entry.key)
+        self.entries[entry.key] = entry
+
+    def drop(self, key: str) -> None:
+        del self.entries[key]
+        del self.keys[bisect.bisect_left(self.keys, key)]
+
+    def under(self, prefix: str, after: str) -> Iterator[Entry]:
+        """Entries whose key starts with `prefix` and is greater than `after`."""
+        start = max(bisect.bisect_left(self.keys, prefix), bisect.bisect_right(self.keys, after))
+        for index in range(start, len(self.keys)):
+            key = self.keys[index]
+            if not key.startswith(prefix):
+                return
+            yield self.entries[key]

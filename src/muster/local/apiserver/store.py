@@ -13,7 +13,6 @@ and its next `get` sees it.
 from __future__ import annotations
 
 import asyncio
-import bisect
 import fcntl
 import queue
 import threading
@@ -22,8 +21,9 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
 from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, MusterError, NotFound
-from muster.local.apiserver.entries import Change, Entry
+from muster.local.apiserver.entries import Change, Collection, Entry
 from muster.local.apiserver.log import Log, Row
+from muster.local.apiserver.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,85 +33,11 @@ T = TypeVar("T")
 
 RING = 20_000
 """Changes kept in memory for watchers that resume; older ones are read from the table."""
-BACKLOG = 50_000
-"""Changes a watcher may fall behind before it is ended and has to resume."""
 
 
 class _Write(NamedTuple):
     row: Row
     done: asyncio.Future[Entry]
-
-
-class _Collection:
-    """The objects of one resource, by key and in the order of keys."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.keys: list[str] = []
-
-    def put(self, entry: Entry) -> None:
-        if entry.key not in self.entries:
-            bisect.insort(self.keys, entry.key)
-        self.entries[entry.key] = entry
-
-    def drop(self, key: str) -> None:
-        del self.entries[key]
-        del self.keys[bisect.bisect_left(self.keys, key)]
-
-    def under(self, prefix: str, after: str) -> Iterator[Entry]:
-        """Entries whose key starts with `prefix` and is greater than `after`."""
-        start = max(bisect.bisect_left(self.keys, prefix), bisect.bisect_right(self.keys, after))
-        for index in range(start, len(self.keys)):
-            key = self.keys[index]
-            if not key.startswith(prefix):
-                return
-            yield self.entries[key]
-
-
-class Watch:
-    """Changes under a prefix after a revision, in order and without gaps. Close it."""
-
-    def __init__(self, store: Store, prefix: str, since: int) -> None:
-        self._store = store
-        self._since = since
-        self._ready = asyncio.Event()
-        self._waiting: deque[Change] = deque()
-        self.prefix = prefix
-        self.over = False
-
-    def push(self, change: Change) -> None:
-        """Called by the store for each change of the collection."""
-        if change.entry.revision <= self._since or not change.entry.key.startswith(self.prefix):
-            return
-        if len(self._waiting) >= BACKLOG:
-            self.end()
-        else:
-            self._waiting.append(change)
-        self._ready.set()
-
-    def replay(self, changes: list[Change]) -> None:
-        """Put the past before whatever has come since."""
-        self._waiting.extendleft(reversed(changes))
-        if changes:
-            self._ready.set()
-
-    def end(self) -> None:
-        """Let the watcher finish what is waiting and stop."""
-        self.over = True
-        self._ready.set()
-
-    async def next(self) -> list[Change]:
-        """At least one change; all that are waiting. Empty when the watch has ended."""
-        await self._ready.wait()
-        changes = list(self._waiting)
-        self._waiting.clear()
-        if not self.over:
-            self._ready.clear()
-        return changes
-
-    def close(self) -> None:
-        """Stop receiving."""
-        self._store.forget(self)
 
 
 class Store:
@@ -121,7 +47,7 @@ class Store:
         self._log = log
         self._loop = loop
         self._lock = lock
-        self._collections: defaultdict[str, _Collection] = defaultdict(_Collection)
+        self._collections: defaultdict[str, Collection] = defaultdict(Collection)
         self._latest: dict[str, int] = {}  # newest revision of a key, deletions included
         self._landing: dict[str, asyncio.Future[Entry]] = {}
         self._watches: defaultdict[str, list[Watch]] = defaultdict(list)

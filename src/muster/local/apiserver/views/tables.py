@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import objects
-from muster.local.apiserver.views.columns import PLAIN, PRINTERS, age
+from muster.local.apiserver.views.cells import age
+from muster.local.apiserver.views.columns import PLAIN, PRINTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

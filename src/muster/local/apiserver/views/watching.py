@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.entries import Change
     from muster.local.apiserver.request.call import Call
-    from muster.local.apiserver.store import Store, Watch
+    from muster.local.apiserver.store import Store
     from muster.local.apiserver.views.selection import Selection
+    from muster.local.apiserver.watch import Watch
 
     Show = Callable[[bytes], bytes]
 

@@ -1,0 +1,63 @@
+"""One watcher's queue: the changes it has yet to read.
+
+Made and fed by `store.py`, read by `views/watching.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster.local.apiserver.entries import Change
+    from muster.local.apiserver.store import Store
+
+BACKLOG = 50_000
+"""Changes a watcher may fall behind before it is ended and has to resume."""
+
+
+class Watch:
+    """Changes under a prefix after a revision, in order and without gaps. Close it."""
+
+    def __init__(self, store: Store, prefix: str, since: int) -> None:
+        self._store = store
+        self._since = since
+        self._ready = asyncio.Event()
+        self._waiting: deque[Change] = deque()
+        self.prefix = prefix
+        self.over = False
+
+    def push(self, change: Change) -> None:
+        """Called by the store for each change of the collection."""
+        if change.entry.revision <= self._since or not change.entry.key.startswith(self.prefix):
+            return
+        if len(self._waiting) >= BACKLOG:
+            self.end()
+        else:
+            self._waiting.append(change)
+        self._ready.set()
+
+    def replay(self, changes: list[Change]) -> None:
+        """Put the past before whatever has come since."""
+        self._waiting.extendleft(reversed(changes))
+        if changes:
+            self._ready.set()
+
+    def end(self) -> None:
+        """Let the watcher finish what is waiting and stop."""
+        self.over = True
+        self._ready.set()
+
+    async def next(self) -> list[Change]:
+        """At least one change; all that are waiting. Empty when the watch has ended."""
+        await self._ready.wait()
+        changes = list(self._waiting)
+        self._waiting.clear()
+        if not self.over:
+            self._ready.clear()
+        return changes
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._store.forget(self)
