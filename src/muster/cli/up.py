@@ -34,6 +34,11 @@ START_PATIENCE = 60.0
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port of the API  [default: a free one]"
 )
+@click.option(
+    "--runtime",
+    type=click.Choice(["auto", "namespaces", "plain"]),
+    help="How pods are run; plain needs no namespaces  [default: auto]",
+)
 @click.option("--python", help="Python interpreter of the pods  [default: the one running this]")
 @click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
 def command(detach: bool, log_format: str, **settings: Any) -> None:
@@ -79,6 +84,8 @@ def start_detached(settings: dict[str, Any], log_format: str) -> None:
     _wait(place, daemon)
     facts = place.facts() or {}
     note(f"local cluster is up: {facts.get('url')} (pid {daemon.pid}); commands now use it")
+    if facts.get("note"):
+        note(facts["note"])
 
 
 def _flags(settings: dict[str, Any]) -> list[str]:
@@ -128,5 +135,7 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
     def ready(url: str) -> None:
         home.choose_local()
         note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
+        if said := (home.facts() or {}).get("note"):
+            note(said)
 
     uvloop.run(serve(chosen, ready))

@@ -30,6 +30,7 @@ from muster.local.workloads import run as workloads
 from muster.local.workloads.claims import Claims
 from muster.local.workloads.garbage import Garbage
 from muster.operator import run as operator
+from muster.operator.seen import Settings as JobSettings
 from muster.scheduler import service as scheduler
 from muster.scheduler.settings import NAMES
 
@@ -59,6 +60,7 @@ class Settings:
     data_dir: Path | None = None
     port: int | None = None
     python: str | None = None
+    runtime: str = "auto"
 
     @property
     def data(self) -> Path:
@@ -80,6 +82,7 @@ class Settings:
                 python=self.python,
                 images=self.home.images,
                 visible=(os.getcwd(),),
+                runtime=self.runtime,
             )
         )
 
@@ -132,12 +135,14 @@ async def _run(
     async with Client.connect(endpoint, user_agent="muster-local") as client:
         await _install_crds(client)
         server.access.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
+        shared = agent.gateway if agent.choice.kind == "plain" else ""
+        jobs = JobSettings(address=shared)
         parts = (
             server.run,
             Garbage(client).run,
             Claims(client, settings.data / "volumes").run,
             lambda: workloads.run(client),
-            lambda: operator.run(client, operator.Options(), stop),
+            lambda: operator.run(client, operator.Options(settings=jobs), stop),
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
             lambda: agent.run(client, agent.api(server.port, server.ca)),
         )
@@ -146,7 +151,13 @@ async def _run(
 
         async def announce() -> None:
             await _nodes_ready(client, names)
-            settings.home.announce(url=server.url, nodes=settings.nodes, data=str(settings.data))
+            settings.home.announce(
+                url=server.url,
+                nodes=settings.nodes,
+                data=str(settings.data),
+                runtime=agent.choice.kind,
+                **({"note": agent.choice.sentence} if agent.choice.sentence else {}),
+            )
             ready(server.url)
 
         async with asyncio.TaskGroup() as group:

@@ -25,7 +25,7 @@ from muster.kube.config import Endpoint
 from muster.local.apiserver.serve import ApiServer
 from muster.local.node.agent import Agent, Settings
 from muster.local.node.machine import declare
-from muster.local.node.standalone import kernel
+from muster.local.node.runtime.choosing import choose
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -35,17 +35,8 @@ if TYPE_CHECKING:
 
 
 def may_make_namespaces() -> bool:
-    """Whether we are root, or the machine lets ordinary users make namespaces."""
-    if os.geteuid() == 0:
-        return True
-    pid = os.fork()
-    if pid == 0:
-        try:
-            kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1] == 0
+    """Whether this machine lets us run pods in namespaces."""
+    return choose("auto").kind != "plain"
 
 
 needs_namespaces = pytest.mark.usefixtures("namespaces")
@@ -162,9 +153,9 @@ async def cluster(home: Path, **settings: Any) -> AsyncIterator[Cluster]:
         await server.stop()
 
 
-async def serve(home: Path) -> None:
+async def serve(home: Path, runtime: str) -> None:
     """Run until killed; pods are left as they are."""
-    agent = Agent(Settings(home, declare(1)))
+    agent = Agent(Settings(home, declare(1), runtime=runtime))
     agent.open()
     server = ApiServer(home / "data", backend=agent.backend)
     await server.start(also_known_as=(agent.gateway,))
@@ -176,11 +167,12 @@ async def serve(home: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def daemon(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, Cluster]]:
+async def daemon(
+    home: Path, runtime: str = "namespaces"
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, Cluster]]:
     """The same in a process of its own, killed without mercy at the end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.local.node.cluster", str(home), stdout=asyncio.subprocess.PIPE
-    )
+    command = [sys.executable, "-m", "tests.local.node.cluster", str(home), runtime]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
         facts = json.loads(await process.stdout.readline())
@@ -194,4 +186,4 @@ async def daemon(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, 
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1])))
+    asyncio.run(serve(Path(sys.argv[1]), sys.argv[2]))

@@ -28,8 +28,10 @@ from muster.local.node.loop import Parts, PodLoop
 from muster.local.node.names import Names
 from muster.local.node.nodes import Heart
 from muster.local.node.prober import Prober
+from muster.local.node.runtime import choosing
 from muster.local.node.runtime.namespaces import Namespaces
 from muster.local.node.runtime.network import Network
+from muster.local.node.runtime.plain import HostNetwork, Plain
 from muster.local.node.runtime.records import Records
 from muster.local.node.runtime.rootfs import Rules
 from muster.local.node.runtime.rootless import RootlessNetwork
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 _WORKERS = 16
 _PRIVATE = (".kube", ".muster")
+_PATIENCE = 5.0
+"""Seconds that programs have to end when the cluster is stopped."""
 
 
 def _now() -> datetime:
@@ -71,6 +75,8 @@ class Settings:
     user_home: str = field(default_factory=lambda: os.path.expanduser("~"))
     visible: tuple[str, ...] = ()
     """Directories that pods see even where the host's files are hidden."""
+    runtime: str = "auto"
+    """`auto`, `namespaces` or `plain`."""
     clock: Callable[[], datetime] = _now
 
 
@@ -84,20 +90,26 @@ class Agent:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._interpreter = interpreter.find(settings.python)
-        self.network = (
-            Network(settings.home) if os.geteuid() == 0 else RootlessNetwork(settings.home)
-        )
-        user_home = settings.user_home
-        rules = Rules(
-            home=user_home,
-            hidden=_hidden(settings),
-            visible=(*self._interpreter.directories, *settings.visible),
+        self.choice = choosing.choose(settings.runtime)
+        self.network: Network | HostNetwork
+        self.runtime: Namespaces | Plain
+        if self.choice.kind == "plain":
+            self.network, self.runtime = HostNetwork(), Plain(settings.home)
+        else:
+            network = Network if self.choice.kind == "root" else RootlessNetwork
+            self.network = network(settings.home)
+            images = settings.images or settings.home / "images"
+            self.runtime = Namespaces(settings.home, self.network, self._rules(), images)
+        self.backend = Backend(self.runtime)
+
+    def _rules(self) -> Rules:
+        return Rules(
+            home=self._settings.user_home,
+            hidden=_hidden(self._settings),
+            visible=(*self._interpreter.directories, *self._settings.visible),
             fresh=() if os.access("/root", os.X_OK) else ("/root",),
             programs=self._interpreter.programs,
         )
-        images = settings.images or settings.home / "images"
-        self.runtime = Namespaces(settings.home, self.network, rules, images)
-        self.backend = Backend(self.runtime)
 
     @property
     def gateway(self) -> str:
@@ -108,7 +120,7 @@ class Agent:
     def reachable(self) -> tuple[str, ...]:
         """Addresses at which a server of this process can listen for pods. Without root there is
         none: a socket must be asked for with `listen`."""
-        return () if self.network.holder else (self.gateway,)
+        return (self.gateway,) if self.choice.kind == "root" else ()
 
     def listen(self, port: int) -> socket.socket | None:
         """Without root: a listening socket at the gateway, for the server to accept from."""
@@ -176,9 +188,15 @@ class Agent:
         manager.also("hooks", stopping.run)
         return manager
 
+    def _path(self) -> str:
+        """PATH of pods. Without a root of their own, our programs are below the home."""
+        if self.choice.kind != "plain":
+            return self._interpreter.path
+        return self._interpreter.lay_out(self._settings.home / "bin")
+
     def _base_env(self) -> dict[str, str]:
         return {
-            "PATH": self._interpreter.path,
+            "PATH": self._path(),
             "HOME": self._settings.user_home,
             "LANG": os.environ.get("LANG", "C.UTF-8"),
         }
@@ -191,8 +209,18 @@ class Agent:
             queue.add(key)
 
     async def teardown(self) -> None:
-        """End every pod and remove the network: nothing is left but files in the home."""
+        """End every pod and remove the network: nothing is left but files in the home.
+
+        Programs are asked to end, and have a little time to write a checkpoint.
+        """
         async with asyncio.TaskGroup() as group:
             for uid in self.runtime.uids():
-                group.create_task(self.runtime.close(uid))
+                group.create_task(self._end(uid))
         self.network.close()
+
+    async def _end(self, uid: str) -> None:
+        if self.runtime.read(uid).open:
+            for container in self.runtime.read(uid).alive:
+                await self.runtime.stop(uid, container, _PATIENCE)
+            await self.runtime.shims_ended(uid, _PATIENCE + 1.0)
+        await self.runtime.close(uid)

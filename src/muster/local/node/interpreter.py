@@ -13,8 +13,12 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN_PATH = "/run/muster/bin"
@@ -39,6 +43,15 @@ class Interpreter:
         """Programs that pods are given: by path, their text."""
         # Not a link: through one, an interpreter does not find the environment it belongs to.
         return {f"{_OWN_PATH}/python": f'#!/bin/sh\nexec {shlex.quote(self.executable)} "$@"\n'}
+
+    def lay_out(self, folder: Path) -> str:
+        """PATH for pods that see this machine's files; our programs are put into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in self.programs.items():
+            file = folder / os.path.basename(path)
+            file.write_text(text)
+            file.chmod(0o755)
+        return self.path.replace(_OWN_PATH, str(folder))
 
 
 def find(executable: str | None = None) -> Interpreter:

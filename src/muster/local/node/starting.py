@@ -108,6 +108,9 @@ class Starter:
             f'Image "{container.image}" was not pulled: its command runs on this machine\'s files'
         )
         self._from.recorder.say(pod, "Pulled", said, once=once)
+        if self._from.runtime.shares_files and container.volume_mounts:
+            said = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
+            self._from.recorder.say(pod, "VolumesNotMounted", said, warning=True, once=once)
         for context in (pod.spec.security_context, container.security_context):
             if context is not None and context.run_as_user is not None:
                 said = (

@@ -62,6 +62,10 @@ class Runtime(Protocol):
         """What there is of a pod."""
 
     @property
+    def shares_files(self) -> bool:
+        """Whether pods see this machine's files as they are, volumes only as links."""
+
+    @property
     def host_address(self) -> str:
         """This machine as pods see it."""
 

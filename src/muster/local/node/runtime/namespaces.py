@@ -1,74 +1,48 @@
 """The runtime that gives every pod namespaces of its own.
 
-Created by `local/up.py` (or a test) and handed to the agent. One task per living container waits
-for its shim to end, so an exit is seen at once; after a restart of the daemon the same tasks are
-made for the containers found alive.
+Made by the agent, as root or rootless; only the network differs. The pod's first process holds the
+namespaces; its end is the end of all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
-from muster.local.node.runtime import dialing, rootfs, sandbox, shims
-from muster.local.node.runtime.records import Records, write
+from muster.local.node.runtime import dialing, rootfs, sandbox
+from muster.local.node.runtime.records import write
 from muster.local.node.runtime.rootfs import Mount
+from muster.local.node.runtime.supervised import Supervised
 from muster.local.node.standalone import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from socket import socket
 
     from muster.api.meta import Key
     from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
     from muster.local.node.runtime.network import Network
-    from muster.local.node.runtime.records import PodRecord
-
-_ENDING = 5.0
 
 
-@dataclass(frozen=True)
-class _Watched:
-    uid: str
-    container: str
-    number: int
-
-
-class Namespaces:
+class Namespaces(Supervised):
     """Runs pods in namespaces, below one data directory."""
 
+    shares_files = False
+
     def __init__(self, data_dir: Path, network: Network, rules: rootfs.Rules, images: Path) -> None:
+        super().__init__(data_dir)
         self._images = images
         self._network = network
         self._rules = rules
         self._tree = rootfs.HostTree()
-        self._to_watch: asyncio.Queue[_Watched] = asyncio.Queue()
-        self._children: dict[Path, int] = {}
         self._busy: set[str] = set()
-        self.records = Records(data_dir / "pods")
 
     async def run(self, changed: Callable[[str], None]) -> None:
-        for uid in self.uids():
-            self._busy.add(self.read(uid).key)
-            for name in self.read(uid).alive:
-                number = self.records.attempts(uid, name)[-1]
-                self._to_watch.put_nowait(_Watched(uid, name, number))
-        async with asyncio.TaskGroup() as group:
-            while True:
-                watched = await self._to_watch.get()
-                group.create_task(self._watch(watched, changed))
-
-    def uids(self) -> list[str]:
-        return self.records.uids()
-
-    def read(self, uid: str) -> PodRecord:
-        return self.records.read(uid)
+        self._busy |= {self.read(uid).key for uid in self.uids()}
+        await super().run(changed)
 
     @property
     def host_address(self) -> str:
@@ -123,32 +97,15 @@ class Namespaces:
         mounts = {mount.path: mount for mount in (*own, *spec.mounts)}
         layer = self._images / spec.image
         layers = [str(layer)] if spec.image and layer.is_dir() else []
-        body = {
-            "pause": record.pause,
-            "root": str(folder / "root"),
-            "steps": rootfs.plan(self._rules, mounts.values(), layers, self._tree),
-            "argv": spec.argv,
-            "env": spec.env,
-            "cwd": spec.cwd,
-            "tty": spec.tty,
-            "stdin": spec.stdin,
-        }
-        self._children[folder] = await asyncio.to_thread(shims.start, folder, body)
-        self.records.forget_old_attempts(spec.uid, spec.name)
-        self._to_watch.put_nowait(_Watched(spec.uid, spec.name, spec.number))
-
-    async def stop(self, uid: str, container: str, grace: float) -> None:
-        with contextlib.suppress(ConnectionError):
-            async with self.ask(uid, container, op="stop", grace=grace):
-                pass
+        steps = rootfs.plan(self._rules, mounts.values(), layers, self._tree)
+        body = {"pause": record.pause, "root": str(folder / "root"), "steps": steps}
+        await self.supervise(spec, body)
 
     async def close(self, uid: str) -> None:
         record = self.read(uid)
         if record.pause:
             await asyncio.to_thread(sandbox.end, record.pause)
-        deadline = asyncio.get_running_loop().time() + _ENDING
-        while self.records.supervised(uid) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await self.shims_ended(uid)
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)
 
@@ -156,12 +113,6 @@ class Namespaces:
         self._busy.discard(self.read(uid).key)
         await self.close(uid)
         await asyncio.to_thread(self.records.forget, uid)
-
-    def attempts(self, uid: str, container: str) -> list[int]:
-        return self.records.attempts(uid, container)
-
-    def folder(self, uid: str, container: str, number: int) -> Path:
-        return self.records.attempt(uid, container, number)
 
     async def connect(self, uid: str, port: int) -> socket:
         record, errors = self.read(uid), self.records.pod(uid) / "dial.err"
@@ -180,19 +131,3 @@ class Namespaces:
             errors = self.records.pod(uid) / "dial.err"
             return await dialing.connect(record.pause, [(record.address, port)], errors)
         return await dialing.connect_here("127.0.0.1" if on_host else record.address, port)
-
-    def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Any]:
-        number = (self.records.attempts(uid, container) or [0])[-1]
-        return shims.ask(self.records.attempt(uid, container, number), **request)
-
-    async def _watch(self, watched: _Watched, changed: Callable[[str], None]) -> None:
-        """Report every word of a shim, and its end."""
-        folder = self.records.attempt(watched.uid, watched.container, watched.number)
-        with contextlib.suppress(ConnectionError):
-            async with shims.ask(folder, op="watch") as shim:
-                async for _ in shim.frames():
-                    changed(watched.uid)
-        child = self._children.pop(folder, 0)
-        if child:
-            await asyncio.to_thread(os.waitpid, child, 0)
-        changed(watched.uid)

@@ -1,6 +1,7 @@
 """What is on disk about a pod: the truth, whatever crashed. Read anew at every look.
 
-    pods/<uid>/pod                          the sandbox: first process, its identity, address
+    pods/<uid>/pod                          the sandbox: first process, its identity, address;
+                                            or, where there are no namespaces, that it is open
     pods/<uid>/hosts, resolv.conf           bound into the containers
     pods/<uid>/volumes/<name>/              contents of volumes
     pods/<uid>/containers/<name>/<n>/       attempt n: spec, lock, started, log, exited
@@ -122,7 +123,8 @@ class Records:
     def read(self, uid: str) -> PodRecord:
         facts = _json(self.pod(uid) / "pod")
         pause = int(facts.get("pause", 0))
-        same = facts.get("boot") == self.boot and kernel.started(pause) == facts.get("started")
+        same = facts.get("boot") == self.boot
+        same = same and (not pause or kernel.started(pause) == facts.get("started"))
         folder = self.pod(uid) / "containers"
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
         containers = {
@@ -135,7 +137,7 @@ class Records:
         return PodRecord(
             uid,
             bool(facts),
-            bool(facts) and bool(pause) and same,
+            bool(facts) and same and bool(pause or facts.get("plain")),
             facts.get("address", ""),
             pause if same else 0,
             facts.get("key", ""),

@@ -1,0 +1,64 @@
+"""Which runtime this machine allows: found by trying, once, when the agent is made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Literal
+
+from muster.errors import UsageError
+from muster.local.node.runtime.shims import run_alone
+
+Kind = Literal["root", "rootless", "plain"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How pods are run, and why not better."""
+
+    kind: Kind
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What to tell the user; nothing if all is as it should be."""
+        if self.kind != "plain":
+            return ""
+        because = f" ({self.why})" if self.why else ""
+        return (
+            f"pods run without namespaces{because}: they share this machine's network and files, "
+            "so every replica gets a port of its own, and volumes are below $MUSTER_ROOT"
+        )
+
+
+def choose(wanted: str) -> Choice:
+    """The runtime asked for: `auto`, `namespaces` or `plain`."""
+    if wanted == "plain":
+        return Choice("plain")
+    why = ""
+    for kind, how in _ways():
+        why = _trial(how)
+        if not why:
+            return Choice(kind)
+    if wanted == "namespaces":
+        raise UsageError(
+            f"this machine does not allow namespaces: {why}",
+            hint="`--runtime plain` runs pods without them.",
+        )
+    return Choice("plain", f"not allowed here: {why}")
+
+
+def _ways() -> list[tuple[Kind, str]]:
+    rootless: list[tuple[Kind, str]] = [("rootless", "user")]
+    return [("root", "direct"), *rootless] if os.geteuid() == 0 else rootless
+
+
+def _trial(how: str) -> str:
+    """Why it is not allowed; nothing if it is."""
+    with NamedTemporaryFile(prefix="muster-trial-") as said:
+        pid = run_alone("trial", [how], {}, Path(said.name))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        lines = said.read().decode(errors="replace").strip().splitlines()
+    return "" if code == 0 else (lines[-1] if lines else f"the trial ended with {code}")

@@ -1,0 +1,99 @@
+"""What every runtime does alike: shims are started, watched, asked and found again.
+
+The runtimes `namespaces` and `plain` are made of it. One task per living container waits for its
+shim to end, so an exit is seen at once; after a restart of the daemon the same tasks are made for
+the containers found alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from muster.local.node.crew import Place
+from muster.local.node.runtime import shims
+from muster.local.node.runtime.records import Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from muster.api.meta import Raw
+    from muster.local.node.runtime.contract import ContainerSpec
+    from muster.local.node.runtime.records import PodRecord
+
+_ENDING = 5.0
+
+
+class Supervised:
+    """Pods below one data directory, each container with its shim."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.records = Records(data_dir / "pods")
+        self._to_watch: asyncio.Queue[Place] = asyncio.Queue()
+        self._children: dict[Path, int] = {}
+
+    async def run(self, changed: Callable[[str], None]) -> None:
+        for uid in self.uids():
+            for name in self.read(uid).alive:
+                self._to_watch.put_nowait(Place(uid, name, self.attempts(uid, name)[-1]))
+        async with asyncio.TaskGroup() as group:
+            while True:
+                place = await self._to_watch.get()
+                group.create_task(self._watch(place, changed))
+
+    def uids(self) -> list[str]:
+        return self.records.uids()
+
+    def read(self, uid: str) -> PodRecord:
+        return self.records.read(uid)
+
+    async def stop(self, uid: str, container: str, grace: float) -> None:
+        with contextlib.suppress(ConnectionError):
+            async with self.ask(uid, container, op="stop", grace=grace):
+                pass
+
+    def attempts(self, uid: str, container: str) -> list[int]:
+        return self.records.attempts(uid, container)
+
+    def folder(self, uid: str, container: str, number: int) -> Path:
+        return self.records.attempt(uid, container, number)
+
+    def ask(self, uid: str, container: str, **request: Any) -> AbstractAsyncContextManager[Any]:
+        number = (self.records.attempts(uid, container) or [0])[-1]
+        return shims.ask(self.records.attempt(uid, container, number), **request)
+
+    async def supervise(self, spec: ContainerSpec, body: Raw) -> None:
+        """Start the shim of one attempt; `body` is what it is told besides the program."""
+        folder = self.folder(spec.uid, spec.name, spec.number)
+        program = {
+            "argv": spec.argv,
+            "env": spec.env,
+            "cwd": spec.cwd,
+            "tty": spec.tty,
+            "stdin": spec.stdin,
+        }
+        self._children[folder] = await asyncio.to_thread(shims.start, folder, program | body)
+        self.records.forget_old_attempts(spec.uid, spec.name)
+        self._to_watch.put_nowait(Place(spec.uid, spec.name, spec.number))
+
+    async def shims_ended(self, uid: str, patience: float = _ENDING) -> None:
+        """Return when the pod's shims have written down how it ended, or after so long."""
+        deadline = asyncio.get_running_loop().time() + patience
+        while self.records.supervised(uid) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+    async def _watch(self, place: Place, changed: Callable[[str], None]) -> None:
+        """Report every word of a shim, and its end."""
+        folder = self.folder(*place)
+        with contextlib.suppress(ConnectionError):
+            async with shims.ask(folder, op="watch") as shim:
+                async for _ in shim.frames():
+                    changed(place.uid)
+        child = self._children.pop(folder, 0)
+        if child:
+            await asyncio.to_thread(os.waitpid, child, 0)
+        changed(place.uid)
