@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -12,10 +11,9 @@ from prometheus_client import generate_latest
 from muster.errors import UsageError
 from muster.observe import metrics
 from muster.observe.health import Health
-from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    pass
 
 BINDS = metrics.counter("test_binds_total", "Binds of this test.", "result")
 ROOM = metrics.gauge("test_room", "Room of this test.")
@@ -83,24 +81,6 @@ async def test_the_port_is_free_again_when_serving_ends() -> None:
         pass
     async with metrics.serving(port, Health()) as again:
         assert again == port
-
-
-async def test_serve_answers_until_it_is_cancelled() -> None:
-    async with metrics.serving(0, Health()) as port:
-        pass
-
-    async def answers() -> bool:
-        try:
-            return (await get(port, "/healthz"))[0] == 200
-        except aiohttp.ClientConnectionError:
-            return False
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(metrics.serve(port, Health()))
-        check: Callable[[], bool | Awaitable[bool]] = answers
-        await eventually(check, what="an answer of /healthz")
-        task.cancel()
-    assert not await answers()
 
 
 def test_a_metric_declared_twice_is_refused() -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_IN_FLIGHT = 64
+MAX_IN_FLIGHT = 96
 WATCH_SECONDS = (300, 600)
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 
@@ -140,7 +140,7 @@ class Client:
     ) -> T:
         """Create an object; its namespace is `namespace`, else the one in its metadata."""
         ask = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
-        return answer.read(kind, await self._body(ask))
+        return answer.read(kind, await self._body(ask._replace(query=request.UNCHECKED)))
 
     async def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
         """Write a whole object. Never one that was read as a struct: that has lost fields."""

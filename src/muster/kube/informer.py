@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+PAGE = 5000
+"""Objects per page: most lists are one answer out of the server's memory."""
+
 
 class Informer(Generic[T]):
     """One kind, whole or in one namespace or by a selector."""
@@ -108,7 +111,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         listing = await self._client.list(
-            self.kind, self._namespace, labels=self._labels, fields=self._fields
+            self.kind, self._namespace, labels=self._labels, fields=self._fields, page=PAGE
         )
         for unreadable in listing.unreadable:
             log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, unreadable)

@@ -7,7 +7,6 @@ otherwise, and that /metrics, /healthz and /readyz answer from memory.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -50,12 +49,6 @@ def histogram(
 ) -> Histogram:
     """Declare durations (in seconds) or sizes whose distribution matters."""
     return Histogram(f"muster_{name}", help_, labels, buckets=buckets, registry=REGISTRY)
-
-
-async def serve(port: int, health: Health, *, host: str = "127.0.0.1") -> None:
-    """Serve /metrics, /healthz and /readyz until cancelled."""
-    async with serving(port, health, host=host):
-        await asyncio.Event().wait()
 
 
 @asynccontextmanager

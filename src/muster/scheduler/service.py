@@ -7,9 +7,7 @@ is set, or raises what crashed it.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +16,6 @@ from muster.api.meta import HasMetadata, Key
 from muster.control.manager import Manager
 from muster.errors import ConfigError, Conflict, MusterError, NotFound
 from muster.kube.informer import Informer
-from muster.kube.lease import Election
-from muster.observe import metrics
 from muster.observe.health import Health
 from muster.scheduler import waiting
 from muster.scheduler.bind import Binder
@@ -36,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.kube.client import Client
+    from muster.kube.lease import Election
     from muster.kube.store import Change
     from muster.scheduler.actions import Bind, Delete, Provision, Say
 
@@ -49,13 +46,9 @@ class Options:
 
     names: tuple[str, ...] = NAMES
     config: Path | None = None
-    leader_elect: bool = False
     election: Election | None = None
-    """An election that is already set up; `leader_elect` makes one."""
     namespace: str = waiting.NAMESPACE
-    """Where the lease and the published line live."""
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
+    """Where the published line lives."""
     shadow: bool = False
     health: Health = field(default_factory=Health)
 
@@ -63,21 +56,13 @@ class Options:
 async def run(client: Client, options: Options, stop: asyncio.Event | None = None) -> None:
     """Schedule on the cluster of that client until `stop` is set."""
     settings = load(options.config, options.names) if options.config else Settings(options.names)
-    election = options.election or (_election(client, options) if options.leader_elect else None)
+    election = options.election
     manager = Manager("scheduler", health=options.health, lead=election.lead if election else None)
     service = Service(client, settings, options, election)
     for informer in service.informers:
         manager.informer(informer)
     manager.also("scheduler", service.run, led=True)
-    if options.metrics_port is not None:
-        port, host = options.metrics_port, options.metrics_host
-        manager.also("metrics", lambda: metrics.serve(port, options.health, host=host))
     await manager.run(stop)
-
-
-def _election(client: Client, options: Options) -> Election:
-    identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
-    return Election(client, name="muster-scheduler", namespace=options.namespace, identity=identity)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -51,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     report_after: Seconds = 1.0
     """A gang that waits shorter than this is not reported."""
     report_every: Seconds = 30.0
-    binds_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 32
+    binds_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 64
     preempt: bool = True
     placement: Literal["pack", "spread"] = "pack"
     """What gangs get that do not ask by the annotation `muster.dev/placement`."""
