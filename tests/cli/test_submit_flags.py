@@ -65,7 +65,7 @@ SHARED: dict[str, Effect] = {
     "--hostIPC": Effect("", "pod:@/hostIPC", True),
     "--hostPID": Effect("", "pod:@/hostPID", True),
     "--data": Effect("c:/d", "main:@/volumeMounts/c/mountPath", "/d"),
-    "--data-dir": Effect("/h:/d", "main:@/volumeMounts/training-data-0/mountPath", "/d"),
+    "--data-dir": Effect("/h:/e", "main:@/volumeMounts/training-data-0/mountPath", "/e"),
     "--config-file": Effect(
         "app.conf:/etc/app/a.conf", "main:@/volumeMounts/config-0/mountPath", "/etc/app"
     ),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from muster.jobs.build.submission import Site, Submission
 
 LOGS = "training-logs-volume"
+_WHO_MOUNTS = "--data, --data-dir, --config-file, --logdir and code sync each need their own place."
 
 
 class Mounted(NamedTuple):
@@ -143,6 +144,12 @@ def _config_name(args: Submission, folder: str) -> str:
 
 
 def split(rows: Iterable[Mounted]) -> tuple[list[Raw], list[Raw]]:
-    """The volumes, and the mounts."""
+    """The volumes, and the mounts; two at one place are refused."""
     rows = list(rows)
+    taken: set[str] = set()
+    for row in rows:
+        place = posixpath.normpath(row.mount["mountPath"])
+        if place in taken:
+            raise UsageError(f"two volumes would be mounted at {place}", hint=_WHO_MOUNTS)
+        taken.add(place)
     return [row.volume for row in rows], [row.mount for row in rows]

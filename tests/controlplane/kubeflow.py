@@ -1,0 +1,50 @@
+"""Kubeflow's own CustomResourceDefinitions, from its Go module, for tests on a real API server.
+
+`definitions()` returns the CRDs of the training operator as it publishes them, or raises
+`Unavailable`. They are read from Go's module cache, where the module proxy's checksum was checked;
+nothing of them is kept here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.controlplane.build import Unavailable
+
+MODULE, VERSION = "github.com/kubeflow/training-operator", "v1.9.3"
+FOLDER = Path("manifests") / "base" / "crds"
+KINDS = ("TFJob", "MPIJob", "PyTorchJob", "JAXJob")
+
+
+@cache
+def definitions() -> tuple[dict[str, Any], ...]:
+    """The CRD of every job kind that Muster runs, exactly as its own operator installs it."""
+    if shutil.which("go") is None:
+        raise Unavailable("Go is not installed (no `go` on PATH), so its module proxy is not asked")
+    asked = f"{MODULE}@{VERSION}"
+    done = subprocess.run(
+        ["go", "mod", "download", "-json", asked],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip() or done.stdout[-300:]
+        raise Unavailable(f"Go could not fetch {asked}: {said}")
+    folder = Path(json.loads(done.stdout)["Dir"]) / FOLDER
+    found = [
+        yaml.load(file.read_text(), yaml.CSafeLoader)
+        for file in sorted(folder.glob("kubeflow.org_*.yaml"))
+    ]
+    wanted = [crd for crd in found if crd["spec"]["names"]["kind"] in KINDS]
+    if {crd["spec"]["names"]["kind"] for crd in wanted} != set(KINDS):
+        raise Unavailable(f"{asked} has no CRD for some of {', '.join(KINDS)}")
+    return tuple(wanted)
