@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -115,3 +116,11 @@ def test_it_comes_last_and_only_to_the_container_that_trains() -> None:
     assert main["env"][-1]["value"].startswith('{"cluster"')
     original = worker["template"]["spec"]["containers"][1]["env"]
     assert original == [{"name": "TF_CONFIG", "value": "mine"}]
+
+
+def test_a_thousand_workers_are_told_of_each_other_in_a_moment() -> None:
+    model = Model(manifest(roles={"Worker": replica(1000)}))
+    started = time.process_time()
+    model.decide()
+
+    assert time.process_time() - started < 1.0

@@ -6,13 +6,13 @@ Made by `forms.read`; read by the operator and by `view`. Frozen: a changed job 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from muster.jobs import names
 from muster.jobs.shapes import SHAPES, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
     from muster.api.meta import Key, Raw
@@ -138,8 +138,12 @@ class Job:
     def total(self) -> int:
         return sum(replica.count for replica in self.replicas)
 
+    @cached_property
+    def _by_role(self) -> dict[str, Replica]:
+        return {replica.role: replica for replica in self.replicas}
+
     def replica(self, role: str) -> Replica | None:
-        return next((replica for replica in self.replicas if replica.role == role), None)
+        return self._by_role.get(role)
 
     def count(self, role: str) -> int:
         replica = self.replica(role)
@@ -150,14 +154,18 @@ class Job:
         """The role that decides success by itself, if the job has one."""
         return next((role for role in self.shape.chiefs if self.replica(role)), None)
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> tuple[Member, ...]:
         """Every replica the job wants, in a fixed order; an MPI launcher is not among them."""
-        for replica in self.replicas:
-            if replica.role == "Launcher":
-                continue
-            for index in range(replica.count):
-                role = replica.role
-                yield Member(role, index, names.member(self.name, role, index))
+        return self._members
+
+    @cached_property
+    def _members(self) -> tuple[Member, ...]:
+        return tuple(
+            Member(one.role, index, names.member(self.name, one.role, index))
+            for one in self.replicas
+            if one.role != "Launcher"
+            for index in range(one.count)
+        )
 
     def leads(self, role: str, index: int) -> bool:
         """Whether this replica is the one whose log a person wants to read."""

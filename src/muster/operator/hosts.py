@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from muster.jobs import names
@@ -46,8 +47,16 @@ class Hosts:
         replica = self.job.replica(role)
         return replica.port if replica else self.job.shape.port
 
-    def address(self, role: str, index: int) -> str:
-        return f"{self.host(role, index)}:{self.port(role, index)}"
+    @cached_property
+    def addresses(self) -> dict[str, list[str]]:
+        """Where everyone is, by role: found once, since everyone is told of everyone."""
+        return {
+            one.role: [
+                f"{self.host(one.role, index)}:{self.port(one.role, index)}"
+                for index in range(one.count)
+            ]
+            for one in self.job.replicas
+        }
 
 
 def find(job: Job, seen: Seen, settings: Settings) -> Hosts:

@@ -31,9 +31,9 @@ def tf_config(job: Job, member: Member, hosts: Hosts) -> str:
     """The value of TF_CONFIG, byte for byte as TensorFlow users know it."""
     task = {"type": member.role.lower(), "index": member.index}
     if job.dynamic_workers:
-        return _json({"cluster": _sparse(job, member, hosts), "task": task})
+        return _json({"cluster": _sparse(member, hosts), "task": task})
     cluster = {
-        replica.role.lower(): _all(job, replica.role, hosts)
+        replica.role.lower(): hosts.addresses[replica.role]
         for replica in job.replicas
         if replica.role != "Evaluator" or job.annotation(EVALUATOR, "true") != "false"
     }
@@ -41,15 +41,11 @@ def tf_config(job: Job, member: Member, hosts: Hosts) -> str:
     return _json({"cluster": ordered, "task": task, "environment": "cloud"})
 
 
-def _all(job: Job, role: str, hosts: Hosts) -> list[str]:
-    return [hosts.address(role, index) for index in range(job.count(role))]
-
-
-def _sparse(job: Job, member: Member, hosts: Hosts) -> dict[str, Any]:
+def _sparse(member: Member, hosts: Hosts) -> dict[str, Any]:
     """Workers may come and go: each member is told only of those it talks to."""
-    mine = hosts.address(member.role, member.index)
+    mine = hosts.addresses[member.role][member.index]
     if member.role == "Worker":
-        return {"worker": {str(member.index): mine}, "ps": _all(job, "PS", hosts) or None}
+        return {"worker": {str(member.index): mine}, "ps": hosts.addresses.get("PS") or None}
     return {"worker": {}, "ps": [mine] if member.role == "PS" else []}
 
 
