@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 ARENA = Path(sys.executable).with_name("arena")
 HERE = Path(__file__).parent.absolute()
 HOROVOD = "--image=uber/horovod:0.13.11-tf1.10.0-torch0.4.0-py3.5"
-WORKER_IMAGE = "--workerImage=tensorflow/tensorflow:1.5.0-devel-gpu"
-PS_IMAGE = "--psImage=tensorflow/tensorflow:1.5.0-devel"
+WORKER_IMAGE = "--worker-image=tensorflow/tensorflow:1.5.0-devel-gpu"
+PS_IMAGE = "--ps-image=tensorflow/tensorflow:1.5.0-devel"
 BEGAN = time.monotonic()
 
 
@@ -97,7 +97,7 @@ def comes_back() -> None:
     train = f"python {HERE / 'numpy_ps.py'} --logdir /training_logs"
     flags = ("--gang", "--gpus=1", WORKER_IMAGE, "--success-policy=AllWorkers")
     ours = ("--name=tf-dist", "--workers=2", "--ps=1", PS_IMAGE)
-    arena("submit", "tf", *ours, *flags, f"{train} --steps 60 --pause 0.1")
+    arena("submit", "tf", *ours, *flags, f"{train} --steps 100 --pause 0.1")
     await_job("tf-dist", running(3))
     say("A rival wants seven, one more than there are: it waits.")
     arena("submit", "tf", "--name=rival", "--workers=7", *flags, f"{train} --steps 20")
