@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-SUITE = ("startup", "decode", "binds", "apiserver", "decide")
+SUITE = ("startup", "cli", "decode", "binds", "apiserver", "decide")
 """Those that fit in five minutes; the others are run by name: schedule, respond, operator."""
 
 

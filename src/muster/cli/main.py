@@ -147,7 +147,11 @@ def overview(program: str) -> str:
 
 
 def _dispatch(program: str, argv: list[str]) -> int:
+    import gc
+
     import click
+
+    gc.set_threshold(50_000)  # what a command makes it mostly needs until its end
 
     from muster.cli.verbs import Verbs
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
 
 from muster.errors import ConfigError, UsageError
@@ -63,6 +62,8 @@ def write(key: str, value: str | None, file: Path | None = None) -> None:
     """Set a key, or remove it when the value is None."""
     if not _KEY.fullmatch(key) or "\n" in (value or ""):
         raise UsageError(f"{key}={value} cannot stand in a config file", hint="One line: key=value")
+    import tempfile  # slow to load, and reading does not need it
+
     file = file or path()
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     kept = [line for line in lines if _name(line) != key]

@@ -7,7 +7,6 @@ and has one click command `command`. `SubVerbs` is for a verb that has verbs of 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any
 
@@ -18,6 +17,8 @@ from muster.cli.main import ABSENT, ALIASES, VERBS
 
 def unknown(what: str, given: str, known: list[str]) -> str:
     """`no such verb: gett; did you mean get?`"""
+    import difflib
+
     near = difflib.get_close_matches(given, known, n=1)
     return f"no such {what}: {given}" + (f"; did you mean {near[0]}?" if near else "")
 

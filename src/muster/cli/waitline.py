@@ -6,9 +6,10 @@ are not told and the rest still is.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key

@@ -6,7 +6,6 @@ that both say the same.
 
 from __future__ import annotations
 
-import signal
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -77,6 +76,8 @@ def _ended(end: ContainerTerminated) -> str:
 
 def _named(number: int) -> str:
     """The name of a signal, if that is the number of one."""
+    import signal  # its tables take longer to make than most commands take to run
+
     try:
         return f" ({signal.Signals(number).name})"
     except ValueError:

@@ -7,7 +7,6 @@ one twice is a conflict and not a duplicate.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,8 @@ def member(job: str, role: str, index: int) -> str:
 
 def launcher(job: str, uid: str, attempt: int) -> str:
     """The name of an MPI launcher: a suffix that is the same each time this attempt is made."""
+    import hashlib  # slow to load, and only launchers need it
+
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
     alphabet = "bcdfghjklmnpqrstvwxz2456789"
     return f"{job}-launcher-{''.join(alphabet[byte % len(alphabet)] for byte in digest[:5])}"

@@ -6,9 +6,10 @@ job looks the same everywhere, since nobody else decides what its status is call
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from muster.api.meta import Key, Raw, condition
 from muster.errors import InvalidJob
@@ -25,8 +26,7 @@ GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
 PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
 
 
-@dataclass(frozen=True)
-class Instance:
+class Instance(msgspec.Struct, frozen=True):
     """One pod of a job."""
 
     name: str
@@ -47,8 +47,7 @@ class Instance:
     """Why it does not run, in a sentence; empty if it does."""
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """One job, as a person sees it."""
 
     kind: str

@@ -1,0 +1,388 @@
+"""Verbs that change jobs: every name is tried, the exit code is true, nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, TFJOBS
+from muster.api.meta import Key
+from muster.cli import cluster, main, scale, wait
+from muster.cli.data import CLAIMS
+from muster.errors import JobFailed, MusterError, NotFound, Unreachable, UsageError
+from muster.jobs.view import View, view
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
+from tests.cli.test_apply import LocalServer
+
+Raw = dict[str, Any]
+TEMPLATE = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+
+
+@dataclass
+class Place:
+    """A namespace of its own on a server, and the command line pointed there."""
+
+    kubeconfig: Path
+    namespace: str
+    client: BlockingClient
+    capture: pytest.CaptureFixture[str]
+
+    def arena(self, *words: str) -> tuple[int, str, str]:
+        flags = ["--kubeconfig", str(self.kubeconfig), "-n", self.namespace]
+        code = main.run("arena", [*flags, *words])
+        out = self.capture.readouterr()
+        return code, out.out, out.err
+
+    def job(self, name: str, **status: Any) -> Raw:
+        roles = {"Worker": {"replicas": 2, "template": TEMPLATE}}
+        body = {"metadata": {"name": name}, "spec": {"tfReplicaSpecs": roles}}
+        made = self.client.create(TFJOBS, body, namespace=self.namespace)
+        if status:
+            self.client.patch(
+                TFJOBS, Key(self.namespace, name), {"status": status}, subresource="status"
+            )
+        return made
+
+    def spec(self, name: str) -> Raw:
+        found: Raw = self.client.get(TFJOBS, Key(self.namespace, name))["spec"]
+        return found
+
+    def names(self) -> list[str]:
+        return sorted(j["metadata"]["name"] for j in self.client.list(TFJOBS, self.namespace).items)
+
+
+def ended(type_: str, when: str = "2026-01-01T00:00:00Z") -> Raw:
+    row = {"type": type_, "status": "True", "lastTransitionTime": when}
+    return {"conditions": [row], "completionTime": when}
+
+
+@pytest.fixture
+def place(job_server: LocalServer, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
+    with BlockingClient(config.load(job_server.kubeconfig)) as client:
+        made = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
+        yield Place(job_server.kubeconfig, made["metadata"]["name"], client, capsys)
+
+
+# delete
+
+
+def test_every_name_is_tried_and_a_missing_one_shows_in_the_exit_code(place: Place) -> None:
+    place.job("a")
+    place.job("b")
+
+    code, _, err = place.arena("delete", "a", "nope", "b")
+
+    assert code == 3
+    assert place.names() == []
+    assert "The training job a has been deleted successfully" in err
+    assert "The training job 'nope' does not exist,skip to delete it" in err
+    assert "The training job b has been deleted successfully" in err
+    assert err.splitlines()[-1] == "error: 1 of 3 jobs were not there"
+
+
+def test_deleting_what_is_there_is_a_success(place: Place) -> None:
+    place.job("a")
+
+    assert place.arena("delete", "tfjob/a")[0] == 0
+    assert place.names() == []
+
+
+def test_a_record_without_its_job_is_deleted_too(place: Place) -> None:
+    record = {"metadata": {"name": "half-tfjob", "labels": {"createdBy": "arena"}}}
+    place.client.create(CONFIG_MAPS, record, namespace=place.namespace)
+    foreign = {"metadata": {"name": "mine-tfjob"}}
+    place.client.create(CONFIG_MAPS, foreign, namespace=place.namespace)
+
+    assert place.arena("delete", "half")[0] == 0
+    assert place.arena("delete", "mine")[0] == 3
+    with pytest.raises(NotFound):
+        place.client.get(CONFIG_MAPS, Key(place.namespace, "half-tfjob"))
+    place.client.get(CONFIG_MAPS, Key(place.namespace, "mine-tfjob"))
+
+
+def test_one_pod_can_be_deleted_and_is_never_taken_for_a_job(place: Place) -> None:
+    body = {"metadata": {"name": "p"}, **TEMPLATE}
+    place.client.create(PODS.read_as(dict), body, namespace=place.namespace)
+
+    assert place.arena("delete", "p")[0] == 3
+    assert place.arena("delete", "pod/p")[0] == 0
+
+
+# suspend, resume, scale
+
+
+def test_a_suspended_job_is_resumed(place: Place) -> None:
+    place.job("a")
+
+    assert place.arena("suspend", "a")[1] == "tfjob.kubeflow.org/a suspended\n"
+    assert place.spec("a")["runPolicy"]["suspend"] is True
+    assert place.arena("suspend", "a")[1] == "tfjob.kubeflow.org/a already suspended\n"
+    assert place.arena("resume", "a")[1] == "tfjob.kubeflow.org/a resumed\n"
+    assert place.spec("a")["runPolicy"]["suspend"] is False
+
+
+def test_a_finished_job_can_be_neither_suspended_nor_scaled(place: Place) -> None:
+    place.job("done", **ended("Succeeded"))
+
+    assert place.arena("suspend", "done")[0] == 1
+    assert place.arena("scale", "done", "--workers", "3")[0] == 1
+
+
+def test_other_jobs_are_suspended_although_one_is_missing(place: Place) -> None:
+    place.job("a")
+    place.job("b")
+
+    assert place.arena("suspend", "a", "nope", "b")[0] == 3
+    assert [place.spec(name)["runPolicy"]["suspend"] for name in "ab"] == [True, True]
+
+
+def test_scaling_changes_the_number_of_workers(place: Place) -> None:
+    place.job("a")
+
+    assert place.arena("scale", "a", "--workers", "5")[:2] == (0, "tfjob.kubeflow.org/a scaled\n")
+    assert place.spec("a")["tfReplicaSpecs"]["Worker"]["replicas"] == 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted", "operations"),
+    [
+        ({"tfReplicaSpecs": {"WORKER": {}}}, {"worker": 3}, [("/spec/tfReplicaSpecs/WORKER", 3)]),
+        (
+            {"pytorchReplicaSpecs": {"Master": {}, "Worker": {}}},
+            {"worker": 3},
+            [("/spec/pytorchReplicaSpecs/Worker", 2)],
+        ),
+        (
+            {"replicaSpecs": [{"tfReplicaType": "PS"}, {"tfReplicaType": "Worker"}]},
+            {"worker": 3, "ps": 2},
+            [("/spec/replicaSpecs/1", 3), ("/spec/replicaSpecs/0", 2)],
+        ),
+        ({"replicas": 2, "template": {}}, {"worker": 3}, [("/spec", 3)]),
+    ],
+)
+def test_every_shape_of_a_job_can_be_scaled(
+    spec: Raw, wanted: dict[str, int], operations: list[tuple[str, int]]
+) -> None:
+    assert scale.operations({"spec": spec}, wanted) == [
+        {"op": "add", "path": f"{path}/replicas", "value": count} for path, count in operations
+    ]
+
+
+def test_a_role_that_is_not_there_cannot_be_scaled(place: Place) -> None:
+    place.job("a")
+
+    code, _, err = place.arena("scale", "a", "--ps", "2")
+
+    assert code == 2
+    assert "error: the job has no ps replicas; its roles: worker" in err
+    assert place.arena("scale", "a")[0] == 2
+    with pytest.raises(UsageError):
+        scale.operations({"spec": {"xReplicaSpecs": {"Master": {}, "Worker": {}}}}, {"worker": 0})
+
+
+# prune
+
+
+def test_only_jobs_that_ended_long_enough_ago_are_pruned(place: Place) -> None:
+    place.job("old", **ended("Succeeded"))
+    place.job("bad", **ended("Failed"))
+    place.job("waits")
+    place.job("fresh", **ended("Succeeded", "2999-01-01T00:00:00Z"))
+
+    listed = place.arena("prune", "--since", "1h", "--dry-run")[1]
+    assert sorted(line.split()[3] for line in listed.splitlines()) == ["bad", "old"]
+    assert len(place.names()) == 4
+
+    assert place.arena("prune", "--since", "1h", "--yes")[0] == 0
+    assert place.names() == ["fresh", "waits"]
+    assert place.arena("prune", "--since", "1h", "--yes")[1] == "No job need to be deleted\n"
+
+
+def test_a_foreign_cluster_is_not_pruned_unasked(place: Place) -> None:
+    place.job("old", **ended("Succeeded"))
+
+    code, _, err = place.arena("prune", "--since", "1h")
+
+    assert code == 2
+    assert "--yes deletes them" in err
+    assert place.names() == ["old"]
+
+
+def test_prune_wants_to_know_since_when(place: Place) -> None:
+    assert place.arena("prune")[0] == 2
+    assert place.arena("prune", "--since", "yesterday")[0] == 2
+
+
+# wait
+
+
+def looks(*statuses: str | Exception) -> Callable[[], View]:
+    found = iter(statuses)
+
+    def look() -> View:
+        status = next(found)
+        if isinstance(status, Exception):
+            raise status
+        rows = [{"type": status, "status": "True", "message": "m"}]
+        raw = {
+            "kind": "TFJob",
+            "metadata": {"name": "j"},
+            "spec": {"tfReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
+            "status": {"conditions": rows},
+        }
+        return view(raw, [])
+
+    return look
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "LOOK_AGAIN", 0)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_waiting_ends_with_success_and_survives_a_cluster_that_is_away() -> None:
+    look = looks("Created", Unreachable("x"), "Running", "Succeeded")
+
+    assert wait.reached(look, ("SUCCEEDED",), float("inf")).status == "SUCCEEDED"
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_job_that_fails_while_it_is_waited_for_is_told_as_such() -> None:
+    with pytest.raises(JobFailed, match="the job j has failed: m"):
+        wait.reached(looks("Running", "Failed"), ("SUCCEEDED",), float("inf"))
+
+
+def test_patience_ends() -> None:
+    with pytest.raises(MusterError, match="the job j is still pending"):
+        wait.reached(looks("Created"), ("SUCCEEDED",), 0)
+
+
+def test_the_exit_code_of_wait_is_the_jobs(place: Place) -> None:
+    place.job("good", **ended("Succeeded"))
+    place.job("bad", **ended("Failed"))
+
+    assert place.arena("wait", "good")[:2] == (0, "tfjob/good succeeded\n")
+    assert place.arena("wait", "bad", "good")[:2] == (10, "tfjob/good succeeded\n")
+    assert place.arena("wait", "good", "--for", "running")[0] == 0
+    assert place.arena("wait", "nope")[0] == 3
+    assert place.arena("wait", "nope", "--for", "deleted")[:2] == (0, "nope deleted\n")
+
+
+# lists of other things
+
+
+def test_objects_of_any_kind_are_listed_in_the_servers_columns(place: Place) -> None:
+    body = {"metadata": {"name": "p"}, **TEMPLATE}
+    place.client.create(PODS.read_as(dict), body, namespace=place.namespace)
+
+    lines = place.arena("get", "pods")[1].splitlines()
+
+    assert lines[0].split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert lines[1].split()[:4] == ["p", "0/1", "Pending", "0"]
+    assert place.arena("get", "po", "-o", "name")[1] == "pod/p\n"
+    assert place.arena("get", "pods", "-A")[1].split()[0] == "NAMESPACE"
+    assert "NODE" in place.arena("get", "pods", "-o", "wide")[1].splitlines()[0].split()
+    assert place.arena("get", "pods", "-l", "a=b", "-o", "name")[1].strip() == ""
+
+
+@pytest.mark.parametrize("word", ["nodes", "events", "tfjobs", "svc", "pytorchjobs", "pvc", "jobs"])
+def test_a_kind_without_objects_is_a_header_and_no_error(place: Place, word: str) -> None:
+    code, out, _ = place.arena("get", word)
+
+    assert code == 0
+    assert len(out.splitlines()) == 1
+
+
+def test_jobs_made_with_kubectl_are_shown_like_any_other(place: Place) -> None:
+    place.job("bare")
+
+    assert place.arena("get", "jobs")[1].splitlines()[1].split()[:3] == ["bare", "PENDING", "TFJOB"]
+    assert place.arena("get", "tfjobs", "bare")[0] == 0
+
+
+def test_claims_that_are_bound_are_data(place: Place) -> None:
+    body = {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "models", "annotations": {"owner": "me", "description": "all"}},
+        "spec": {
+            "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }  # fmt: skip
+    place.client.create(CLAIMS.read_as(dict), body, namespace=place.namespace)
+    assert len(place.arena("data", "list")[1].splitlines()) == 1
+    bound = {"status": {"phase": "Bound"}}
+    key = Key(place.namespace, "models")
+    place.client.patch(CLAIMS.read_as(dict), key, bound, subresource="status")
+
+    _, out, _ = place.arena("data", "list")
+    assert out.splitlines()[1].split()[:4] == ["models", "ReadWriteMany", "all", "me"]
+    assert place.arena("data", "ls", "-o", "name")[1] == "models\n"
+
+
+# the rest
+
+
+def test_whoami_is_one_line_of_json(place: Place) -> None:
+    assert place.arena("whoami")[1] == (
+        '{"Name":"muster-admin","Id":"08e6efc69c3f7bd2332bdbfb5fd02b31","IsAdminUser":true}\n'
+    )
+
+
+def test_debugging_shows_every_request(place: Place) -> None:
+    _, _, err = place.arena("--loglevel", "debug", "list")
+
+    assert f"DEBU GET /apis/kubeflow.org/v1/namespaces/{place.namespace}/tfjobs" in err
+
+
+def test_quiet_levels_leave_out_what_is_only_informative(place: Place) -> None:
+    place.job("a")
+
+    assert place.arena("--loglevel=error", "delete", "a")[2] == ""
+    assert place.arena("delete", "a", "--loglevel=loud")[0] == 2
+
+
+def test_tensorboard_opens_and_without_one_it_says_how_to_get_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def browse(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    place.job("a")
+    code, _, err = place.arena("open", "a")
+    assert code == 3
+    assert "the job a has no TensorBoard" in err
+
+    spec = {
+        "type": "NodePort",
+        "ports": [{"port": 6006, "nodePort": 30555}],
+        "selector": {"a": "b"},
+    }
+    service = {"metadata": {"name": "a-tensorboard"}, "spec": spec}
+    place.client.create(SERVICES.read_as(dict), service, namespace=place.namespace)
+    local = cluster.Cluster(config.load(place.kubeconfig), "local", "a test", local=True)
+    monkeypatch.setattr(cluster, "choose", lambda _: local)
+
+    url = "http://127.0.0.1:30555"
+    assert place.arena("open", "a")[:2] == (0, f"{url}\n")
+    assert opened == [url]
+    assert place.arena("open", "a", "--print")[1] == f"{url}\n"
+    assert opened == [url]
+
+
+def test_there_is_no_dashboard_and_it_says_so(place: Place) -> None:
+    place.job("a")
+
+    for words in (["open"], ["logviewer", "a"]):
+        code, out, err = place.arena(*words)
+        assert (code, out) == (3, "")
+        assert "error: no LOGVIEWER Installed: this version has no dashboard\n" in err

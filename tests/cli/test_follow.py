@@ -1,0 +1,152 @@
+"""`logs -f` waits for a pod, goes on after a break, and ends with the pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.cli import chorus, follow
+from muster.cli.follow import Wanted
+from muster.errors import NotFound, Unreachable
+from muster.kube.blocking import BlockingClient
+
+KEY = Key("default", "p")
+Play = list[bytes | Exception]
+
+
+def pod(phase: str, uid: str = "u") -> Pod:
+    running: dict[str, Any] = {"running": {}} if phase == "Running" else {}
+    status = {"phase": phase, "containerStatuses": [{"state": running}]}
+    return msgspec.convert({"metadata": {"name": "p", "uid": uid}, "status": status}, Pod)
+
+
+class Script:
+    """Streams that are played one after the other, and the pod as it is after each."""
+
+    def __init__(self, streams: list[Play], after: list[Pod | Exception]) -> None:
+        self.streams, self.after = iter(streams), iter(after)
+        self.asked: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def get(self, *_: object) -> Pod:
+        found = next(self.after)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def list(self, *_: object, **__: object) -> Any:
+        return type("L", (), {"items": [pod("Running")], "resource_version": "1"})
+
+    def logs(self, _: Key, **how: Any) -> Iterator[bytes]:
+        self.asked.append(how)
+        for piece in next(self.streams):
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+
+def line(second: int, text: str) -> bytes:
+    return f"2026-01-02T03:04:{second:02}.000000000Z {text}\n".encode()
+
+
+def run(script: Script, wanted: Wanted) -> bytes:
+    written: list[bytes] = []
+    follow.one(cast(BlockingClient, script), KEY, wanted, written.append)
+    return b"".join(written)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "LOOK_AGAIN", 0)
+
+
+def test_a_log_that_breaks_off_goes_on_where_it_was() -> None:
+    away = Unreachable("gone")
+    script = Script(
+        [[line(1, "a"), line(2, "b"), away], [line(1, "a"), line(2, "b"), line(3, "c")]],
+        [pod("Running"), away, away, pod("Running"), pod("Succeeded")],
+    )
+
+    assert run(script, Wanted(follow=True, tail=5)) == b"a\nb\nc\n"
+    assert [how["tail"] for how in script.asked] == [5, None]
+    assert script.asked[1]["since"] is not None
+
+
+def test_a_stream_that_ends_while_the_pod_runs_is_opened_again() -> None:
+    script = Script(
+        [[line(1, "a")], [line(1, "a"), line(2, "b")]],
+        [pod("Running"), pod("Running"), pod("Succeeded")],
+    )
+
+    assert run(script, Wanted(follow=True)) == b"a\nb\n"
+
+
+@pytest.mark.parametrize("end", [pod("Failed"), pod("Running", "another"), NotFound("x")])
+def test_it_ends_with_the_pod(end: Pod | Exception) -> None:
+    script = Script([[line(1, "a")]], [pod("Running"), end])
+
+    assert run(script, Wanted(follow=True)) == b"a\n"
+
+
+def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "PATIENCE", -1)
+    script = Script([[Unreachable("x")]], [pod("Running"), Unreachable("gone")])
+
+    with pytest.raises(Unreachable, match="gone"):
+        run(script, Wanted(follow=True))
+
+
+def test_without_follow_the_log_is_read_once() -> None:
+    script = Script([[b"a\n", b"b"]], [])
+
+    assert run(script, Wanted(tail=2)) == b"a\nb"
+    assert script.asked == [
+        {
+            "container": "", "follow": False, "tail": 2, "since": None,
+            "timestamps": False, "previous": False,
+        }
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_all_logs_have_their_names_before_each_line(
+    follows: bool, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def connect() -> BlockingClient:
+        first = line(1, "a") + line(2, "b") if follows else b"a\nb"
+        return cast(BlockingClient, Script([[first]], [pod("Running"), pod("Succeeded")]))
+
+    keys = [Key("default", "w-0"), Key("default", "w-10")]
+    chorus.sing(connect, keys, Wanted(follow=follows))
+
+    printed = capfdbinary.readouterr().out.decode().splitlines()
+    assert sorted(printed) == ["w-0  | a", "w-0  | b", "w-10 | a", "w-10 | b"]
+
+
+def test_a_log_that_cannot_be_read_does_not_end_the_others(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    scripts = iter([Script([[NotFound("no log")]], []), Script([[b"a\n"]], [])])
+    keys = [Key("default", "x"), Key("default", "y")]
+
+    chorus.sing(lambda: cast(BlockingClient, next(scripts)), keys, Wanted())
+
+    found = capfdbinary.readouterr()
+    assert found.out == b"y | a\n"
+    assert found.err == b"x: no log\n"
+
+
+def test_when_no_log_can_be_read_that_is_an_error() -> None:
+    script = Script([[NotFound("no log")]], [])
+
+    with pytest.raises(NotFound):
+        chorus.sing(lambda: cast(BlockingClient, script), [KEY], Wanted())
