@@ -10,22 +10,18 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import yaml
 
 from muster.api.kinds import PRIORITY_CLASSES
 from muster.api.meta import Key
-from muster.cli import settings
+from muster.cli import settings, whoami
 from muster.errors import ApiError, ConfigError, NotFound, UsageError
 from muster.jobs import build
 from muster.jobs.build.code import project
-from muster.kube.request import Request
 from muster.local.home import Home
 
 if TYPE_CHECKING:
     from muster.kube.blocking import BlockingClient
-
-_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 def defaults(kind: type[build.Submission], given: dict[str, Any]) -> dict[str, Any]:
@@ -116,23 +112,9 @@ def check(client: BlockingClient, args: build.Submission) -> None:
         return  # Whoever may not look is told by the pods.
 
 
-class _User(msgspec.Struct, rename="camel"):
-    username: str = ""
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    user_info: _User = msgspec.field(default_factory=_User)
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 def user(client: BlockingClient) -> str:
     """Who the cluster takes us for; empty if it does not say."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        answer = client.send(Request("POST", _REVIEW, body=msgspec.json.encode(body)))
+        return whoami.user(client)
     except ApiError:
         return ""
-    return msgspec.json.decode(answer.body, type=_Review).status.user_info.username

@@ -1,0 +1,273 @@
+"""`arena submit` on an API server: all of a job or nothing, arena's words, files, defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api import crds
+from muster.api.kinds import CONFIG_MAPS, CRDS, NAMESPACES, SERVICES, TFJOBS, Kind
+from muster.api.meta import Key, Raw
+from muster.cli.submit.transaction import DEPLOYMENTS, Transaction
+from muster.errors import NotFound
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
+from tests.cli.submitting import Machine
+from tests.cli.test_apply import LocalServer
+from tests.cli.test_submit_seeds import SEEDS
+
+MADE: tuple[Kind[Any], ...] = (TFJOBS, CONFIG_MAPS, SERVICES, DEPLOYMENTS)
+TF = ("submit", "tf", "--name=j", "--image=i", "--workers=2")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """An API server that knows the jobs, with nobody acting on them."""
+    with LocalServer(tmp_path_factory.mktemp("server")) as server:
+        with BlockingClient(config.load(server.kubeconfig)) as client:
+            for body in crds.load_all():
+                client.create(CRDS.read_as(dict), body)
+        yield server
+
+
+class Place(Machine):
+    """The machine, with its command line pointed at a namespace of its own."""
+
+    namespace = ""
+    kubeconfig = Path()
+
+    def arena(self, *words: str) -> tuple[int, list[str], str]:
+        where = ("--kubeconfig", str(self.kubeconfig), "-n", self.namespace)
+        code, out, err = self.run(*words, *where)
+        return code, out.splitlines(), err.partition("\n")[2] if "cluster: " in err else err
+
+    def client(self) -> BlockingClient:
+        return BlockingClient(config.load(self.kubeconfig))
+
+    def found(self, kind: Kind[Any], name: str) -> Raw | None:
+        with self.client() as client:
+            try:
+                return client.get(kind.read_as(dict), Key(self.namespace, name))
+            except NotFound:
+                return None
+
+    def left(self) -> list[str]:
+        """Everything of the kinds that submit makes."""
+        with self.client() as client:
+            return [
+                f"{kind.kind}/{item['metadata']['name']}"
+                for kind in MADE
+                for item in client.list(kind.read_as(dict), self.namespace).items
+                if item["metadata"]["name"] != "kube-root-ca.crt"
+            ]
+
+
+@pytest.fixture
+def place(
+    server: LocalServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    place = Place(tmp_path, capsys, monkeypatch)
+    with BlockingClient(config.load(server.kubeconfig)) as client:
+        made = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
+    place.namespace = made["metadata"]["name"]
+    place.kubeconfig = server.kubeconfig
+    return place
+
+
+def test_the_seeds_tensorflow_command_says_what_arena_says(place: Place) -> None:
+    code, out, err = place.arena(*SEEDS["tensorflow"])
+
+    assert code == 0
+    assert out == [
+        "configmap/tf-dist-git-tfjob created",
+        "configmap/tf-dist-git-tfjob labeled",
+        "tfjob.kubeflow.org/tf-dist-git created",
+    ]
+    get = f"arena get tf-dist-git --type tfjob -n {place.namespace}"
+    assert err.splitlines()[-2:] == [
+        "INFO[0000] The Job tf-dist-git has been submitted successfully",
+        f"INFO[0000] You can run `{get}` to check the job status",
+    ]
+
+
+def test_the_seeds_mpi_command_says_what_arena_says(place: Place) -> None:
+    code, out, _ = place.arena(*SEEDS["mpi of 5"])
+
+    assert code == 0
+    assert out == [
+        "configmap/mpi-dist-mpijob created",
+        "configmap/mpi-dist-mpijob labeled",
+        "service/mpi-dist-tensorboard created",
+        "deployment.apps/mpi-dist-tensorboard created",
+        "mpijob.kubeflow.org/mpi-dist created",
+    ]
+
+
+def test_everything_belongs_to_the_job_and_the_record_tells_how_it_was_made(place: Place) -> None:
+    assert place.arena(*TF, "--tensorboard", "x")[0] == 0
+
+    job = place.found(TFJOBS, "j")
+    assert job is not None
+    owner = {
+        "apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "j",
+        "uid": job["metadata"]["uid"],
+    }  # fmt: skip
+    for kind, name in ((CONFIG_MAPS, "j-tfjob"), (SERVICES, "j-tensorboard"),
+                       (DEPLOYMENTS, "j-tensorboard")):  # fmt: skip
+        made = place.found(kind, name)
+        assert made is not None
+        assert made["metadata"]["ownerReferences"] == [owner]
+    record = place.found(CONFIG_MAPS, "j-tfjob")
+    assert record is not None
+    assert record["metadata"]["labels"] == {"createdBy": "arena"}
+    assert record["data"]["app"] == "tfjob.kubeflow.org/j"
+    assert "tfReplicaSpecs" in record["data"]["values"]
+
+
+def test_the_job_says_who_submitted_it(place: Place) -> None:
+    place.arena(*TF, "x")
+
+    job = place.found(TFJOBS, "j")
+    assert job is not None
+    user = job["metadata"]["annotations"]["arena.kubeflow.org/username"]
+    assert user
+    assert len(job["metadata"]["labels"]["arena.kubeflow.org/uid"]) == 32
+
+
+def test_a_job_of_the_same_name_is_left_alone(place: Place) -> None:
+    place.arena(*TF, "first")
+    code, out, err = place.arena(*TF, "--tensorboard", "second")
+
+    assert code == 2
+    assert out == []
+    assert "the job j is already exist, please delete it first. use 'arena delete j'" in err
+    assert sorted(place.left()) == ["ConfigMap/j-tfjob", "TFJob/j"]
+
+
+def test_a_record_without_its_job_is_told_of_and_nothing_is_made(place: Place) -> None:
+    with place.client() as client:
+        client.create(CONFIG_MAPS, {"metadata": {"name": "j-tfjob"}}, namespace=place.namespace)
+    code, _, err = place.arena(*TF, "x")
+
+    assert code == 2
+    assert "the job configmap j-tfjob is already exist, please delete it first" in err
+    assert place.left() == ["ConfigMap/j-tfjob"]
+
+
+@pytest.mark.parametrize("kind", [SERVICES, DEPLOYMENTS])
+def test_a_failure_half_way_takes_back_what_was_made(place: Place, kind: Kind[Any]) -> None:
+    """Somebody else's object has the name that TensorBoard's would have."""
+    labels = {"a": "b"}
+    spec: Raw = {"ports": [{"port": 1}]}
+    if kind is DEPLOYMENTS:
+        pod = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }
+        spec = {"selector": {"matchLabels": labels}, "template": pod}
+    body = {"metadata": {"name": "j-tensorboard"}, "spec": spec}
+    with place.client() as client:
+        client.create(kind.read_as(dict), body, namespace=place.namespace)
+
+    code, out, err = place.arena(*TF, "--tensorboard", "x")
+
+    assert code == 1
+    assert out == []
+    assert "already exists" in err
+    assert place.left() == [f"{kind.kind}/j-tensorboard"]
+
+
+def test_an_interrupted_submit_takes_back_what_was_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Callable[..., Raw] = Transaction._create
+
+    def interrupted(self: Transaction, kind: Kind[Any], body: Raw) -> Raw:
+        if kind is DEPLOYMENTS:
+            raise KeyboardInterrupt
+        return real(self, kind, body)
+
+    monkeypatch.setattr(Transaction, "_create", interrupted)
+    code, _, _ = place.arena(*TF, "--tensorboard", "x")
+
+    assert code == 130
+    assert place.left() == []
+
+
+def test_config_files_become_config_maps_of_the_job(place: Place) -> None:
+    (place.home / "a.conf").write_text("text")
+    (place.home / "b.bin").write_bytes(b"\xff\x00")
+    files = [f"--config-file={place.home}/{name}:/etc/app/{name}" for name in ("a.conf", "b.bin")]
+    code, out, _ = place.arena(*TF, *files, "x")
+
+    assert code == 0
+    name = next(line for line in out if line.startswith("configmap/j-") and "tfjob" not in line)
+    made = place.found(CONFIG_MAPS, name.split()[0].removeprefix("configmap/"))
+    assert made is not None
+    assert made["data"] == {"a.conf": "text"}
+    assert made["binaryData"] == {"b.bin": "/wA="}
+    assert made["metadata"]["ownerReferences"][0]["name"] == "j"
+
+
+def test_a_priority_that_does_not_exist_is_refused(place: Place) -> None:
+    code, _, err = place.arena(*TF, "--priority=nobody", "x")
+
+    assert code == 2
+    assert "the priority nobody doesn't exist. Please check with `kubectl get pc`" in err
+    assert place.left() == []
+
+
+@pytest.mark.parametrize("output", ["yaml", "json", "name"])
+def test_the_created_objects_can_be_printed(place: Place, output: str) -> None:
+    code, out, _ = place.arena(*TF, "-o", output, "x")
+
+    assert code == 0
+    if output == "name":
+        assert out == ["tfjob.kubeflow.org/j"]
+    else:
+        assert any("uid" in line for line in out)
+
+
+def test_a_job_is_submitted_from_a_short_file_with_changes(place: Place) -> None:
+    file = place.home / "job.yaml"
+    file.write_text(
+        "kind: tf\nname: j\nimage: i\nworkers: 2\nenv: {A: 1, B: 'x, y'}\n"
+        "command: python t.py --x 'a b'\n"
+    )
+    code, out, _ = place.arena("submit", "-f", str(file), "--set", "workers=4", "--set", "env.A=2")
+
+    assert code == 0
+    assert out[-1] == "tfjob.kubeflow.org/j created"
+    job = place.found(TFJOBS, "j")
+    assert job is not None
+    worker = job["spec"]["tfReplicaSpecs"]["Worker"]
+    assert worker["replicas"] == 4
+    main = worker["template"]["spec"]["containers"][0]
+    assert {"name": "A", "value": "2"} in main["env"]
+    assert main["command"] == ["sh", "-c", "python t.py --x 'a b'"]
+
+
+def test_any_manifest_of_a_job_is_submitted_with_changes(place: Place) -> None:
+    file = place.home / "job.yaml"
+    built = place.run(*TF, "--dry-run", "-o", "yaml", "x")
+    file.write_text(built[1])
+    code, out, err = place.arena(
+        "submit", "-f", str(file), "--set", "metadata.name=other",
+        "--set", "spec.tfReplicaSpecs.Worker.replicas=3",
+    )  # fmt: skip
+
+    assert code == 0, err
+    assert out == [
+        "configmap/other-tfjob created",
+        "configmap/other-tfjob labeled",
+        "tfjob.kubeflow.org/other created",
+    ]
+    job = place.found(TFJOBS, "other")
+    assert job is not None
+    assert job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 3
