@@ -7,7 +7,7 @@ TRAINING := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/muster/training
 unexport KUBECONFIG
 unexport MUSTER_HOME
 
-.PHONY: demo test test-long check bench format install controlplane training
+.PHONY: demo test test-long check bench format install controlplane training docs
 
 install: $(VENV)/.installed
 
@@ -59,6 +59,10 @@ $(VENV)/.demo: $(VENV)/.installed
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
+
+# The pages that are made from the code.
+docs: install
+	$(BIN)/python -m scripts.cli_reference
 
 format: install
 	$(BIN)/ruff format .

@@ -148,7 +148,7 @@ def cluster_options(command: F) -> F:
         where = Where(path, given["context"], given["namespace"] or "")
         return command(*args, where=where, **kwargs)
 
-    for option in reversed(_OPTIONS):
+    for option in _OPTIONS:
         wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]
 

@@ -59,16 +59,14 @@ VERBS: tuple[Verb, ...] = (
 
 ALIASES = {"ls": "list", "log": "logs", "del": "delete"}
 
-_SERVING = "arena {0} is not part of Muster, which trains; models are served by other tools"
-_NO_TYPE = "{0} is not a type that Muster runs; the types are tfjob, mpijob, pytorchjob and jaxjob"
+_SERVING = "Muster trains models; serving, storing and judging them is left to other tools"
+_NO_TYPE = "Muster does not run this type of job; it runs tfjob, mpijob, pytorchjob and jaxjob"
 ABSENT: dict[str, str] = {
-    **{verb: _SERVING.format(verb) for verb in ("serve", "model", "evaluate", "llm")},
-    "cron": "arena cron is not part of Muster; a Kubernetes CronJob can run `arena submit`",
-    **dict.fromkeys(
-        ("scalein", "scaleout"), "elastic jobs (etjob) are not part of Muster; see arena scale"
-    ),
+    **dict.fromkeys(("serve", "model", "evaluate", "llm"), _SERVING),
+    "cron": "Muster has no cron jobs; a Kubernetes CronJob can run `arena submit`",
+    **dict.fromkeys(("scalein", "scaleout"), "Muster has no etjobs; `arena scale` is for the rest"),
     **{
-        f"submit {name}": _NO_TYPE.format(name)
+        f"submit {name}": _NO_TYPE
         for name in (
             "horovodjob", "horovod", "hj", "etjob", "et", "deepspeedjob", "dp", "volcanojob", "vj",
             "sparkjob", "spark", "rayjob", "rj", "standalonejob", "sj",

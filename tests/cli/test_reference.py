@@ -1,0 +1,20 @@
+"""The page about the command line is what the code says."""
+
+from __future__ import annotations
+
+from scripts import cli_reference
+
+from muster.cli.main import VERBS
+
+
+def test_the_page_is_fresh() -> None:
+    assert cli_reference.PAGE.read_text() == cli_reference.page(), "stale: run `make docs`"
+
+
+def test_the_page_tells_of_every_verb_and_its_flags() -> None:
+    page = cli_reference.page()
+
+    assert [verb.name for verb in VERBS if f"\n## arena {verb.name}\n" not in page] == []
+    assert "### arena submit tfjob" in page
+    assert "`-n, --namespace TEXT`" in page
+    assert "`arena serve`" in page
