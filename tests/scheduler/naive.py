@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.api.core import Node, Pod
-from muster.scheduler.nodes import is_ready, taints_of
+from muster.scheduler.nodes import is_ready, keeps_away, taints_of
 from muster.scheduler.podclass import amounts_of, host_ports, requests
 
 Placed = list[tuple[Pod, Node]]
@@ -18,7 +18,7 @@ def tolerates(pod: Pod, node: Node) -> bool:
             for t in pod.spec.tolerations
         )
 
-    return all(one(t.key, t.value, t.effect) for t in taints_of(node))
+    return all(one(t.key, t.value, t.effect) for t in taints_of(node) if keeps_away(t))
 
 
 def has_room(pod: Pod, node: Node, placed: Placed) -> bool:

@@ -187,3 +187,13 @@ def test_the_first_pod_of_a_group_that_matches_all_its_own_terms_may_go_anywhere
     mine = pod("p", labels={"red": "yes", "blue": "yes"}, spec=both("red", "blue"))
 
     assert homes(cluster(*zones, running=half), mine) is not None
+
+
+def test_a_node_that_would_rather_be_left_alone_is_taken_last_unless_tolerated() -> None:
+    soft = ("spot", "", "PreferNoSchedule")
+    state = cluster(node("a", gpus=2, taints=(soft,)), node("b", gpus=4))
+    tolerant = {"tolerations": [{"key": "spot", "operator": "Exists"}]}
+
+    assert placed(state, Manner(), pod("p", gpus=1)) == ["b"]
+    assert placed(state, Manner(), pod("p", gpus=1, spec=tolerant)) == ["a"], "the closest fit"
+    assert placed(state, Manner(), *gang("g", 6, gpus=1)) == ["a"] * 2 + ["b"] * 4

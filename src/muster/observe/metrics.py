@@ -1,7 +1,7 @@
 """Prometheus metrics, and the port on which a daemon shows them together with its health.
 
 Modules declare their metrics at import with `counter`, `gauge` and `histogram`; the prefix
-`muster_` is added here. A daemon runs `serve` beside its loops. It promises loopback unless told
+`muster_` is added here. A daemon works within `serving`. It promises loopback unless told
 otherwise, and that /metrics, /healthz and /readyz answer from memory.
 """
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.api.affinity import NodeSelectorTerm, SelectorTerm, Toleration
+from muster.scheduler.nodes import keeps_away
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from muster.api.core import Taint
     from muster.scheduler.nodes import Mask, NodeTable
-    from muster.scheduler.podclass import PodClass
+    from muster.scheduler.podclass import PodClass, Vector
     from muster.scheduler.snapshot import Snapshot
 
 
@@ -29,9 +30,18 @@ def is_ready(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 def tolerates_taints(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes all of whose taints are tolerated, a cordon among them."""
-    nodes = snapshot.nodes
-    passes = [tolerated(taints, cls.spec.tolerations) for taints in nodes.taint_sets]
-    return np.array(passes, np.bool_)[nodes.taints]
+    mask: Mask = shunned(snapshot, cls, keeps_away) == 0
+    return mask
+
+
+def shunned(snapshot: Snapshot, cls: PodClass, which: Callable[[Taint], bool]) -> Vector:
+    """How many taints of that sort each node has that the class does not tolerate."""
+    nodes, tolerations = snapshot.nodes, cls.spec.tolerations
+    found = [
+        sum(which(taint) and not tolerated(taint, tolerations) for taint in taints)
+        for taints in nodes.taint_sets
+    ]
+    return np.array(found, np.int64)[nodes.taints]
 
 
 def matches_selector(snapshot: Snapshot, cls: PodClass) -> Mask:
@@ -60,9 +70,8 @@ def reaches_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
     return mask
 
 
-def tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
-    """Whether every taint has a toleration."""
-    return all(any(_tolerates(t, taint) for t in tolerations) for taint in taints)
+def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

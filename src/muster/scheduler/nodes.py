@@ -208,6 +208,12 @@ def is_ready(node: Node) -> bool:
 
 
 def taints_of(node: Node) -> tuple[Taint, ...]:
-    """The taints that keep pods away, a cordon among them."""
-    hard = tuple(t for t in node.spec.taints if t.effect in ("NoSchedule", "NoExecute"))
-    return (*hard, UNSCHEDULABLE) if node.spec.unschedulable and UNSCHEDULABLE not in hard else hard
+    """Its taints, a cordon among them."""
+    taints = tuple(node.spec.taints)
+    cordoned = node.spec.unschedulable and UNSCHEDULABLE not in taints
+    return (*taints, UNSCHEDULABLE) if cordoned else taints
+
+
+def keeps_away(taint: Taint) -> bool:
+    """Whether pods that do not tolerate it may not come; the others only had better not."""
+    return taint.effect in ("NoSchedule", "NoExecute")

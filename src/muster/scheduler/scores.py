@@ -18,6 +18,7 @@ from muster.scheduler import labels, near
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from muster.api.core import Taint
     from muster.scheduler.demand import Manner
     from muster.scheduler.podclass import PodClass, Vector
     from muster.scheduler.snapshot import Snapshot
@@ -31,6 +32,8 @@ DISLIKED = 1 << 24
 WASTED = 1 << 22
 TIGHT = (1 << 20) - 1
 MOST_LIKED = 1 << 16
+SHUNNED = 100
+"""What a taint of PreferNoSchedule weighs: as much as the strongest preference of a pod."""
 
 
 def cost(
@@ -61,7 +64,12 @@ def _scaled(vector: Vector, weight: float) -> Vector:
 
 def _has_likes(snapshot: Snapshot, cls: PodClass) -> bool:
     soft = cls.preferred or _prefers_nodes(cls) or any(not s.required for s in cls.spread)
-    return bool(soft or snapshot.tallies.liking(cls))
+    tainted = any(_discourages(taint) for taints in snapshot.nodes.taint_sets for taint in taints)
+    return bool(soft or tainted or snapshot.tallies.liking(cls))
+
+
+def _discourages(taint: Taint) -> bool:
+    return taint.effect == "PreferNoSchedule"
 
 
 def _wasted(snapshot: Snapshot, cls: PodClass) -> Vector | None:
@@ -96,7 +104,7 @@ def _prefers_nodes(cls: PodClass) -> bool:
 
 def _disliked(snapshot: Snapshot, cls: PodClass) -> Vector:
     """What the pod would rather not, and what pods already placed would rather not have of it."""
-    liked = np.zeros(len(snapshot.nodes), np.int64)
+    liked = -SHUNNED * labels.shunned(snapshot, cls, _discourages)
     affinity = cls.spec.affinity
     if affinity and affinity.node_affinity:
         for item in affinity.node_affinity.preferred:
