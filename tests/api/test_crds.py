@@ -63,6 +63,11 @@ def test_v1_is_stored_and_sets_no_default(kind: Kind[Any]) -> None:
     assert names == ["State", "Age"]
 
 
+def test_no_category_hides_a_resource_of_its_name() -> None:
+    categories = {c for crd in load_all() for c in crd["spec"]["names"].get("categories", ())}
+    assert categories == {"all"}, "with a category `jobs`, `kubectl get jobs` shows no batch Job"
+
+
 def test_schemas_know_which_lists_merge_by_which_key() -> None:
     pod = schemas.of("", "v1", "Pod")
     assert pod is not None
