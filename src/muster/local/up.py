@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.api.core import Node
+    from muster.api.meta import Raw
     from muster.local.home import Home
     from muster.local.node.machine import NodeSpec
+
+    Part = Callable[[], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -94,13 +97,16 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        agent = settings.agent()
-        await asyncio.to_thread(agent.open)
+        # What the machine allows is tried in another process: meanwhile there is time to read.
+        agent, definitions = await asyncio.gather(
+            asyncio.to_thread(_opened, settings), asyncio.to_thread(crds.load_all)
+        )
         server = ApiServer(settings.data, backend=agent.backend)
         await _listen(settings, server, agent)
         try:
             (settings.data / PORT_FILE).write_text(str(server.port))
-            await _run(settings, server, agent, stop, ready)
+            cluster = _Cluster(settings, server, agent, definitions)
+            await cluster.run(stop, ready)
         finally:
             await server.stop()
 
@@ -124,50 +130,67 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
         await server.accept_from(for_pods)
 
 
-async def _run(
-    settings: Settings,
-    server: ApiServer,
-    agent: node.Agent,
-    stop: asyncio.Event,
-    ready: Callable[[str], None],
-) -> None:
-    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
-    async with Client.connect(endpoint, user_agent="muster-local") as client:
-        await _install_crds(client)
-        server.access.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
-        shared = agent.gateway if agent.choice.kind == "plain" else ""
-        jobs = JobSettings(address=shared)
-        parts = (
+def _opened(settings: Settings) -> node.Agent:
+    agent = settings.agent()
+    agent.open()
+    return agent
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """Everything that runs, once the API server listens."""
+
+    settings: Settings
+    server: ApiServer
+    agent: node.Agent
+    definitions: list[Raw]
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
+        """Until `stop` is set; then end the pods and say that the machine ended them."""
+        server, settings = self.server, self.settings
+        names = {spec.name for spec in settings.node_specs()}
+        endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+
+        async def announce() -> None:
+            await _nodes_ready(client, names)
+            settings.home.announce(url=server.url, **self._facts())
+            ready(server.url)
+
+        async with Client.connect(endpoint, user_agent="muster-local") as client:
+            await _install_crds(client, self.definitions)
+            server.access.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
+            async with asyncio.TaskGroup() as group:
+                parts = (*self._parts(client, stop), announce)
+                tasks = [group.create_task(_part(part)) for part in parts]
+                await stop.wait()
+                log.info("stopping")
+                for task in tasks:
+                    task.cancel()
+            await self.agent.teardown()
+            await shutdown.tell(client, names, datetime.now(UTC))
+
+    def _parts(self, client: Client, stop: asyncio.Event) -> tuple[Part, ...]:
+        server, agent = self.server, self.agent
+        jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
+        return (
             server.run,
             Garbage(client).run,
-            Claims(client, settings.data / "volumes").run,
+            Claims(client, self.settings.data / "volumes").run,
             lambda: workloads.run(client),
             lambda: operator.run(client, operator.Options(settings=jobs), stop),
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
             lambda: agent.run(client, agent.api(server.port, server.ca)),
         )
 
-        names = {spec.name for spec in settings.node_specs()}
-
-        async def announce() -> None:
-            await _nodes_ready(client, names)
-            settings.home.announce(
-                url=server.url,
-                nodes=settings.nodes,
-                data=str(settings.data),
-                runtime=agent.choice.kind,
-                **({"note": agent.choice.sentence} if agent.choice.sentence else {}),
-            )
-            ready(server.url)
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_part(part)) for part in (*parts, announce)]
-            await stop.wait()
-            log.info("stopping")
-            for task in tasks:
-                task.cancel()
-        await agent.teardown()
-        await shutdown.tell(client, names, datetime.now(UTC))
+    def _facts(self) -> Raw:
+        """What `arena status` shows."""
+        note = self.agent.choice.sentence
+        return {
+            "nodes": self.settings.nodes,
+            "data": str(self.settings.data),
+            "runtime": self.agent.choice.kind,
+            **({"note": note} if note else {}),
+        }
 
 
 async def _nodes_ready(client: Client, names: set[str]) -> None:
@@ -189,7 +212,7 @@ def _is_ready(found: Node) -> bool:
     return is_true(found.status.conditions, "Ready")
 
 
-async def _part(run: Callable[[], Awaitable[None]]) -> None:
+async def _part(run: Part) -> None:
     await run()
 
 
@@ -203,8 +226,8 @@ def _port(settings: Settings) -> int:
         return 0
 
 
-async def _install_crds(client: Client) -> None:
-    for definition in crds.load_all():
+async def _install_crds(client: Client, definitions: list[Raw]) -> None:
+    for definition in definitions:
         try:
             await client.create(CRDS, definition)
         except AlreadyExists:
