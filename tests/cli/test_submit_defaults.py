@@ -1,0 +1,249 @@
+"""What `arena submit` does where the command line does not say: charts, config file, quoting."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.cli import settings
+from muster.cli.submit import mlflow
+from muster.errors import MusterError
+from muster.jobs import build
+from muster.jobs.build import code
+from tests.cli.submitting import Machine
+
+TF = ("tf", "--name=j", "--image=i", "--workers=2")
+GANG = "job/metadata/annotations/muster.dev~gang"
+
+
+@pytest.fixture
+def machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Machine:
+    return Machine(tmp_path, capsys, monkeypatch)
+
+
+def chart(machine: Machine, text: str, type_: str = "tfjob") -> None:
+    file = machine.home / "charts" / type_ / "values.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+
+def test_without_a_word_about_it_there_is_no_gang(machine: Machine) -> None:
+    built = machine.dry(*TF, "x")
+
+    assert built.at(GANG) == "false"
+    assert built.at("job/spec/runPolicy/schedulingPolicy") is None
+
+
+def test_the_config_file_turns_gangs_on_and_a_flag_turns_one_off(machine: Machine) -> None:
+    settings.write("gang", "true")
+
+    assert machine.dry(*TF, "x").at(GANG) == "true"
+    assert machine.dry(*TF, "--gang=false", "x").at(GANG) == "false"
+
+
+def test_the_charts_values_turn_gangs_on_for_their_kind_only(machine: Machine) -> None:
+    chart(machine, "enableGangScheduler: true\ngangSchedulerName: kube-batchd\n")
+
+    built = machine.dry(*TF, "x")
+    assert built.at(GANG) == "true"
+    assert built.at("job/spec/runPolicy/schedulingPolicy/minAvailable") == 2
+    assert built.at("pod:Worker/schedulerName") is None
+    assert machine.dry("jax", *TF[1:], "x").at(GANG) == "false"
+
+
+def test_the_charts_values_count_before_the_config_file(machine: Machine) -> None:
+    settings.write("gang", "true")
+    chart(machine, "enableGangScheduler: false\n")
+
+    assert machine.dry(*TF, "x").at(GANG) == "false"
+
+
+@pytest.mark.parametrize("text", ["enableGangScheduler: maybe\n", "a: [\n"])
+def test_values_that_make_no_sense_are_an_error_that_names_the_file(
+    machine: Machine, text: str
+) -> None:
+    chart(machine, text)
+    code, _, err = machine.run("submit", *TF, "x", "--dry-run")
+
+    assert code == 2
+    assert "charts/tfjob/values.yaml" in err
+
+
+def test_the_config_file_gives_pull_secrets_and_the_order_of_roles(machine: Machine) -> None:
+    settings.write("imagePullSecrets", "a, b")
+    settings.write("tfjob_role_sequence", "PS,Worker")
+
+    built = machine.dry(*TF, "x")
+    assert built.at("pod:Worker/imagePullSecrets") == [{"name": "a"}, {"name": "b"}]
+    assert built.at("job/metadata/annotations/job-role-sequence") == "PS,Worker"
+    built = machine.dry(*TF, "--image-pull-secret=c", "x")
+    assert built.at("pod:Worker/imagePullSecrets") == [{"name": "c"}]
+
+
+QUOTED = [
+    '{"a": ["b, c", "d"]}',
+    "x=y=z",
+    "a # b",
+    "two\nlines",
+    "",
+    "'\"\\",
+    "- x: y",
+    "é ✓",
+    "$X",
+]
+
+
+@pytest.mark.parametrize("text", QUOTED)
+def test_a_variable_and_a_command_are_kept_to_the_letter(machine: Machine, text: str) -> None:
+    built = machine.dry(*TF, "-e", f"K={text}", f"echo {text}", "-l", "a=b")
+
+    assert built.at("main:Worker/env/K/value") == text
+    assert built.at("main:Worker/command") == ["sh", "-c", f"echo {text}"]
+
+
+def test_the_words_of_the_command_are_joined_by_one_space(machine: Machine) -> None:
+    built = machine.dry(*TF, "python", "t.py", "a  b")
+
+    assert built.at("main:Worker/command")[2] == "python t.py a  b"
+
+
+@pytest.mark.parametrize(
+    ("source", "project"),
+    [
+        ("https://github.com/tensorflow/benchmarks.git", "benchmarks"),
+        ("https://host/a/b.c.git/", "b.c"),
+        ("git@host:team/p.git", "p"),
+        ("host:p.git", "p"),
+        ("file:///srv/repo", "repo"),
+        ("/srv/repo/", "repo"),
+        ("/srv/bare.git", "bare"),
+    ],
+)
+def test_code_is_put_below_the_last_part_of_its_source(source: str, project: str) -> None:
+    assert code.project(source) == project
+
+
+def test_a_relative_path_is_taken_from_where_one_stands(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.home / "proj").mkdir()
+    monkeypatch.chdir(machine.home / "proj")
+    built = machine.dry(*TF, "--sync-mode=git", "--sync-source=.", "x")
+
+    assert built.at("init:Worker/env/GIT_SYNC_DEST/value") == "proj"
+    source = built.at("pod:Worker/volumes/code-source/hostPath/path")
+    assert source == str((machine.home / "proj").resolve())
+    assert built.at("init:Worker/volumeMounts/code-source/readOnly") is True
+
+
+def test_a_path_of_this_machine_is_refused_on_another_cluster() -> None:
+    args = build.Jax(
+        name="j", command=("x",), image="i", sync_mode="git", sync_source="file:///srv/repo"
+    )
+    assert build.bundle(args, build.Site(local=True)).job
+    with pytest.raises(MusterError, match="is a path of this machine"):
+        build.bundle(args, build.Site(local=False))
+
+
+def board(**flags: Any) -> dict[str, Any]:
+    """The pod of TensorBoard for a TensorFlow job on a real cluster."""
+    said: dict[str, Any] = {"name": "j", "command": ("x",), "image": "i", "workers": 2}
+    said["tensorboard"] = True
+    made = build.bundle(build.TensorFlow(**(said | flags)))
+    pod: dict[str, Any] = made.extras[-1]["spec"]["template"]["spec"]
+    return pod
+
+
+def test_tensorboard_goes_where_the_replica_is_that_writes_the_logs() -> None:
+    def beside(**flags: Any) -> dict[str, str]:
+        term = board(**flags)["affinity"]["podAffinity"]
+        (only,) = term["requiredDuringSchedulingIgnoredDuringExecution"]
+        labels: dict[str, str] = only["labelSelector"]["matchLabels"]
+        return {key.partition("/")[2]: value for key, value in labels.items()}
+
+    assert beside() == {"job-name": "j", "replica-type": "worker", "replica-index": "0"}
+    assert beside(chief=True)["replica-type"] == "chief"
+    assert beside(gang=True, ps=1)["replica-type"] == "worker"
+    assert beside(data_dir=("/nfs",), logdir="/nfs/logs")["replica-type"] == "worker"
+
+
+@pytest.mark.parametrize("logdir", ["/data", "/data/run1", "hdfs://host/logs"])
+def test_tensorboard_may_be_anywhere_when_the_logs_are_on_a_shared_volume(logdir: str) -> None:
+    pod = board(data=("claim:/data",), logdir=logdir)
+
+    assert "affinity" not in pod
+    assert pod["containers"][0]["command"][2] == logdir
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "claim"}
+
+
+def test_a_directory_that_only_begins_like_a_claims_is_not_on_it() -> None:
+    pod = board(data=("claim:/data",), logdir="/database")
+
+    assert "affinity" in pod
+    assert [volume["name"] for volume in pod["volumes"]] == ["training-logs-volume"]
+
+
+class Registry(BaseHTTPRequestHandler):
+    """As much of MLflow as a registration asks for; keeps what it was asked."""
+
+    asked: list[tuple[str, Any]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((self.path, body))
+        known = self.path.endswith("registered-models/create")
+        answer = (
+            {"error_code": "RESOURCE_ALREADY_EXISTS"}
+            if known
+            else {"model_version": {"version": "7"}}
+        )
+        self.send_response(400 if known else 200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    Registry.asked = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+        yield Registry.asked
+        server.shutdown()
+        thread.join()
+
+
+def test_a_model_is_registered_as_a_new_version(
+    registry: list[tuple[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mlflow.register("m", "pvc://models/m", "j")
+
+    assert [path for path, _ in registry] == [
+        "/api/2.0/mlflow/registered-models/create",
+        "/api/2.0/mlflow/model-versions/create",
+    ]
+    assert registry[1][1]["source"] == "pvc://models/m"
+    assert "m/7" in capsys.readouterr().err
+
+
+def test_without_an_mlflow_server_a_model_name_is_refused_before_anything_is_made(
+    machine: Machine,
+) -> None:
+    code, _, err = machine.run(
+        "submit", *TF, "--model-name=m", "--model-source=pvc://a", "x", "--dry-run"
+    )
+
+    assert code == 2
+    assert "MLFLOW_TRACKING_URI" in err
