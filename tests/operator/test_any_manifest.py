@@ -13,7 +13,8 @@ from muster.errors import InvalidJob
 from muster.jobs import forms
 from muster.jobs.job import Job
 from muster.jobs.view import view
-from muster.operator.decide import decide, reject
+from muster.operator.decide import decide
+from muster.operator.invalid import reject
 from muster.operator.seen import Seen, Settings
 from tests.operator.builders import NOW, manifest, replica
 

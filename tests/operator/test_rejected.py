@@ -11,9 +11,11 @@ from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import forms
 from muster.operator.actions import Emit
-from muster.operator.decide import reject
+from muster.operator.invalid import reject
+from muster.operator.invalid import running as runs
 from tests.operator.builders import Model, manifest, merged, replica
 
+NO_POLICY = InvalidJob("spec.tfReplicaSpecs.Worker.template", "no such policy", hint="mend it")
 GOOD = {"Worker": replica(2), "PS": replica(1)}
 BAD = {"Worker": {**replica(2), "replicas": -1}, "PS": replica(1)}
 
@@ -33,7 +35,7 @@ def refuse(model: Model, error: InvalidJob | None = None) -> None:
         with pytest.raises(InvalidJob) as refused:
             forms.read(model.raw)
         error = refused.value
-    for action in reject(model.raw, error, model.now):
+    for action in reject(model.raw, error, model.now, runs=runs(model.pods.values())):
         if isinstance(action, Emit):
             model.events.append(action)
         else:
@@ -48,7 +50,11 @@ def test_a_running_job_made_senseless_keeps_its_pods_and_goes_on_once_it_is_mend
     before, pods = model.raw["status"], dict(model.pods)
     model.edit(tfReplicaSpecs=BAD)
     refuse(model)
-    assert model.conditions() == ["Created", "Running(False)", "Failed"]
+    assert model.conditions() == ["InvalidSpec", "Created", "Running"]
+    assert model.status["conditions"][0]["message"].startswith(
+        "spec.tfReplicaSpecs.Worker.replicas"
+    )
+    assert "completionTime" not in model.status
     assert model.status["observedGeneration"] == 2
     assert model.status["replicaStatuses"]["Worker"] == {"active": 2}
 
@@ -74,13 +80,14 @@ def test_a_template_the_server_refuses_leaves_what_runs_and_takes_back_what_wait
     model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
     model.settle()
     assert sorted(set(model.pods) - set(pods)) == ["j-worker-2"]
-    refuse(model, InvalidJob("spec.tfReplicaSpecs.Worker.template", "no such policy", hint="mend"))
+    refuse(model, NO_POLICY)
 
     model.settle()
     model.later(3600)
     model.settle()
 
     assert model.pods == pods
+    assert model.conditions() == ["InvalidSpec", "Created", "Running"]
     assert (VOLCANO_GROUPS.resource, "j") in model.objects
     assert not model.deleted
 
@@ -88,6 +95,29 @@ def test_a_template_the_server_refuses_leaves_what_runs_and_takes_back_what_wait
     model.settle()
     assert model.pods == pods
     assert model.conditions() == ["Created", "Running"]
+
+
+def test_a_job_whose_template_is_refused_is_still_judged_by_the_pods_it_has() -> None:
+    model = running()
+    model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
+    refuse(model, NO_POLICY)
+    model.exit("j-worker-0", 0)
+    model.settle()
+
+    assert model.conditions() == ["InvalidSpec", "Created", "Running(False)", "Succeeded"]
+
+
+def test_a_job_whose_template_is_refused_fails_when_nothing_of_it_runs_any_more() -> None:
+    model = running()
+    model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
+    refuse(model, NO_POLICY)
+    model.pods.clear()
+    model.settle()
+
+    assert model.conditions() == ["Created", "Running(False)", "Failed"]
+    assert model.status["conditions"][-1]["reason"] == "InvalidSpec"
+    assert not model.pods
+    assert [event.reason for event in model.events].count("InvalidSpec") == 1
 
 
 def test_restarts_counted_before_are_counted_after() -> None:

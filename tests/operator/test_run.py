@@ -295,6 +295,66 @@ async def test_in_a_rush_pods_come_before_the_news_of_them() -> None:
     assert (order.count("PATCH tfjobs"), order.count("POST events")) == (100, 100)
 
 
+BAD = {"tfReplicaSpecs": {"Worker": {"replicas": -1}}}
+MENDED = {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}
+
+
+def edit(server: Server, spec: Raw) -> None:
+    generation = (server.get(JOB) or {})["metadata"]["generation"] + 1
+    server.patch(JOB, {"metadata": {"generation": generation}, "spec": spec})
+
+
+async def test_a_job_made_senseless_while_it_runs_goes_on_as_it_was() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server, roles={"Worker": replica(2, "OnFailure"), "PS": replica(1, "OnFailure")})
+        await passes()
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes()
+        edit(server, BAD)
+        await passes()
+        assert conditions(server) == ["InvalidSpec", "Created", "Running"]
+
+        phase(server, "j-worker-1", "Failed", reason="Evicted")
+        await passes(30)
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+        assert conditions(server) == ["InvalidSpec", "Created", "Restarting"]
+
+        edit(server, MENDED)
+        await passes()
+        assert conditions(server) == ["Created", "Restarting"]
+        phase(server, "j-worker-1", "Running")
+        await passes()
+        phase(server, "j-worker-0", "Succeeded")
+        await passes()
+        assert conditions(server) == ["Created", "Succeeded"]
+    told = [(server.get(p) or {})["reason"] for p in server.objects if "/events/" in p]
+    assert told.count("InvalidSpec") == 1
+
+
+async def test_an_operator_that_finds_a_senseless_job_running_leaves_it_alone() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes()
+    edit(server, BAD)
+    async with operating(server):
+        await passes()
+        assert conditions(server) == ["InvalidSpec", "Created", "Running"]
+        phase(server, "j-worker-1", "Succeeded")
+        await passes()
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+        edit(server, MENDED)
+        phase(server, "j-worker-0", "Succeeded")
+        await passes()
+        assert conditions(server) == ["Created", "Succeeded"]
+
+
 async def test_a_job_whose_objects_are_refused_says_at_least_that_it_is_there() -> None:
     server = Server()
     server.refused = {"services"}

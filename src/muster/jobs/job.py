@@ -119,6 +119,8 @@ class Job:
     phases: bool = False
     """Whether its clients read status.phase and status.state, as the first version had them."""
     mpi: Mpi | None = None
+    invalid: str = ""
+    """What is wrong with its manifest by now; all else here is as the manifest was before."""
     warnings: tuple[tuple[str, str], ...] = ()
     """(reason, message): accepted, but worth an event."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import SERVICES
 from muster.api.meta import timestamp
 from muster.jobs.job import SERVED_BY_US, Job
-from muster.operator import ensure, status
+from muster.operator import ensure, invalid, status
 from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
 from muster.operator.judge import ended_by_limit, judge, left_of_deadline
 from muster.operator.kinds import table
@@ -28,18 +28,16 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.errors import InvalidJob
     from muster.operator.seen import Seen, Settings
-
-INVALID = "InvalidSpec"
 
 
 def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Action]:
     """The actions, in order, that bring this job on."""
     if job.deleting or job.policy.managed_by not in SERVED_BY_US:
         return []
-    before = _accepted(job)
-    if rejected(before):
+    before = invalid.outdated(job)
+    if invalid.rejected(before):
+        # Pods that have no node yet go, since the rest of their gang cannot come.
         return ensure.without(ensure.unbound(seen))
     if status.outcome(before) is not None:
         return _end(job, before, seen, now)
@@ -58,60 +56,25 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if status.outcome(found.status) is not None:
         ended = _written(job, found.status, events)
         return [*claimed, *ended, *_end(job, found.status, seen, now)]
+    refused = invalid.refused(before, job)
+    if refused and not invalid.running(seen.pods):
+        return invalid.fail(job, refused, now)
     # From here on everything is as it will be when the actions so far are done.
     moved = replace(job, status=found.status)
     seen = _leaving(seen, found.leaving, now)
     wanted = table.of(job).members(moved, seen)
     extra = ensure.surplus(moved, wanted, seen)
+    staying = _leaving(seen, extra, now)
     return [
         *claimed,
         *_written(job, _explained(moved, mine, seen), events),
         *ensure.without(found.leaving),
         *ensure.without(extra),
         *ensure.unused(moved, seen),
-        *ensure.missing(moved, wanted, _leaving(seen, extra, now), settings),
+        *(ensure.missing(moved, wanted, staying, settings) if not refused else ()),
+        *(ensure.without(ensure.unbound(staying)) if refused else ()),
         *_deadline(job, found.status, now),
     ]
-
-
-def reject(raw: Raw, error: InvalidJob, now: datetime) -> list[Action]:
-    """What to do about a job that cannot be understood: say so, once per generation."""
-    meta, before = raw.get("metadata") or {}, raw.get("status") or {}
-    message = f"{error}; {error.hint}" if error.hint else str(error)
-    found = status.condition(before, "Failed") or {}
-    if status.outcome(before) and found.get("reason") != INVALID:
-        return []  # It ended before it was made senseless.
-    if found.get("message") == message:
-        return []
-    after = status.with_condition(_unrejected(before), "Failed", "True", INVALID, message, now)
-    after = {**after, "observedGeneration": int(meta.get("generation") or 0)}
-    after["completionTime"] = timestamp(now)
-    if isinstance(raw.get("spec"), dict) and "replicaSpecs" in raw["spec"]:
-        after |= {"phase": "Failed", "state": "Failed", "reason": f"invalid job spec: {message}"}
-    return [PatchStatus(status.change(before, after)), Emit(INVALID, message, "Warning")]
-
-
-def _accepted(job: Job) -> Raw:
-    """The job's status; a refusal of an earlier generation counts no longer."""
-    failed = status.condition(job.status, "Failed") or {}
-    older = int(job.status.get("observedGeneration") or 0) < job.generation
-    return _unrejected(job.status) if failed.get("reason") == INVALID and older else job.status
-
-
-def rejected(before: Raw) -> bool:
-    """Whether the job failed for what is written in it, and not for what its pods did.
-
-    Its pods and its group stay, so that it goes on where it was once it is mended; only pods that
-    have no node yet go, since the rest of their gang cannot come.
-    """
-    return (status.condition(before, "Failed") or {}).get("reason") == INVALID
-
-
-def _unrejected(before: Raw) -> Raw:
-    kept = [row for row in before.get("conditions") or () if row.get("reason") != INVALID]
-    dropped = ("completionTime", "phase", "state", "reason")
-    rest = {name: value for name, value in before.items() if name not in dropped}
-    return {**rest, "conditions": kept}
 
 
 def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[Emit]]:
@@ -123,6 +86,11 @@ def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[Emit]]:
         reason = f"{job.kind}Created"
         current = status.with_condition(current, "Created", "True", reason, message, now)
         events = [Emit(why, words, "Warning") for why, words in job.warnings]
+    if job.invalid:
+        known = status.condition(before, invalid.INVALID) or {}
+        current = invalid.noted(current, job.generation, job.invalid, now)
+        if known.get("message") != job.invalid:
+            events.append(Emit(invalid.INVALID, job.invalid, "Warning"))
     return current, events
 
 

@@ -36,6 +36,7 @@ class _Job:
     status: tuple[float, Raw] | None = None
     refused: tuple[float, str] = (0.0, "")
     begun: bool = False
+    spec: Raw | None = None
 
 
 class Memory:
@@ -78,6 +79,14 @@ class Memory:
     def begun(self, job: str) -> bool:
         """Whether something was done for this job before."""
         return job in self._jobs and self._jobs[job].begun
+
+    def understand(self, job: str, spec: Raw) -> None:
+        """The job's manifest makes sense as it is."""
+        self._of(job).spec = spec
+
+    def understood(self, job: str) -> Raw | None:
+        """The manifest when it last made sense, if that is known."""
+        return self._jobs[job].spec if job in self._jobs else None
 
     def saw(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> bool:
         """An informer shows this object; `leaving` if it is gone or on its way.

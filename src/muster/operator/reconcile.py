@@ -6,6 +6,7 @@ when a timer is up. Reads everything anew each time; never looks at what kind of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.control.loop import After
@@ -13,7 +14,8 @@ from muster.errors import InvalidJob, NotFound
 from muster.jobs import forms
 from muster.operator import status
 from muster.operator.actions import Create
-from muster.operator.decide import decide, reject, rejected
+from muster.operator.decide import decide
+from muster.operator.invalid import reject, rejected, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +58,7 @@ class Reconciler:
         if self._rests(raw):
             return None
         try:
-            job = forms.read({**raw, "kind": ref.kind})
+            job = self._read({**raw, "kind": ref.kind})
         except InvalidJob as error:
             await self._reject(ref, raw, error)
             return None
@@ -70,6 +72,19 @@ class Reconciler:
             return None
         return None if again is None else After(again)
 
+    def _read(self, raw: Raw) -> Job:
+        """The job; a manifest made senseless while its pods run counts as it was before."""
+        uid = raw["metadata"]["uid"]
+        try:
+            job = forms.read(raw)
+        except InvalidJob as error:
+            before = self._memory.understood(uid)
+            if before is None or not self._watched.runs(uid):
+                raise
+            return replace(forms.read({**raw, "spec": before}), invalid=words(error))
+        self._memory.understand(uid, raw["spec"])
+        return job
+
     def _rests(self, raw: Raw) -> bool:
         """Whether a job has ended, has nothing left and stays: most are so, and cost nothing."""
         ended = raw.get("status") or {}
@@ -82,7 +97,8 @@ class Reconciler:
         return decide(job, self._watched.seen(job, self._memory, now), self._settings, now)
 
     async def _reject(self, ref: Ref, raw: Raw, error: InvalidJob) -> None:
-        actions = reject(raw, error, self._clock())
+        runs = self._watched.runs(raw["metadata"]["uid"])
+        actions = reject(raw, error, self._clock(), runs=runs)
         if actions:
             await self._actor.apply(forms.stub({**raw, "kind": ref.kind}), actions)
 

@@ -15,6 +15,7 @@ from muster.jobs.shapes import SHAPES
 from muster.kube.informer import Informer
 from muster.kube.store import identity
 from muster.operator.gang import DIALECTS
+from muster.operator.invalid import running
 from muster.operator.kinds.table import OWNED
 from muster.operator.seen import Seen
 
@@ -99,6 +100,10 @@ class Watched:
     def owns(self, uid: str) -> bool:
         """Whether anything that we watch belongs to the job of this UID."""
         return any(informer.by(_OWNER, uid) for informer in self._owned().values())
+
+    def runs(self, uid: str) -> bool:
+        """Whether any pod of the job of this UID runs."""
+        return running(self.pods.by(_OWNER, uid))
 
     def seen(self, job: Job, memory: Memory, now: datetime) -> Seen:
         """What exists of this job, our own latest doings included."""

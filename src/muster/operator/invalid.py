@@ -1,0 +1,135 @@
+"""A job whose manifest makes no sense: what is said of it, and how it comes back.
+
+Pure. Called by `reconcile` for a manifest that cannot be read or whose pods the API server refuses,
+and by `decide`. A job of which nothing runs fails, until it is mended. One that runs goes on: to
+say Failed of it would be untrue, and to end it would punish a slip of the pen. It then carries a
+condition that says what is wrong, in front of the others so that the last one is still its state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api.meta import timestamp
+from muster.operator import status
+from muster.operator.actions import Action, Emit, PatchStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.errors import InvalidJob
+    from muster.jobs.job import Job
+
+INVALID = "InvalidSpec"
+"""The reason of such a failure, and the type of the condition of a job that goes on."""
+
+
+def words(error: InvalidJob) -> str:
+    """What is wrong and what to write instead."""
+    return f"{error}; {error.hint}" if error.hint else str(error)
+
+
+def running(pods: Iterable[Pod]) -> bool:
+    """Whether one of these has a node and has not ended."""
+    return any(
+        pod.spec.node_name or pod.status.phase == "Running"
+        for pod in pods
+        if not pod.finished and pod.metadata.deletion_timestamp is None
+    )
+
+
+def reject(raw: Raw, error: InvalidJob, now: datetime, *, runs: bool = False) -> list[Action]:
+    """What to do about a job that cannot be understood: say so, once per generation."""
+    meta, before = raw.get("metadata") or {}, raw.get("status") or {}
+    if status.outcome(before) and not rejected(before):
+        return []  # It ended before it was made senseless.
+    generation, message = int(meta.get("generation") or 0), words(error)
+    if runs and not rejected(before):
+        after = noted(before, generation, message, now)
+    else:
+        spec = raw.get("spec")
+        first = isinstance(spec, dict) and "replicaSpecs" in spec
+        after = failed(before, generation, message, now, phases=first)
+    return told(before, after, message)
+
+
+def fail(job: Job, message: str, now: datetime) -> list[Action]:
+    """A job whose pods are refused and of which nothing runs any more fails after all."""
+    after = failed(job.status, job.generation, message, now, phases=job.phases)
+    return told(job.status, after, message)
+
+
+def told(before: Raw, after: Raw, message: str) -> list[Action]:
+    """The write that makes `after` of `before`; an event only if these are new words."""
+    change = status.change(before, after)
+    if not change:
+        return []
+    known = (_row(before, "Failed"), _row(before, INVALID))
+    new = all(row.get("message") != message for row in known)
+    return [PatchStatus(change), *([Emit(INVALID, message, "Warning")] if new else [])]
+
+
+def failed(before: Raw, generation: int, message: str, now: datetime, *, phases: bool) -> Raw:
+    """The status of a job that fails for what is written in it; the same again changes nothing."""
+    if rejected(before) and _row(before, "Failed").get("message") == message:
+        return before
+    rest = accepted(before)
+    after = status.with_condition(rest, "Failed", "True", INVALID, message, now)
+    after = {**after, "observedGeneration": generation, "completionTime": timestamp(now)}
+    if phases:
+        after |= {"phase": "Failed", "state": "Failed", "reason": f"invalid job spec: {message}"}
+    return after
+
+
+def rejected(before: Raw) -> bool:
+    """Whether the job failed for what is written in it, and not for what its pods did."""
+    return _row(before, "Failed").get("reason") == INVALID
+
+
+def noted(before: Raw, generation: int, message: str, now: datetime) -> Raw:
+    """The status of a job that goes on although this is wrong with its manifest."""
+    old, at = _row(before, INVALID), timestamp(now)
+    if (old.get("message"), old.get("observedGeneration")) == (message, generation):
+        return before
+    row = {
+        "type": INVALID,
+        "status": "True",
+        "reason": INVALID,
+        "message": message,
+        "observedGeneration": generation,
+        "lastUpdateTime": at,
+        "lastTransitionTime": old.get("lastTransitionTime", at),
+    }
+    others = [one for one in before.get("conditions") or () if one.get("type") != INVALID]
+    return {**before, "observedGeneration": generation, "conditions": [row, *others]}
+
+
+def refused(before: Raw, job: Job) -> str:
+    """Why the API server does not take the pods of this very generation; empty if it does."""
+    row = _row(before, INVALID)
+    current = not job.invalid and row.get("observedGeneration") == job.generation
+    return str(row.get("message", "")) if current else ""
+
+
+def accepted(before: Raw) -> Raw:
+    """The status without anything that was said of a manifest that made no sense."""
+    rows = before.get("conditions") or ()
+    kept = [row for row in rows if row.get("reason") != INVALID]
+    if len(kept) == len(rows):
+        return before
+    dropped = ("completionTime", "phase", "state", "reason") if rejected(before) else ()
+    rest = {name: value for name, value in before.items() if name not in dropped}
+    return {**rest, "conditions": kept}
+
+
+def outdated(job: Job) -> Raw:
+    """The job's status; what was said of an earlier generation counts no longer."""
+    older = int(job.status.get("observedGeneration") or 0) < job.generation
+    return accepted(job.status) if older else job.status
+
+
+def _row(before: Raw, type_: str) -> Raw:
+    return status.condition(before, type_) or {}
