@@ -6,7 +6,8 @@
    job is lost: the rival would fit now, but the room is kept, and the worker comes back to it.
 
 Everything happens on a local cluster of its own, in a temporary home, and is gone at the end.
-KEEP=1 leaves the cluster up and says how to reach it.
+KEEP=1 leaves the cluster up and says how to reach it. MUSTER_TRAINING_PYTHON names the Python of
+the pods where it is not our own; mpirun and mpi4py must be beside it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def main() -> int:
     os.environ.pop("KUBECONFIG", None)
     try:
         say("A local cluster of four nodes with two (declared) GPUs each.")
-        arena("up", "--detach", "--nodes=4", "--gpus-per-node=2")
+        arena("up", "--detach", "--nodes=4", "--gpus-per-node=2", *python())
         too_big()
         fits()
         comes_back()
@@ -56,6 +57,11 @@ def main() -> int:
     finally:
         leave(home, keep=bool(os.environ.get("KEEP")))
     return 0
+
+
+def python() -> list[str]:
+    chosen = os.environ.get("MUSTER_TRAINING_PYTHON")
+    return [f"--python={chosen}"] if chosen else []
 
 
 def leave(home: str, *, keep: bool) -> None:
@@ -70,7 +76,7 @@ def leave(home: str, *, keep: bool) -> None:
 def too_big() -> None:
     say("Five workers of two GPUs each do not fit on eight GPUs: none starts, and it says why.")
     submit_mpi(workers=5)
-    await_job("mpi-dist", lambda job: bool(job["reason"]) and len(job["instances"]) == 5)
+    await_job("mpi-dist", waiting(5))
     arena("get", "mpi-dist")
     arena("delete", "mpi-dist")
 
@@ -101,7 +107,7 @@ def comes_back() -> None:
     await_job("tf-dist", running(3))
     say("A rival wants seven, one more than there are: it waits.")
     arena("submit", "tf", "--name=rival", "--workers=7", *flags, f"{train} --steps 20")
-    await_job("rival", lambda job: bool(job["reason"]) and len(job["instances"]) == 7)
+    await_job("rival", waiting(7))
     arena("list")
     follow("tf-dist", when="step 20 ", then=lose_a_worker)
     await_job("tf-dist", ended)
@@ -136,6 +142,11 @@ def lose_a_worker() -> None:
 def member(name: str) -> dict[str, Any]:
     found: dict[str, Any] = next(i for i in get("tf-dist")["instances"] if i["name"] == name)
     return found
+
+
+def waiting(count: int) -> Callable[[Job], bool]:
+    """Whether that many instances are there, and it is known that they lack GPUs."""
+    return lambda job: len(job["instances"]) == count and "gpu" in job["reason"]
 
 
 def running(count: int) -> Callable[[Job], bool]:
