@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from muster.local.node.runtime.records import Attempt, State
+from muster.local.node.runtime.records import LOST, Attempt, State
 from muster.local.node.spec import Pod, PodStatus
 from muster.local.node.status import Trouble, status
 from tests.local.node.builders import (
@@ -125,6 +126,19 @@ def test_what_keeps_a_container_from_starting_is_told() -> None:
 
 def test_a_container_that_is_only_starting_does_not_make_the_pod_run() -> None:
     assert told(pod(), record(main=Attempt(0, State.STARTING)))["phase"] == "Pending"
+
+
+def test_a_restart_of_the_machine_is_the_machines_fault() -> None:
+    lost = replace(exited(137), reason=LOST)
+    rebooted = replace(record(open=False, main=lost), rebooted=True)
+
+    body = told(pod(), rebooted)
+
+    assert (body["phase"], body["reason"]) == ("Failed", "Terminated")
+    assert conditions(body)["DisruptionTarget"] == "True"
+    assert "DisruptionTarget" not in conditions(told(pod(), record(open=False, main=lost)))
+    ended = replace(record(open=False, main=exited(1)), rebooted=True)
+    assert "DisruptionTarget" not in conditions(told(pod(), ended))
 
 
 def test_the_time_of_a_condition_moves_only_when_it_changes() -> None:

@@ -28,7 +28,7 @@ from muster.local.node.loop import Parts, PodLoop
 from muster.local.node.names import Names
 from muster.local.node.nodes import Heart
 from muster.local.node.prober import Prober
-from muster.local.node.runtime import choosing
+from muster.local.node.runtime import choosing, memory
 from muster.local.node.runtime.namespaces import Namespaces
 from muster.local.node.runtime.network import Network
 from muster.local.node.runtime.plain import HostNetwork, Plain
@@ -91,15 +91,18 @@ class Agent:
         self._settings = settings
         self._interpreter = interpreter.find(settings.python)
         self.choice = choosing.choose(settings.runtime)
+        self.groups = memory.find(settings.home)
         self.network: Network | HostNetwork
         self.runtime: Namespaces | Plain
         if self.choice.kind == "plain":
-            self.network, self.runtime = HostNetwork(), Plain(settings.home)
+            self.network, self.runtime = HostNetwork(), Plain(settings.home, self.groups)
         else:
             network = Network if self.choice.kind == "root" else RootlessNetwork
             self.network = network(settings.home)
             images = settings.images or settings.home / "images"
-            self.runtime = Namespaces(settings.home, self.network, self._rules(), images)
+            self.runtime = Namespaces(
+                settings.home, self.network, self._rules(), images, self.groups
+            )
         self.backend = Backend(self.runtime)
 
     def _rules(self) -> Rules:
@@ -217,6 +220,8 @@ class Agent:
             for uid in self.runtime.uids():
                 group.create_task(self._end(uid))
         self.network.close()
+        if self.groups is not None:
+            self.groups.close()
 
     async def _end(self, uid: str) -> None:
         if self.runtime.read(uid).open:

@@ -15,6 +15,7 @@ from muster.api.kinds import PODS
 from muster.control.loop import After
 from muster.errors import CannotRun, Conflict, Missing, NotFound
 from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide
+from muster.local.node.runtime.records import LOST
 from muster.local.node.spec import PODS_TO_RUN
 from muster.local.node.status import Trouble, status
 
@@ -188,7 +189,7 @@ class PodLoop:
     def _say_what_ended(self, pod: Pod, record: PodRecord) -> None:
         for name, attempts in record.containers.items():
             last = attempts[-1]
-            if last.reason in ("StartError", "ContainerStatusUnknown"):
+            if last.reason in ("StartError", LOST):
                 message = f"container {name}: {last.message}"
                 self._parts.recorder.say(pod, "Failed", message, warning=True)
             elif not last.alive and last.number > 0 and last.exit_code:

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.api import quantity
 from muster.local.node import env, volumes
 from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
 
@@ -77,6 +78,7 @@ class Starter:
                 mounts=volumes.mounts(container, places, variables),
                 tty=container.tty,
                 stdin=container.stdin,
+                memory=_most_memory(container),
             )
         )
         said = f"Started container {container.name} ({number})"
@@ -118,3 +120,8 @@ class Starter:
                     "the user who started the cluster"
                 )
                 self._from.recorder.say(pod, "RunAsUserIgnored", said, warning=True, once=once)
+
+
+def _most_memory(container: Container) -> int | None:
+    limit = container.resources.limits.get("memory")
+    return None if limit is None else quantity.whole(limit)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import condition, timestamp
 from muster.local.node import decide
-from muster.local.node.runtime.records import State
+from muster.local.node.runtime.records import LOST, State
 from muster.local.node.spec import is_sidecar
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.records import Attempt, PodRecord
     from muster.local.node.spec import Container, Pod
 
-_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+_REBOOTED = "The machine was restarted while the pod ran."
 
 
 def text(time: datetime | None) -> str | None:
@@ -41,6 +41,8 @@ def status(
     phase, reason, message = _phase(pod, record, now)
     ready = record.open and phase == "Running"
     ready = ready and all(_ready(record, c) for c in _lasting(pod))
+    if phase == "Failed" and _cut_short(record):
+        reason, message = "Terminated", _REBOOTED
     body: Raw = {
         "phase": phase,
         "hostIP": host_ip,
@@ -81,6 +83,12 @@ def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
         return end, "", ""
     started = any(record.last(container.name) for container in pod.spec.containers)
     return ("Running" if started and _any_started(pod, record) else "Pending"), "", ""
+
+
+def _cut_short(record: PodRecord) -> bool:
+    """Whether the machine's restart, and nothing of the pod's own, ended a container."""
+    ends = [attempts[-1].reason for attempts in record.containers.values()]
+    return record.rebooted and LOST in ends
 
 
 def _any_started(pod: Pod, record: PodRecord) -> bool:
@@ -202,6 +210,13 @@ def _conditions(
             pod, "ContainersReady", ready, "" if ready else why_not or "ContainersNotReady", now
         ),
     ]
+    if phase == "Failed" and _cut_short(record):
+        # As a node that shuts down in time says it: the pod is replaced whatever its policy.
+        ours.append(
+            _condition(pod, "DisruptionTarget", True, "TerminationByKubelet", now)
+            | {"message": _REBOOTED}
+        )
+    known = {condition["type"] for condition in ours}
     others = [
         {
             "type": c.type,
@@ -211,7 +226,7 @@ def _conditions(
             **({"message": c.message} if c.message else {}),
         }
         for c in pod.status.conditions
-        if c.type not in _OURS
+        if c.type not in known
     ]
     return ours + others
 

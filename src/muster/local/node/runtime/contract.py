@@ -47,6 +47,8 @@ class ContainerSpec:
     mounts: tuple[Mount, ...] = ()
     tty: bool = False
     stdin: bool = False
+    memory: int | None = None
+    """The most bytes that its processes may use."""
 
 
 class Runtime(Protocol):

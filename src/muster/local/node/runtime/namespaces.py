@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Key
     from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
+    from muster.local.node.runtime.memory import Groups
     from muster.local.node.runtime.network import Network
 
 
@@ -32,8 +33,15 @@ class Namespaces(Supervised):
 
     shares_files = False
 
-    def __init__(self, data_dir: Path, network: Network, rules: rootfs.Rules, images: Path) -> None:
-        super().__init__(data_dir)
+    def __init__(
+        self,
+        data_dir: Path,
+        network: Network,
+        rules: rootfs.Rules,
+        images: Path,
+        groups: Groups | None = None,
+    ) -> None:
+        super().__init__(data_dir, groups)
         self._images = images
         self._network = network
         self._rules = rules
@@ -106,6 +114,7 @@ class Namespaces(Supervised):
         if record.pause:
             await asyncio.to_thread(sandbox.end, record.pause)
         await self.shims_ended(uid)
+        self.unlimit(uid)
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)
 

@@ -88,6 +88,7 @@ class Plain(Supervised):
         record = self.read(uid)
         await asyncio.to_thread(_end, str(self.records.pod(uid)))
         await self.shims_ended(uid)
+        self.unlimit(uid)
         if record.open:
             facts = {"key": record.key, "address": record.address}
             self.records.write_pod(uid, facts)

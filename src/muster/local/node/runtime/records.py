@@ -88,6 +88,8 @@ class PodRecord:
     address: str = ""
     pause: int = 0
     key: str = ""
+    rebooted: bool = False
+    """The machine was restarted since the pod's namespaces were made."""
     containers: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
 
     def last(self, container: str) -> Attempt | None:
@@ -141,6 +143,7 @@ class Records:
             facts.get("address", ""),
             pause if same else 0,
             facts.get("key", ""),
+            bool(facts) and facts.get("boot") != self.boot,
             {name: attempts for name, attempts in containers.items() if attempts},
         )
 
@@ -181,10 +184,11 @@ def read_attempt(folder: Path, number: int) -> Attempt:
     )
 
 
+LOST = "ContainerStatusUnknown"
 _LOST: Raw = {
     "exitCode": 137,
     "signal": 9,
-    "reason": "ContainerStatusUnknown",
+    "reason": LOST,
     "message": "its supervisor was killed, or the machine restarted, while it ran",
 }
 

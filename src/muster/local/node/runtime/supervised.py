@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.node.runtime.contract import ContainerSpec
+    from muster.local.node.runtime.memory import Groups
     from muster.local.node.runtime.records import PodRecord
 
 _ENDING = 5.0
@@ -31,7 +32,8 @@ _ENDING = 5.0
 class Supervised:
     """Pods below one data directory, each container with its shim."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, groups: Groups | None = None) -> None:
+        self._groups = groups
         self.records = Records(data_dir / "pods")
         self._to_watch: asyncio.Queue[Place] = asyncio.Queue()
         self._children: dict[Path, int] = {}
@@ -75,10 +77,21 @@ class Supervised:
             "cwd": spec.cwd,
             "tty": spec.tty,
             "stdin": spec.stdin,
+            "memory": self._limited(spec),
         }
         self._children[folder] = await asyncio.to_thread(shims.start, folder, program | body)
         self.records.forget_old_attempts(spec.uid, spec.name)
         self._to_watch.put_nowait(Place(spec.uid, spec.name, spec.number))
+
+    def _limited(self, spec: ContainerSpec) -> dict[str, str]:
+        if self._groups is None or not spec.memory:
+            return {}
+        return self._groups.make(f"{spec.uid}.{spec.name}.{spec.number}", spec.memory)
+
+    def unlimit(self, uid: str) -> None:
+        """Remove what is left of the pod's memory limits."""
+        if self._groups is not None:
+            self._groups.remove(f"{uid}.")
 
     async def shims_ended(self, uid: str, patience: float = _ENDING) -> None:
         """Return when the pod's shims have written down how it ended, or after so long."""

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from muster.local.node.standalone import crilog, kernel, mounts, session, spawn, wire
+from muster.local.node.standalone import cgroup, crilog, kernel, mounts, session, spawn, wire
 from muster.local.node.standalone.peer import Peer
 
 LOCK, LISTENER = 3, 4
@@ -88,6 +88,7 @@ class Shim:
             kernel.enter({"pid": fds.pop("pid")})
 
         def at_home() -> int:
+            cgroup.enter(spec.get("memory") or {})
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
@@ -212,7 +213,10 @@ class Shim:
                 if key.data is not None:
                     key.data(key.fileobj, events)
         code, number = spawn.exit_code(status)
-        reason = "Completed" if code == 0 else "Error"
+        memory = self._spec.get("memory") or {}
+        short = code != 0 and cgroup.killed_for_memory(memory)
+        cgroup.remove(memory)
+        reason = "OOMKilled" if short else "Error" if code else "Completed"
         self._end(
             {"exitCode": code, "signal": number, "reason": reason, "message": _last_words()}
             | {"finishedAt": finished}

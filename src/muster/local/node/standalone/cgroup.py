@@ -1,0 +1,37 @@
+"""A container's control group, seen from its shim: entered, asked about, removed.
+
+The daemon's `runtime/memory.py` makes it and names it in the shim's spec as `{"group", "events"}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def enter(memory: dict[str, str]) -> None:
+    """Put this process, and so its children, into the group. Where groups are ours but the one we
+    come from is not, even that is forbidden: then there is no limit."""
+    if memory:
+        with contextlib.suppress(PermissionError):
+            (Path(memory["group"]) / "cgroup.procs").write_text("0")
+
+
+def killed_for_memory(memory: dict[str, str]) -> bool:
+    """Whether the kernel killed anything in the group because its memory was used up."""
+    if not memory:
+        return False
+    with contextlib.suppress(OSError):
+        for line in Path(memory["events"]).read_text().splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill" and int(count):
+                return True
+    return False
+
+
+def remove(memory: dict[str, str]) -> None:
+    """Remove the group; what stays, because something in it is not gone yet, the daemon sweeps."""
+    if memory:
+        with contextlib.suppress(OSError):
+            os.rmdir(memory["group"])
