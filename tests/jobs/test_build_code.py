@@ -1,0 +1,206 @@
+"""The script that fetches code, run as the init container runs it, on real repositories."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from muster.jobs.build import code
+from tests.require import lack
+
+AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+
+
+def git(*words: str, at: Path) -> str:
+    command = ["git", *AUTHOR, *words]
+    done = subprocess.run(command, cwd=at, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit(at: Path, text: str) -> str:
+    (at / "file").write_text(text)
+    git("add", "-A", at=at)
+    git("commit", "-qm", text, at=at)
+    return git("rev-parse", "HEAD", at=at)
+
+
+class Repository:
+    """Three commits, the third on a branch of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        folder.mkdir()
+        git("init", "-q", "-b", "main", at=folder)
+        self.first = commit(folder, "one")
+        git("tag", "v1", at=folder)
+        self.second = commit(folder, "two")
+        git("checkout", "-qb", "side", at=folder)
+        self.third = commit(folder, "three")
+        git("checkout", "-q", "main", at=folder)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    if shutil.which("git") is None:
+        lack("git", "there is no git on this machine")
+    return Repository(tmp_path / "project")
+
+
+def fetch(
+    root: Path,
+    source: str,
+    variables: Mapping[str, str] = {},
+    *,
+    keys: Path | None = None,
+) -> str:
+    """Run the script; what it says. The secret's place is moved to where the test has it."""
+    env = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "GIT_SYNC_REPO": source,
+        "GIT_SYNC_DEST": code.project(source),
+        "GIT_SYNC_ROOT": str(root),
+        **variables,
+    }
+    script = code.GIT_SCRIPT.replace(code.KEYS, str(keys or root / "no-secret"))
+    root.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["sh", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize(
+    ("variables", "content"),
+    [
+        ({}, "two"),
+        ({"GIT_SYNC_BRANCH": "side"}, "three"),
+        ({"GIT_SYNC_BRANCH": "v1"}, "one"),
+        ({"GIT_SYNC_REV": "v1"}, "one"),
+        ({"GIT_SYNC_REV": "HEAD", "GIT_SYNC_BRANCH": "side"}, "three"),
+        ({"GIT_SYNC_DEPTH": "1", "GIT_SYNC_BRANCH": "side"}, "three"),
+    ],
+)
+def test_the_branch_or_revision_asked_for_is_checked_out(
+    tmp_path: Path, repository: Repository, scheme: str, variables: dict[str, str], content: str
+) -> None:
+    fetch(tmp_path / "code", f"{scheme}{repository.path}", variables)
+
+    assert (tmp_path / "code" / "project" / "file").read_text() == content
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_commit_is_found_by_its_hash_also_a_short_one(
+    tmp_path: Path, repository: Repository, short: bool
+) -> None:
+    name = repository.third[:8] if short else repository.third
+    said = fetch(tmp_path / "code", str(repository.path), {"GIT_SYNC_REV": name})
+
+    assert (tmp_path / "code" / "project" / "file").read_text() == "three"
+    assert said == f"{repository.path} at {repository.third}\n"
+
+
+def test_depth_keeps_history_short_and_without_it_history_is_whole(
+    tmp_path: Path, repository: Repository
+) -> None:
+    source = f"file://{repository.path}"
+    fetch(tmp_path / "short", source, {"GIT_SYNC_DEPTH": "1"})
+    fetch(tmp_path / "whole", source)
+
+    def count(root: str) -> str:
+        return git("rev-list", "--count", "HEAD", at=tmp_path / root / "project")
+
+    assert (count("short"), count("whole")) == ("1", "2")
+
+
+@pytest.mark.parametrize(("how", "there"), [("", True), ("off", False), ("shallow", True)])
+def test_submodules_come_along_unless_switched_off(
+    tmp_path: Path, repository: Repository, how: str, there: bool
+) -> None:
+    outer = Repository(tmp_path / "outer")
+    git("submodule", "--quiet", "add", str(repository.path), "inner", at=outer.path)
+    commit(outer.path, "with a submodule")
+    fetch(tmp_path / "code", str(outer.path), {"GIT_SYNC_SUBMODULES": how})
+
+    assert (tmp_path / "code" / "outer" / "inner" / "file").exists() == there
+
+
+def test_a_second_run_starts_over(tmp_path: Path, repository: Repository) -> None:
+    fetch(tmp_path / "code", str(repository.path))
+    (tmp_path / "code" / "project" / "file").write_text("spoilt")
+    fetch(tmp_path / "code", str(repository.path))
+
+    assert (tmp_path / "code" / "project" / "file").read_text() == "two"
+
+
+@pytest.mark.parametrize(
+    "variables", [{"GIT_SYNC_BRANCH": "no-such"}, {"GIT_SYNC_REV": "0123456789"}]
+)
+def test_what_is_not_there_is_an_error(
+    tmp_path: Path, repository: Repository, variables: dict[str, str]
+) -> None:
+    with pytest.raises(RuntimeError, match=r"no-such|0123456789|single revision"):
+        fetch(tmp_path / "code", str(repository.path), variables)
+
+
+class Guarded(SimpleHTTPRequestHandler):
+    """Files for whoever knows the password."""
+
+    def do_GET(self) -> None:
+        expected = "Basic " + base64.b64encode(b"me:p:w$x'\"").decode()
+        if self.headers.get("Authorization") == expected:
+            super().do_GET()
+            return
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="code"')
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, repository: Repository) -> Iterator[str]:
+    """The address of the repository on a server that asks for a password."""
+    bare = tmp_path / "served" / "project.git"
+    git("clone", "-q", "--bare", str(repository.path), str(bare), at=tmp_path)
+    git("update-server-info", at=bare)
+    handler = partial(Guarded, directory=str(bare.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/project.git"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_password_comes_from_the_files_of_a_secret(tmp_path: Path, guarded: str) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (keys / "username").write_text("me")
+    (keys / "password").write_text("p:w$x'\"")
+    fetch(tmp_path / "code", guarded, keys=keys)
+
+    assert (tmp_path / "code" / "project" / "file").read_text() == "two"
+
+
+def test_a_password_comes_from_the_environment(tmp_path: Path, guarded: str) -> None:
+    said = {"GIT_SYNC_USERNAME": "me", "GIT_SYNC_PASSWORD": "p:w$x'\""}
+    fetch(tmp_path / "code", guarded, said)
+
+    assert (tmp_path / "code" / "project" / "file").read_text() == "two"
+
+
+def test_without_a_password_it_fails_and_does_not_ask(tmp_path: Path, guarded: str) -> None:
+    with pytest.raises(RuntimeError, match=r"could not read Username|Authentication failed"):
+        fetch(tmp_path / "code", guarded)
