@@ -204,3 +204,26 @@ def test_a_password_comes_from_the_environment(tmp_path: Path, guarded: str) -> 
 def test_without_a_password_it_fails_and_does_not_ask(tmp_path: Path, guarded: str) -> None:
     with pytest.raises(RuntimeError, match=r"could not read Username|Authentication failed"):
         fetch(tmp_path / "code", guarded)
+
+
+def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> None:
+    keys, programs = tmp_path / "keys", tmp_path / "bin"
+    keys.mkdir()
+    programs.mkdir()
+    (keys / "ssh-privatekey").write_text("the key")
+    rsync = programs / "rsync"
+    rsync.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "$RSYNC_RSH"; cat "$HOME/key"\n')
+    rsync.chmod(0o755)
+    env = {
+        "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
+        "SYNC_SOURCE": "me@host:/a folder/project",
+        "SYNC_ROOT": "/code",
+    }
+    script = code.RSYNC_SCRIPT.replace(code.KEYS, str(keys))
+    done = subprocess.run(["sh", "-c", script], env=env, check=True, capture_output=True, text=True)
+
+    *words, rsh, key = done.stdout.splitlines()
+    assert words == ["-avP", "me@host:/a folder/project", "/code"]
+    assert "IdentitiesOnly=yes" in rsh
+    assert "StrictHostKeyChecking=accept-new" in rsh
+    assert key == "the key"

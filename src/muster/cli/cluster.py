@@ -119,7 +119,9 @@ def _user_kubeconfig() -> Path:
 
 def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
     endpoint = config.load(path, context)
-    local = path is not None and path == Home.of_user().kubeconfig
+    home = Home.of_user()
+    # Also by its address: $KUBECONFIG may name the local cluster's file, or a copy of it.
+    local = path == home.kubeconfig or (home.facts() or {}).get("url") == endpoint.url
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 

@@ -39,10 +39,20 @@ def command(
 ) -> None:
     """Submit a training job.
 
+    A file holds a job's manifest, or the flags of `submit KIND` as YAML with `kind` and `command`:
+
+    \b
+      kind: tf
+      name: hello
+      image: python:3.12
+      workers: 2
+      env: {EPOCHS: 3}
+      command: python train.py
+
     \b
     Examples:
       arena submit tf --name=hello --image=python:3.12 --gang --workers=2 "python train.py"
-      arena submit -f job.yaml --set workers=4
+      arena submit -f job.yaml --set workers=4 --set env.EPOCHS=5 --wait
     """
     if ctx.invoked_subcommand is not None:
         if file or changes or order != orders.Order():
