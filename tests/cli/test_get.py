@@ -222,6 +222,7 @@ def test_events_are_those_of_the_job_and_its_pods(scene: Scene) -> None:
         event("MPIJob", "mpi-dist", "uid-mpi-dist", "Created", 20),
         event("Pod", "mpi-dist-worker-0", "of-an-older-one", "Stale", 9),
         event("PodGroup", "mpi-dist", "g", "Short", 4),
+        event("PodGroup", "mpi-dist", "f", "OfTheJobBefore", 40),
     ]
 
     _, out, _ = scene.arena("get", "mpi-dist", "-e")

@@ -47,15 +47,25 @@ class Said(NamedTuple):
 
 
 def about(
-    client: BlockingClient, namespace: str, uids: Collection[str], groups: Collection[str] = ()
+    client: BlockingClient,
+    namespace: str,
+    uids: Collection[str],
+    group: str = "",
+    since: datetime | None = None,
 ) -> list[Said]:
-    """Events about the objects with these uids and the pod groups of these names, oldest first."""
-    found = [
-        event
-        for event in client.list(_EVENTS, namespace, page=0).items
-        if event.involved_object.uid in uids
-        or (event.involved_object.kind == "PodGroup" and event.involved_object.name in groups)
-    ]
+    """Events about the objects with these uids and the pod group of this name, oldest first.
+
+    The group is known by its name alone; what was said before `since` was of an older job's.
+    """
+
+    def meant(event: _Event) -> bool:
+        if event.involved_object.uid in uids:
+            return True
+        about, at = event.involved_object, _at(event)
+        ours = since is None or at is None or at >= since
+        return bool(group) and about.kind == "PodGroup" and about.name == group and ours
+
+    found = filter(meant, client.list(_EVENTS, namespace, page=0).items)
     rows = [(_at(event), event) for event in found]
     rows.sort(key=lambda row: (row[0].timestamp() if row[0] else 0.0, row[1].metadata.name))
     return [

@@ -25,7 +25,7 @@ from muster.jobs.view import belonging, instance, view
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.meta import Raw
+    from muster.jobs.view import View
     from muster.kube.blocking import BlockingClient
 
 
@@ -134,7 +134,7 @@ def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: da
     beside = Beside(
         line=line,
         board=board.url(client, cluster, bare),
-        events=_events(client, raw, pods) if how.events else None,
+        events=_events(client, job, pods) if how.events else None,
         gpus=how.gpus,
     )
     state = (job.status, job.reason, job.instances)
@@ -146,10 +146,9 @@ def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: da
     return Frame(draw(job, now, beside), state)
 
 
-def _events(client: BlockingClient, raw: Raw, pods: Sequence[Pod]) -> list[events.Said]:
-    meta = raw["metadata"]
-    uids = {str(meta["uid"]), *(pod.metadata.uid for pod in pods)}
-    return events.about(client, meta["namespace"], uids, {meta["name"]})
+def _events(client: BlockingClient, job: View, pods: Sequence[Pod]) -> list[events.Said]:
+    uids = {job.uid, *(pod.metadata.uid for pod in pods)}
+    return events.about(client, job.namespace, uids, job.name, job.created)
 
 
 def _pod(client: BlockingClient, pod: Pod, how: How, now: datetime) -> Frame:

@@ -1,0 +1,79 @@
+"""A person at a terminal: lines are typed into a real one, and what stands on it is read.
+
+`Screen` is a tmux session of its own with a bare bash in it. A line is done when the shell has
+printed the mark that was typed after it, which carries the line's exit code.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Self
+
+from tests.require import lack
+from tests.waiting import until
+
+
+class Screen:
+    """A terminal of 200 columns, for the length of a `with` block."""
+
+    def __init__(self, env: dict[str, str], folder: Path) -> None:
+        if shutil.which("tmux") is None:
+            lack("tmux", "no tmux on the PATH")
+        self._socket = f"muster-{uuid.uuid4().hex[:12]}"
+        self._env, self._folder = env, folder
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        shell = ["env", "-i", *(f"{key}={value}" for key, value in self._env.items())]
+        shell += ["TERM=screen-256color", "PS1=> ", "bash", "--norc", "--noprofile", "-i"]
+        size = ["-x", "200", "-y", "50"]
+        self._tmux("new-session", "-d", *size, "-c", str(self._folder), *shell)
+        self._tmux("set-option", "-g", "history-limit", "20000")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tmux("kill-server", check=False)
+
+    def type(self, line: str) -> None:
+        """Type a line and press Enter."""
+        self._tmux("send-keys", "-l", line)
+        self._tmux("send-keys", "Enter")
+
+    def press(self, key: str) -> None:
+        """Press a key by tmux's name of it, such as C-c."""
+        self._tmux("send-keys", key)
+
+    def text(self, *, colour: bool = False) -> str:
+        """All that stands on the terminal and has left it at the top, with wrapped lines joined."""
+        return self._tmux("capture-pane", "-p", "-J", "-S", "-", *(["-e"] if colour else []))
+
+    def run(self, line: str, *, timeout: float = 120, code: int = 0) -> str:
+        """Type a line, wait for its end, and give back what it printed; it must end with `code`."""
+        self._count += 1
+        mark = f"end-of-{self._count}"
+        self.type(f"{line}; echo {mark}=$?")
+
+        def ended() -> re.Match[str] | None:
+            pattern = rf"^> [^\n]*; echo {mark}=\$\?\s*\n(.*?)^{mark}=(\d+)"
+            return re.search(pattern, self.text(), re.MULTILINE | re.DOTALL)
+
+        try:
+            found = until(ended, timeout=timeout, every=0.1, what=line)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.text()}") from None
+        assert int(found[2]) == code, f"{line}\n{found[0]}"
+        return "\n".join(row.rstrip() for row in found[1].splitlines())
+
+    def _tmux(self, *words: str, check: bool = True) -> str:
+        done = subprocess.run(
+            ["tmux", "-L", self._socket, "-f", "/dev/null", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
