@@ -45,6 +45,8 @@ class Server:
         """Resources that this server does not have."""
         self.refused: set[str] = set()
         """Resources that we may not create."""
+        self.forbidden: set[str] = set()
+        """Requests (`DELETE pods`) that we may not make."""
         self.before: dict[str, Callable[[], object]] = {}
         """What happens once, just before such a request (`PATCH tfjobs`) is carried out."""
         self._changed = asyncio.Event()
@@ -88,12 +90,17 @@ class Server:
         fails = self.dice.random() < self.fail
         if fails and self.dice.random() < 0.5:
             return _status(500, "InternalError")
-        answer = self._answer(request)
+        answer = self._refusal(request) or self._answer(request)
         return _status(500, "InternalError") if fails else answer
 
-    def _answer(self, request: Request) -> Response:
+    def _refusal(self, request: Request) -> Response | None:
         if any(f"/{name}" in request.path for name in self.missing):
             return _status(404, "NotFound")
+        if any(_speaks_of(what, request) for what in self.forbidden):
+            return _status(403, "Forbidden")
+        return None
+
+    def _answer(self, request: Request) -> Response:
         path = request.path.removesuffix("/status")
         for happens in [w for w in self.before if _speaks_of(w, request)]:
             self.before.pop(happens)()

@@ -24,7 +24,7 @@ from muster.errors import (
     NotFound,
 )
 from muster.jobs.names import ROLE
-from muster.operator import keys, measure, status
+from muster.operator import keys, measure, news, status
 from muster.operator.actions import (
     Action,
     Create,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from muster.operator.watched import Watched
 
 BLOCKED = 2.0
-_TOLD = {"pods": "Pod", "services": "Service"}
 
 
 class Stop(Exception):
@@ -89,13 +88,14 @@ class Actor:
 
     async def _all_of(self, job: Job, stage: list[Action]) -> None:
         """Carry out one stage whole, then raise its first trouble: a call once sent is awaited."""
-        troubles: list[Exception] = []
+        found: dict[int, Exception] = {}
 
         async def one(action: Action) -> None:
             try:
                 await self._do(job, action)
             except (MusterError, Stop) as trouble:
-                troubles.append(trouble)
+                found[id(action)] = trouble
+                measure.failed(action)
 
         if len(stage) == 1:
             await one(stage[0])
@@ -103,7 +103,10 @@ class Actor:
             async with asyncio.TaskGroup() as group:
                 for action in stage:
                     group.create_task(one(action))
-        self._tell_of(job, stage, troubles)
+        # In the order of the actions, so that the same trouble is always told in the same words.
+        troubles = [found[id(action)] for action in stage if id(action) in found]
+        if (told := news.of(stage, troubles)) is not None:
+            self._teller.tell(job, told)
         if troubles:
             raise troubles[0]
 
@@ -196,24 +199,7 @@ class Actor:
             )
         except (NotFound, Conflict):
             return
-
-    def _tell_of(self, job: Job, stage: list[Action], troubles: list[Exception]) -> None:
-        """One event for all pods made or deleted together; services are told of when they fail."""
-        first = stage[0]
-        if not isinstance(first, Create | Delete) or first.kind.resource not in _TOLD:
-            return
-        what = _TOLD[first.kind.resource]
-        verb, past = ("Create", "Created") if isinstance(first, Create) else ("Delete", "Deleted")
-        failed = [t for t in troubles if isinstance(t, MusterError)]
-        if failed:
-            message = f"Error {past.lower().removesuffix('d')}ing: {failed[0]}"
-            self._teller.tell(job, Emit(f"Failed{verb}{what}", message, "Warning"))
-        elif not troubles and first.kind == PODS:
-            names = [a.name for a in stage if isinstance(a, Create | Delete)]
-            some = "s" if len(names) > 1 else ""
-            listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
-            message = f"{past} {what.lower()}{some}: {listed}"
-            self._teller.tell(job, Emit(f"Successful{verb}{what}", message))
+        self._teller.tell(job, Emit("SuccessfulDeleteJob", f"Deleted job: {job.name}"))
 
 
 def _is_birth(job: Job, actions: Sequence[Action]) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import SERVICES
 from muster.api.meta import timestamp
 from muster.jobs.job import SERVED_BY_US, Job
-from muster.operator import ensure, invalid, status
+from muster.operator import ensure, gang, invalid, status, waiting
 from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
 from muster.operator.judge import ended_by_limit, judge, left_of_deadline
 from muster.operator.kinds import table
@@ -42,6 +42,8 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if status.outcome(before) is not None:
         return _end(job, before, seen, now)
     current, events = _begun(job, before, now)
+    if not status.condition(before, "Created"):
+        events.extend(gang.warnings(job, seen, settings))
     if job.policy.suspend:
         return _suspend(job, current, events, seen, now)
     if status.is_true(current, "Suspended"):
@@ -65,9 +67,10 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     wanted = table.of(job).members(moved, seen)
     extra = ensure.surplus(moved, wanted, seen)
     staying = _leaving(seen, extra, now)
+    after, troubles = waiting.explained(moved, mine, seen)
     return [
         *claimed,
-        *_written(job, _explained(moved, mine, seen), events),
+        *_written(job, after, [*events, *troubles]),
         *ensure.without(found.leaving),
         *ensure.without(extra),
         *ensure.unused(moved, seen),
@@ -137,22 +140,6 @@ def _leaving(seen: Seen, gone: Iterable[Pod], now: datetime) -> Seen:
     return replace(
         seen, pods=tuple(leaving(p, now) if p.metadata.uid in uids else p for p in seen.pods)
     )
-
-
-def _explained(job: Job, mine: Iterable[Pod], seen: Seen) -> Raw:
-    """The status with the reason why pods wait: in the scheduler's words, the quota's or ours."""
-    rest = {name: value for name, value in job.status.items() if name != "waiting"}
-    if seen.former:
-        some = f"{len(seen.former)} pod{'s' if len(seen.former) > 1 else ''}"
-        message = f"waits for {some} of the former job {job.name} to end"
-        return {**rest, "waiting": {"reason": "FormerJob", "message": message}}
-    if seen.refused:
-        return {**rest, "waiting": {"reason": "QuotaExceeded", "message": seen.refused}}
-    for pod in mine:
-        for row in pod.status.conditions:
-            if row.type == "PodScheduled" and row.status == "False" and not pod.spec.node_name:
-                return {**rest, "waiting": {"reason": row.reason, "message": row.message}}
-    return rest
 
 
 def _written(job: Job, after: Raw, events: list[Emit]) -> list[Action]:

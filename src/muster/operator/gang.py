@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api import kinds, quantity
 from muster.errors import InvalidQuantity
 from muster.jobs import names
+from muster.operator.actions import Emit
 from muster.operator.pods import metadata
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ LABEL_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 LABEL_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 LATE = "muster.dev/late"
 """On a group: members that come after the others, as JSON from role to what one requests."""
+_KNOWN = ("muster", "kube-batchd", "kube-batch", "volcano", "scheduler-plugins")
 DECLARED = (
     GROUP_NAME,
     "scheduling.volcano.sh/group-name",
@@ -121,6 +123,23 @@ def find(job: Job, seen: Seen, settings: Settings) -> Gang:
     filled = settings.scheduler if dialect != "none" else ""
     resources = job.policy.scheduling.min_resources or _resources(members, size, seen.priorities)
     return Gang(job, dialect, size, filled, resources)
+
+
+def warnings(job: Job, seen: Seen, settings: Settings) -> list[Emit]:
+    """Pods of a gang that are addressed to a scheduler of which we do not know that it has any."""
+    if _dialect(job, seen, settings) == "none":
+        return []
+    strange = [r for r in _members(job) if r.scheduler and r.scheduler not in _KNOWN]
+    return [
+        Emit(
+            "SetPodTemplateSchedulerName",
+            f"{replica.path}.template.spec.schedulerName {replica.scheduler} is kept: "
+            "the job's pods start together only if that scheduler knows gangs",
+            "Warning",
+        )
+        for replica in strange
+        if replica.scheduler != settings.scheduler
+    ]
 
 
 def _members(job: Job) -> list[Replica]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.observe import metrics
+from muster.operator.actions import Create, Delete
 
 if TYPE_CHECKING:
     from muster.jobs.job import Job
+    from muster.operator.actions import Action
 
 JOBS = metrics.counter(
     "jobs_total", "Jobs by kind and by what was said of them.", "namespace", "kind", "event"
@@ -17,11 +19,30 @@ OBJECTS = metrics.counter(
 )
 
 
+FAILURES = metrics.counter(
+    "job_object_failures_total",
+    "Objects of jobs that could not be created or deleted.",
+    "resource",
+    "verb",
+)
+
+
 def told(job: Job, reason: str) -> None:
     """Count an event on a job if it says what became of the job."""
     event = reason.removeprefix(job.kind)
     if event != reason or reason == "InvalidSpec":
         JOBS.labels(job.namespace, job.kind, event).inc()
+
+
+def gone(kind: str, namespace: str) -> None:
+    """Count a job that is no more."""
+    JOBS.labels(namespace, kind, "Deleted").inc()
+
+
+def failed(action: Action) -> None:
+    """Count an object that could not be created or deleted."""
+    if isinstance(action, Create | Delete):
+        FAILURES.labels(action.kind.resource, type(action).__name__.lower()).inc()
 
 
 def wrote(resource: str, verb: str) -> None:

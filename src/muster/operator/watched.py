@@ -14,6 +14,7 @@ from muster.jobs import names
 from muster.jobs.shapes import SHAPES
 from muster.kube.informer import Informer
 from muster.kube.store import identity
+from muster.operator import measure
 from muster.operator.gang import DIALECTS
 from muster.operator.invalid import running
 from muster.operator.kinds.table import OWNED
@@ -162,6 +163,7 @@ def _job_listener(
         meta = change.current["metadata"]
         if change.new is None:
             memory.forget(meta["uid"])
+            measure.gone(kind, meta.get("namespace", ""))
         elif change.old is not None and memory.is_ours(change.old, change.new):
             return
         wake(Ref(kind, Key(meta.get("namespace", ""), meta["name"])))

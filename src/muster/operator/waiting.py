@@ -1,0 +1,65 @@
+"""Why a job's pods wait: in the scheduler's words, the quota's, the node's or ours.
+
+Pure. Called by `decide`; kept in `status.waiting`, which `get` and the dashboard show.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.operator.actions import Emit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job
+    from muster.operator.seen import Seen
+
+_ORDINARY = ("", "ContainerCreating", "PodInitializing")
+_ALIKE = {"ErrImagePull": "ImagePullBackOff"}
+"""Two words that a node uses in turn for the same trouble."""
+
+
+def explained(job: Job, mine: Sequence[Pod], seen: Seen) -> tuple[Raw, list[Emit]]:
+    """The status with the reason why pods wait, and an event if a node has new trouble."""
+    before = job.status.get("waiting") or {}
+    rest = {name: value for name, value in job.status.items() if name != "waiting"}
+    if found := _for_us(job, seen) or _for_a_node(mine):
+        return {**rest, "waiting": found}, []
+    trouble = _on_a_node(mine)
+    if trouble is None:
+        return rest, []
+    if trouble["reason"] == before.get("reason"):
+        return {**rest, "waiting": before}, []  # Its words change at every try, and say no more.
+    return {**rest, "waiting": trouble}, [Emit(trouble["reason"], trouble["message"], "Warning")]
+
+
+def _for_us(job: Job, seen: Seen) -> Raw | None:
+    if seen.former:
+        some = f"{len(seen.former)} pod{'s' if len(seen.former) > 1 else ''}"
+        message = f"waits for {some} of the former job {job.name} to end"
+        return {"reason": "FormerJob", "message": message}
+    if seen.refused:
+        return {"reason": "QuotaExceeded", "message": seen.refused}
+    return None
+
+
+def _for_a_node(mine: Sequence[Pod]) -> Raw | None:
+    for pod in mine:
+        for row in pod.status.conditions:
+            if row.type == "PodScheduled" and row.status == "False" and not pod.spec.node_name:
+                return {"reason": row.reason, "message": row.message}
+    return None
+
+
+def _on_a_node(mine: Sequence[Pod]) -> Raw | None:
+    """A container that a node cannot start, or not any more."""
+    for pod in mine:
+        for row in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+            state = row.state.waiting
+            if state is not None and state.reason not in _ORDINARY:
+                reason = _ALIKE.get(state.reason, state.reason)
+                return {"reason": reason, "message": f"Pod {pod.metadata.name}: {state.message}"}
+    return None
