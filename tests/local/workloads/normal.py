@@ -15,7 +15,7 @@ Raw = dict[str, Any]
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"^\d+\.\d+\.\d+\.\d+$")
-_SUFFIX = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_SUFFIX = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}(?= |$)")
 _DROPPED = {"resourceVersion", "managedFields", "generation", "observedGeneration", "uid"}
 # What the API servers themselves add, differently on purpose.
 _NOT_OURS = {"tolerations", "volumes", "serviceAccount", "serviceAccountName", "volumeMounts"}

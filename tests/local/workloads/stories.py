@@ -35,7 +35,7 @@ class Look:
     """Kinds that must come to be the same."""
 
     kinds: str
-    timeout: float = 30
+    timeout: float = 12
 
 
 Step = Say | Look

@@ -2,6 +2,6 @@
 
 Reading order: run (all of them, wired), shapes (what they read), watched (informers and indexes),
 belonging (who is whose, pure), expect (what informers do not show yet), hands (what they write),
-rollout/ (deployments and replica sets), garbage (collection by owner; ownership is its pure part,
+rollout/ (deployments and replica sets), batch/ (jobs), garbage (collection by owner; ownership is its pure part,
 discover asks which kinds there are), claims (volumes).
 """

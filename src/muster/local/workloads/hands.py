@@ -151,11 +151,22 @@ class Hands:
         """Make the status what it should be; whether that needed a write."""
         if new == old:
             return False
-        change = new | dict.fromkeys(old.keys() - new.keys())
         seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        body = {"metadata": seen, "status": change}
+        body = {"metadata": seen, "status": difference(old, new)}
         await self.client.patch(self.kind, meta.key, body, subresource="status")
         return True
+
+
+def difference(old: Raw, new: Raw) -> Raw:
+    """The merge patch from one to the other: what is gone is null, on every level."""
+    change: Raw = dict.fromkeys(old.keys() - new.keys())
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            change |= {key: difference(before, value)} if value != before else {}
+        elif value != before:
+            change[key] = value
+    return change
 
 
 async def _together(calls: Iterable[Any]) -> list[MusterError]:

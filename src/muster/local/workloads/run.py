@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
+from muster.local.workloads.batch.jobs import Jobs
 from muster.local.workloads.expect import Expectations
 from muster.local.workloads.hands import Hands
 from muster.local.workloads.rollout.deployments import Deployments
 from muster.local.workloads.rollout.sets import ReplicaSets
-from muster.local.workloads.shapes import DEPLOYMENTS, REPLICA_SETS
+from muster.local.workloads.shapes import DEPLOYMENTS, JOBS, REPLICA_SETS
 from muster.local.workloads.tell import Teller
 from muster.local.workloads.watched import Watched, on_owned
 
@@ -66,6 +67,16 @@ class Workloads:
         watched.sets.subscribe(on_owned("Deployment", hands.expect, deployments.suitors, queue.add))
         self.manager.loop(queue, deployments, workers=_WORKERS)
 
+    def jobs(self) -> None:
+        """Jobs -> pods, until they are done."""
+        watched = self.watched
+        queue: WorkQueue[Key] = WorkQueue("jobs")
+        hands = self.hands(JOBS, "job-controller")
+        jobs = Jobs(hands, watched)
+        watched.jobs.subscribe(by_key(queue, hands.expect))
+        watched.pods.subscribe(on_owned("Job", hands.expect, jobs.suitors, queue.add))
+        self.manager.loop(queue, jobs, workers=_WORKERS)
+
 
 def by_key(queue: WorkQueue[Key], expect: Expectations) -> Callable[[Change[Any]], None]:
     """A listener that has each changed object looked at."""
@@ -83,6 +94,7 @@ def build(client: Client, clock: Callable[[], datetime] = _now) -> Manager:
     """The daemon, ready to run."""
     workloads = Workloads(client, clock)
     workloads.deployments()
+    workloads.jobs()
     for informer in workloads.watched.informers():
         workloads.manager.informer(informer)
     workloads.manager.also("events", workloads.teller.run)

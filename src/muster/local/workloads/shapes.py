@@ -108,27 +108,15 @@ class FailurePolicy(Object, frozen=True):
     rules: tuple[FailureRule, ...] = ()
 
 
-class SuccessRule(Object, frozen=True):
-    succeeded_indexes: str = ""
-    succeeded_count: int | None = None
-
-
-class SuccessPolicy(Object, frozen=True):
-    rules: tuple[SuccessRule, ...] = ()
-
-
 class JobSpec(Object, frozen=True):
     parallelism: int = 1
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     backoff_limit: int = 6
-    backoff_limit_per_index: int | None = None
-    max_failed_indexes: int | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     pod_failure_policy: FailurePolicy | None = None
-    success_policy: SuccessPolicy | None = None
     pod_replacement_policy: str = "TerminatingOrFailed"
     managed_by: str = ""
     selector: LabelSelector | None = None

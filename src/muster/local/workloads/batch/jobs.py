@@ -1,0 +1,130 @@
+"""The controller of jobs: observe, decide, act.
+
+Called by the control loop with the key of a job that changed, or whose pods did. The status is
+written first and only over the version that was looked at: what follows depends on it. If it had to
+be written, the rest waits for the event of that write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from muster.api.selectors import from_labels
+from muster.control.loop import After
+from muster.errors import Conflict, InvalidSelector, NotFound
+from muster.local.workloads.batch import job as decisions
+from muster.local.workloads.batch import pods as manifests
+from muster.local.workloads.batch.ledger import FINALIZER, tracked
+from muster.local.workloads.belonging import claim
+from muster.local.workloads.shapes import JOBS, PODS
+from muster.local.workloads.watched import SPACE, candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from muster.api.meta import Key
+    from muster.local.workloads.hands import Hands
+    from muster.local.workloads.shapes import Job, Pod
+    from muster.local.workloads.watched import Watched
+
+MANAGER = "kubernetes.io/job-controller"
+
+
+class Jobs:
+    def __init__(self, hands: Hands, watched: Watched) -> None:
+        self._hands = hands
+        self._client = hands.client
+        self._watched = watched
+
+    async def __call__(self, key: Key) -> After | None:
+        found = self._watched.jobs.get(key)
+        if found is None:
+            await self._release(self._left_behind(key))
+            return None
+        if found.spec.managed_by not in ("", MANAGER):
+            return None
+        waiting = self._hands.expect.pending(found.metadata.uid)
+        if waiting is not None:
+            return After(waiting)
+        pods = await self._pods(found)
+        if found.metadata.deletion_timestamp is not None:
+            await self._release(pod for pod in pods if tracked(pod))
+            return None
+        if decisions.ended(found):
+            await self._release(pod for pod in pods if tracked(pod) and pod.finished)
+            return await self._expire(found)
+        return await self._advance(found, pods)
+
+    async def _pods(self, found: Job) -> list[Pod]:
+        claimed = claim(
+            found.metadata,
+            from_labels(found.spec.selector),
+            candidates(self._watched.pods, found.metadata),
+        )
+        return await self._hands.take(found.metadata, PODS, claimed)
+
+    async def _advance(self, found: Job, pods: list[Pod]) -> After | None:
+        plan = decisions.decide(found, pods, self._hands.clock())
+        if await self._hands.write_status(found.metadata, found.status, plan.status):
+            for news in plan.news:
+                self._hands.tell(found.metadata, news)
+            return None
+        await self._release(plan.release)
+        await self._release(plan.drop)
+        await self._hands.delete_pods(found.metadata, (*plan.drop, *plan.stop))
+        bodies = [manifests.pod(found, index) for index in plan.create]
+        trouble = await self._hands.create_pods(found.metadata, bodies)
+        if trouble is not None:
+            raise trouble
+        return None if plan.again is None else After(plan.again)
+
+    async def _release(self, pods: Iterable[Pod]) -> None:
+        """Take the finalizer off; a pod that changed meanwhile comes again with its event."""
+        for pod in pods:
+            if not tracked(pod):
+                continue
+            meta = pod.metadata
+            left = [name for name in meta.finalizers if name != FINALIZER]
+            seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            with contextlib.suppress(NotFound, Conflict):
+                await self._client.patch(PODS, meta.key, {"metadata": {**seen, "finalizers": left}})
+
+    def _left_behind(self, job: Key) -> list[Pod]:
+        """Pods that wait to be counted by a job that is no more."""
+        return [
+            pod
+            for pod in self._watched.pods.by(SPACE, job.namespace)
+            if tracked(pod) and _counted_by(pod) == job.name
+        ]
+
+    async def _expire(self, found: Job) -> After | None:
+        at = decisions.expires(found)
+        if at is None:
+            return None
+        left = (at - self._hands.clock()).total_seconds()
+        if left > 0:
+            return After(left)
+        meta = found.metadata
+        with contextlib.suppress(NotFound):
+            await self._client.delete(JOBS, meta.key, uid=meta.uid, propagation="Foreground")
+        return None
+
+    def suitors(self, pod: Pod) -> Iterator[Key]:
+        """The jobs that may want this pod, or that must let it go."""
+        if tracked(pod):
+            yield pod.metadata.key._replace(name=_counted_by(pod))
+        for one in self._watched.jobs.by(SPACE, pod.metadata.namespace):
+            try:
+                if from_labels(one.spec.selector).matches(pod.metadata.labels):
+                    yield one.metadata.key
+            except InvalidSelector:
+                continue
+
+
+def _counted_by(pod: Pod) -> str:
+    """The name of the job that a pod belongs or belonged to."""
+    controller = pod.metadata.controller
+    if controller is not None:
+        return controller.name
+    return pod.metadata.labels.get("batch.kubernetes.io/job-name", "")
