@@ -121,10 +121,9 @@ def lose_a_worker() -> None:
     name = "tf-dist-worker-1"
     before = member(name)
     say(f"{name} is lost from {before['node']}. Seven GPUs are free: the rival would fit.")
-    print(f"$ kubectl delete pod {name} --grace-period=0", flush=True)
     with BlockingClient(config.load(Path(os.environ["MUSTER_HOME"], "kubeconfig"))) as client:
         uid = client.get(PODS, Key("default", name)).metadata.uid
-        client.delete(PODS, Key("default", name), grace=0)
+        arena("delete", f"pod/{name}")
         await_job(
             "tf-dist",
             lambda job: (

@@ -78,9 +78,7 @@ def test_the_readmes_lines_lead_from_nothing_to_a_finished_job(nobody: Local) ->
 
 @pytest.fixture(scope="module")
 def eight_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    """Four nodes with two GPUs each, whose pods have mpirun; on a terminal the result is live."""
-    need("mpirun", "mpi4py")
-    mpirun()
+    """Four nodes with two GPUs each, whose pods run the Python that trains."""
     local = person(tmp_path_factory.mktemp("home"))
     local.up("--nodes", "4", "--gpus-per-node", "2", "--python", PYTHON)
     yield local
@@ -122,6 +120,8 @@ def instances(screen: Screen, wanted: str, count: int) -> list[list[str]]:
 
 
 def test_five_workers_wait_whole_and_four_run(eight_gpus: Local, repository: str) -> None:
+    need("mpirun", "mpi4py")
+    mpirun()
     with Screen(eight_gpus.env, EXAMPLES.parent) as screen:
         submit = SUBMIT.replace("SOURCE", repository).replace("\\\n", " ").strip()
         screen.run(submit.replace("WORKERS", "5"))
@@ -129,8 +129,12 @@ def test_five_workers_wait_whole_and_four_run(eight_gpus: Local, repository: str
         assert [(row[0], *row[3:]) for row in rows] == [
             (f"mpi-dist-worker-{i}", "false", "2", "N/A") for i in range(5)
         ]
-        assert "short 2 nvidia.com/gpu" in screen.text()
-        assert "1st of 1 in line" in screen.text()
+
+        def told() -> bool:
+            shown = screen.run("clear; arena get mpi-dist")
+            return "short 2 nvidia.com/gpu" in shown and "1st of 1 in line" in shown
+
+        until(told, what="the reason and the place in line", every=0.3)
         screen.run("arena delete mpi-dist")
 
         shown = screen.run(submit.replace("WORKERS", "4"))

@@ -1,0 +1,120 @@
+"""Random but repeatable misfortune for a local cluster, and the books of whom it struck.
+
+One blow at a time: a container's process, its shim, a pod's first process, every process of a node,
+or the daemon (which is started again) is killed with SIGKILL, or a pod is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import psutil
+
+from muster.api.core import Pod
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.errors import MusterError
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
+from muster.local.node.runtime.records import Records
+from tests.e2e.local import Local
+
+JOB = "training.kubeflow.org/job-name"
+MOST_RESTARTS = 2  # each further one would be waited for longer, up to minutes
+
+
+class Chaos:
+    """Strikes at the pods of one cluster. `killed` and `deleted` count blows by job."""
+
+    def __init__(self, local: Local, up: tuple[str, ...], seed: int) -> None:
+        self.killed: Counter[str] = Counter()
+        self.deleted: Counter[str] = Counter()
+        self.blows: Counter[str] = Counter()
+        self._local = local
+        self._up = up
+        self._random = Random(seed)
+        self._records = Records(local.home / "data" / "pods")
+
+    def rage(self, seconds: float, every: float) -> None:
+        """Strike about so often for so long."""
+        end = time.monotonic() + seconds
+        actions = {"process": 4, "delete": 3, "shim": 3, "pause": 2, "daemon": 2, "node": 1}
+        while time.monotonic() < end:
+            (name,) = self._random.choices(list(actions), list(actions.values()))
+            self._strike(name)
+            time.sleep(self._random.uniform(0.5, 1.5) * every)
+
+    def _strike(self, name: str) -> None:
+        pods = self._running()
+        if not pods and name != "daemon":
+            return
+        self.blows[name] += 1
+        pod = self._random.choice(pods) if pods else None
+        if name == "daemon":
+            os.kill(self._local.daemon, signal.SIGKILL)
+            if pod is not None and self._random.random() < 0.5:
+                self._kill(pod, self._process)
+            self._local.up(*self._up)
+        elif pod is not None and name == "delete":
+            self._delete(pod)
+        elif pod is not None and name == "node":
+            for each in [p for p in pods if p.spec.node_name == pod.spec.node_name]:
+                self._kill(each, self._shim)
+                self._kill(each, self._pause)
+        elif pod is not None:
+            how = {"process": self._process, "shim": self._shim, "pause": self._pause}
+            self._kill(pod, how[name])
+
+    def _running(self) -> list[Pod]:
+        """Pods that may be struck: what has restarted often is left to recover."""
+        with self._client() as client:
+            found = client.list(PODS, "default").items
+        return sorted(
+            (
+                pod
+                for pod in found
+                if pod.status.phase == "Running"
+                and pod.metadata.deletion_timestamp is None
+                and all(c.restart_count < MOST_RESTARTS for c in pod.status.container_statuses)
+            ),
+            key=lambda pod: pod.metadata.name,
+        )
+
+    def _kill(self, pod: Pod, whom: Callable[[Pod], int]) -> None:
+        pid = whom(pod)
+        if pid and self._process(pod):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                self.killed[pod.metadata.labels[JOB]] += 1
+
+    def _delete(self, pod: Pod) -> None:
+        key = Key("default", pod.metadata.name)
+        with self._client() as client, contextlib.suppress(MusterError):
+            client.delete(PODS, key, uid=pod.metadata.uid, grace=self._random.choice([0, 1]))
+            self.deleted[pod.metadata.labels[JOB]] += 1
+
+    def _client(self) -> BlockingClient:
+        return BlockingClient(config.load(self._local.home / "kubeconfig"))
+
+    def _process(self, pod: Pod) -> int:
+        """The container's process while it lives."""
+        attempt = self._records.read(pod.metadata.uid).last(pod.spec.containers[0].name)
+        return attempt.pid if attempt is not None and attempt.alive else 0
+
+    def _pause(self, pod: Pod) -> int:
+        return self._records.read(pod.metadata.uid).pause
+
+    def _shim(self, pod: Pod) -> int:
+        for process in psutil.process_iter(["pid", "cmdline"]):
+            words = process.info["cmdline"] or []
+            if any("shim" in word for word in words) and any(
+                pod.metadata.uid in word for word in words
+            ):
+                return int(process.info["pid"])
+        return 0

@@ -1,0 +1,102 @@
+"""TensorBoard beside a job on the local cluster: a real one, in a browser, also for a gang."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
+from tests.e2e.local import EXAMPLES, Local
+from tests.examples.training import PYTHON
+from tests.require import lack
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+WRITER = f"""
+import sys, time
+sys.path.insert(0, {str(EXAMPLES)!r})
+from events import EventWriter
+with EventWriter("/training_logs/run") as events:
+    step = 0
+    while True:
+        step += 1
+        events.scalar("loss", 1 / step, step)
+        time.sleep(0.2)
+"""
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Two GPUs, and pods whose Python has TensorBoard beside it."""
+    if shutil.which("tensorboard", path=str(Path(PYTHON).parent)) is None:
+        lack("tensorflow", f"there is no tensorboard beside {PYTHON}")
+    cluster = Local(tmp_path_factory.mktemp("home"))
+    cluster.up("--nodes", "1", "--gpus-per-node", "2", "--python", PYTHON)
+    yield cluster
+    cluster.down()
+
+
+def fetched(url: str) -> Any:
+    """What is there, or None as long as nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return json.load(answer)
+    except (OSError, ValueError):
+        return None
+
+
+def boards(local: Local) -> list[tuple[str, str]]:
+    """Name and phase of every TensorBoard's pod."""
+    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+        pods = client.list(PODS, "default", labels="role=tensorboard").items
+    return [(pod.metadata.name, pod.status.phase) for pod in pods]
+
+
+@pytest.mark.parametrize(("type_", "flags"), [("tf", ("--workers=2", "--ps=1")), ("jax", ())])
+def test_the_scalars_of_a_running_gang_are_seen_in_the_browser(
+    local: Local, tmp_path: Path, type_: str, flags: tuple[str, ...]
+) -> None:
+    script = tmp_path / "writer.py"
+    script.write_text(WRITER)
+    name = f"board-{type_}"
+    local.arena(
+        "submit", type_, f"--name={name}", "--image=python:3.12", "--gang", *flags,
+        f"--data-dir={tmp_path}", f"--data-dir={EXAMPLES}", "--tensorboard", f"python {script}",
+    )  # fmt: skip
+    shown = until(
+        lambda: re.search(r"http://127\.0\.0\.1:\d+", local.arena("get", name).stdout),
+        what="the address of TensorBoard",
+    )
+    tags = until(
+        lambda: fetched(f"{shown[0]}/data/plugin/scalars/tags"), timeout=90, what="scalars"
+    )
+    assert "loss" in tags["run"]
+    points = fetched(f"{shown[0]}/data/plugin/scalars/scalars?run=run&tag=loss")
+    assert points[0][1:] == [1, 1.0]
+
+    local.arena("delete", name)
+    until(lambda: boards(local) == [], what="TensorBoard is gone with its job")
+
+
+def test_a_gang_that_waits_does_not_keep_its_tensorboard_from_anything(local: Local) -> None:
+    local.arena(
+        "submit", "mpi", "--name=waits", "--image=python:3.12", "--gang", "--workers=3",
+        "--gpus=1", "--tensorboard", "mpirun python t.py",
+    )  # fmt: skip
+    until(lambda: local.job("waits")["reason"], what="the gang says why it waits")
+    until(lambda: boards(local), what="TensorBoard is there")
+
+    assert local.job("waits")["status"] == "PENDING"
+    assert len(local.job("waits")["instances"]) == 3
+    local.arena("delete", "waits")
+    until(lambda: boards(local) == [], what="TensorBoard is gone with its job")
