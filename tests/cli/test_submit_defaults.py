@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.cli import settings
+from muster.cli.output import structured
 from muster.cli.submit import mlflow
 from muster.errors import MusterError
 from muster.jobs import build
@@ -247,3 +251,10 @@ def test_without_an_mlflow_server_a_model_name_is_refused_before_anything_is_mad
 
     assert code == 2
     assert "MLFLOW_TRACKING_URI" in err
+
+
+@given(st.text())
+def test_yaml_for_people_says_what_the_data_says(text: str) -> None:
+    value = {"text": text, "list": [text, {"x": text}]}
+
+    assert yaml.safe_load(structured(value, "yaml")) == value

@@ -87,7 +87,20 @@ def structured(value: Any, how: str) -> str:
         return json.dumps(value, indent=4, ensure_ascii=False, default=str)
     import yaml
 
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    class Plain(yaml.SafeDumper):
+        """Text of several lines as a block, and nothing by reference: for people to read."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def block(dumper: Plain, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Plain.add_representer(str, block)
+    text: str = yaml.dump(
+        value, Dumper=Plain, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )
     return text.rstrip("\n")
 
 

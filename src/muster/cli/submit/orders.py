@@ -151,8 +151,7 @@ def _show(bundle: build.Bundle, order: Order, word: str) -> None:
     if order.output == "name":
         _lines(items, "")
     elif order.output or order.dry_run == "client":
-        plain = [_unshared(item) for item in items]
-        shown = plain[0] if len(plain) == 1 else as_list(plain)
+        shown = items[0] if len(items) == 1 else as_list(items)
         print(structured(shown, order.output or "yaml"))
     else:
         _lines(items, f" {word}")
@@ -161,15 +160,6 @@ def _show(bundle: build.Bundle, order: Order, word: str) -> None:
 def _lines(items: Iterable[Raw], end: str) -> None:
     for item in items:
         print(f"{called(item)}{end}")
-
-
-def _unshared(value: Any) -> Any:
-    """A copy in which templates share no parts: YAML would write those as references."""
-    if isinstance(value, dict):
-        return {key: _unshared(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_unshared(item) for item in value]
-    return value
 
 
 def _wait(client: BlockingClient, type_: str, key: Key, order: Order) -> None:
