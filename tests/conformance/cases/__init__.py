@@ -8,11 +8,13 @@ from tests.conformance.cases import (
     definitions,
     deletion,
     errors,
+    escalation,
     kinds,
     patches,
     pods,
     selectors,
     subresources,
+    validation,
     verbs,
     watches,
 )
@@ -31,6 +33,8 @@ ALL = [
         pods,
         deletion,
         errors,
+        escalation,
+        validation,
         watches,
     )
     for case in module.CASES

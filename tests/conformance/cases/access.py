@@ -57,7 +57,7 @@ def group(name: str) -> dict[str, Any]:
     return {"kind": "Group", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
 
 
-def tried(*steps: tuple[str, str] | tuple[str, str, Any], user: str = ACCOUNT) -> list[Step]:
+def tried(*steps: tuple[str, str, *tuple[Any, ...]], user: str = ACCOUNT) -> list[Step]:
     return [replace(Step(*step), user=user) for step in steps]
 
 

@@ -83,8 +83,40 @@ NAMESPACES = [
     ),
 ]
 
+OPTIONS = [
+    Case(
+        "deletions that are only tried",
+        [
+            post(CM, cm()),
+            delete(f"{CM}/a", {"dryRun": ["All"]}),
+            delete(f"{CM}/a?dryRun=All"),
+            delete(CM, {"dryRun": ["All"]}),
+            delete(f"{CM}?dryRun=All"),
+            get(CM),
+            delete(f"{CM}/a", {"dryRun": ["Some"]}),
+            delete(f"{CM}/a", {"dryRun": ["All", "Some"]}),
+            delete(CM, {"dryRun": ["Some"]}),
+            delete("/api/v1/namespaces/$ns", {"dryRun": ["All"]}),
+            get("/api/v1/namespaces/$ns"),
+            get(CM),
+        ],
+    ),
+    Case(
+        "options of a deletion that make no sense",
+        [
+            post(CM, cm()),
+            delete(f"{CM}/a", {"propagationPolicy": "Orphan", "orphanDependents": True}),
+            delete(f"{CM}/a", {"gracePeriodSeconds": 2**70}),
+            delete(f"{CM}/a", {"gracePeriodSeconds": -1}),
+            delete(CM, {"propagationPolicy": "Orphan", "orphanDependents": True}),
+        ],
+        ("wording",),
+    ),
+]
+
 CASES = [
     *NAMESPACES,
+    *OPTIONS,
     Case(
         "finalizers",
         [

@@ -158,4 +158,24 @@ CASES = [
         ],
         ("wording", "causes"),
     ),
+    Case(
+        "numbers in a query",
+        [
+            get(f"{CM}?{query}")
+            for query in (
+                "limit=9223372036854775807",
+                "limit=100000000000000000000",
+                "limit=-1",
+                "limit=x",
+                "resourceVersion=-1",
+                "resourceVersion=100000000000000000000000",
+                "timeoutSeconds=abc",
+                "timeoutSeconds=100000000000000000000",
+                "watch=1&timeoutSeconds=100000000000000000000",
+                "watch=1&timeoutSeconds=abc",
+            )
+        ]
+        + [delete(f"{CM}?limit=100000000000000000000")],
+        ("wording",),
+    ),
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from aiohttp import web
 from muster.errors import AlreadyExists, ApiError, Refusal
 from muster.local.apiserver import bootstrap, measures, objects, status
 from muster.local.apiserver.access import credentials, reviews
+from muster.local.apiserver.access.escalation import Escalation
 from muster.local.apiserver.access.gate import Gate
 from muster.local.apiserver.access.rbac import Rbac
 from muster.local.apiserver.access.tokens import Tokens
@@ -158,6 +159,7 @@ class ApiServer:
         self.tokens = Tokens(key, self.store, self.verbs.clock)
         self.gate = Gate(self.access, self.tokens, roles)
         self.reviews = reviews.Reviews(roles, self.tokens)
+        self.verbs.guard = Escalation(roles).check
         self.upkeep = Upkeep(self.verbs)
         self.upkeep.follow()
         await bootstrap.furnish(self.verbs)

@@ -6,6 +6,7 @@ by all modules of the server. Clients match on `reason` and `details`, people re
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import Refusal
@@ -49,6 +50,11 @@ def not_supported(field: str, value: object, allowed: Sequence[str]) -> Cause:
     return Cause(field, "FieldValueNotSupported", message)
 
 
+def not_found_field(field: str, value: object) -> Cause:
+    """The field names something that is not there."""
+    return Cause(field, "FieldValueNotFound", f"Not found: {_show(value)}")
+
+
 def duplicate(field: str, value: object) -> Cause:
     """The value is taken by another item of the list."""
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {_show(value)}")
@@ -66,9 +72,7 @@ def _tail(detail: str) -> str:
 def _show(value: object) -> str:
     if isinstance(value, str):
         return f'"{value}"'
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "null" if value is None else str(value)
+    return json.dumps(value, separators=(",", ":"), default=str)
 
 
 def _details(group: str, kind: str, name: str = "") -> dict[str, object]:

@@ -11,6 +11,8 @@ import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from muster.errors import InvalidQuantity
+from muster.local.apiserver.quota.amounts import parse
 from muster.local.apiserver.status import Cause, bad_type, bad_value, not_supported, required
 
 if TYPE_CHECKING:
@@ -19,14 +21,16 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
 
-_ANYTHING = ("x-kubernetes-int-or-string", "oneOf")
+_NO_QUANTITY = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _children(value: Any, schema: Schema, path: str) -> Iterator[tuple[Any, Schema, str]]:
+def children(value: Any, schema: Schema, path: str = "") -> Iterator[tuple[Any, Schema, str]]:
     """The parts of a value that the schema knows, with their schemas and paths."""
     if isinstance(value, dict):
         for name, part in value.items():
@@ -53,7 +57,7 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
                     del value[name]
             elif value[name] is None and known is not None and not known.raw.get("nullable"):
                 del value[name]
-    for part, known, where in _children(value, schema, path):
+    for part, known, where in children(value, schema, path):
         unknown += prune(part, known, where)
     return unknown
 
@@ -64,7 +68,7 @@ def fill_defaults(value: Any, schema: Schema) -> None:
         for name, declared in schema.properties.items():
             if "default" in declared and value.get(name) is None:
                 value[name] = deepcopy(declared["default"])
-    for part, known, _ in _children(value, schema, ""):
+    for part, known, _ in children(value, schema):
         fill_defaults(part, known)
 
 
@@ -74,7 +78,7 @@ def check(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     if wrong is not None:
         return [wrong]
     causes = _check_rules(value, schema.raw, path)
-    for part, known, where in _children(value, schema, path):
+    for part, known, where in children(value, schema, path):
         causes += check(part, known, where)
     return causes
 
@@ -100,9 +104,8 @@ def _check_type(value: Any, schema: Schema, path: str) -> Cause | None:
     if raw.get("x-kubernetes-int-or-string") or raw.get("format") == "int-or-string":
         fits = isinstance(value, int | str) and not isinstance(value, bool)
         return None if fits else _mistyped(path, value, "integer,string")
-    if "oneOf" in raw:  # a quantity: text or a number
-        fits = isinstance(value, int | float | str) and not isinstance(value, bool)
-        return None if fits else _mistyped(path, value, "string")
+    if is_quantity(schema):
+        return _check_quantity(value, path)
     if not schema.type or (value is None and raw.get("nullable")):
         return None
     fits = isinstance(value, _TYPES[schema.type])
@@ -111,6 +114,22 @@ def _check_type(value: Any, schema: Schema, path: str) -> Cause | None:
     if isinstance(value, float) and schema.type == "integer" and value.is_integer():
         fits = True
     return None if fits else _mistyped(path, value, schema.type)
+
+
+def is_quantity(schema: Schema) -> bool:
+    """Whether a quantity may stand here: that is published as text or a number, without a type."""
+    raw = schema.raw
+    return "oneOf" in raw and not schema.type and raw.get("format") != "int-or-string"
+
+
+def _check_quantity(value: Any, path: str) -> Cause | None:
+    if not isinstance(value, int | float | str) or isinstance(value, bool):
+        return _mistyped(path, value, "string")
+    try:
+        parse(value)
+    except InvalidQuantity:
+        return bad_type(path, str(value), _NO_QUANTITY)
+    return None
 
 
 def _mistyped(path: str, value: Any, wanted: str) -> Cause:
@@ -185,5 +204,5 @@ def _check_number(value: float, raw: Raw, path: str) -> list[Cause]:
         causes.append(bad_value(path, value, f"{path} in body should be {word} {high}"))
     span = {"int32": 2**31, "int64": 2**63}.get(raw.get("format", ""))
     if span is not None and not -span <= value < span:
-        causes.append(bad_value(path, value, f"{path} in body must fit into {raw['format']}"))
+        causes.append(bad_type(path, value, f"{path} in body must fit into {raw['format']}"))
     return causes

@@ -34,6 +34,9 @@ Clock = Callable[[], datetime]
 Change = Callable[["Raw"], "Raw"]
 """From the object as it is to the object as it shall be."""
 
+Guard = Callable[[Call, "Raw", "Raw | None"], None]
+"""Asked whether the caller may write the new object in place of the old one, or raises."""
+
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _TRIES = 8
 # Deleting one of these answers with the object, all others with a Status.
@@ -51,6 +54,10 @@ _SHOWN = frozenset(
 )
 
 
+def _anything(call: Call, new: Raw, old: Raw | None) -> None:
+    """Without roles, everybody may."""
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -63,6 +70,7 @@ class Verbs:
         self.registry = registry
         self.clock = clock
         self.quotas = Quotas(store)
+        self.guard: Guard = _anything
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -105,6 +113,7 @@ class Verbs:
                 self.store,
                 born.now,
             )
+            self.guard(call, new, None)
             name = new["metadata"]["name"]
             key = objects.key(resource, namespace, name)
             encode = objects.stored(new, resource)
@@ -213,6 +222,7 @@ class Verbs:
             claims.check_identity(call, new, old)
             new = admit.on_update(call.resource, new, old, call.route.subresource)
             new = policy.on_update(new, old, call.resource)
+            self.guard(call, new, old)
             try:
                 return (await self._write(call, entry, new, old))._replace(warnings=warnings)
             except Conflict as error:
@@ -264,18 +274,19 @@ class Verbs:
         resource = call.resource
         plan = deletion.on_delete(resource, obj, options, self.clock())
         meta = obj["metadata"]
+        dry = bool(options.get("dryRun"))
         if plan.remove:
-            if not call.dry_run:
+            if not dry:
                 entry = await self._remove(resource, entry, plan.obj)
             if resource.collection == CRD_COLLECTION:
                 return raw(deletion.swept(plan.obj, self.clock()))
             if resource.collection not in _SHOWN:
                 done = status.success(resource.group, resource.plural, meta["name"], meta["uid"])
                 return raw(done)
-        elif plan.changed and not call.dry_run:
+        elif plan.changed and not dry:
             encode = objects.encoder(plan.obj, resource.stored_api_version)
             entry = await self.store.update(entry.key, encode, entry.revision)
-        if call.dry_run:
+        if dry:
             return raw(plan.obj, 200, resource)
         return one(resource, entry)
 
@@ -318,6 +329,8 @@ class Verbs:
         grace = call.number("gracePeriodSeconds")
         if grace is not None:
             options["gracePeriodSeconds"] = grace
+        if call.dry_run:
+            options["dryRun"] = ["All"]
         if "propagationPolicy" in call.query:
             options["propagationPolicy"] = call.query["propagationPolicy"]
         deletion.check_options(options)

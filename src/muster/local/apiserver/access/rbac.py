@@ -112,11 +112,15 @@ class Rbac:
                 if found is not None:
                     yield bindings[name], found
 
+    def of_binding(self, binding: Raw) -> Sequence[Raw] | None:
+        """The rules of the role that a binding refers to; None if there is no such role."""
+        kind, name = _role(binding)
+        namespace = binding["metadata"].get("namespace", "") if kind == "Role" else ""
+        return self._roles.get(f"{kind.lower()}s.{GROUP}/{namespace}/{name}")
+
     def _rules(self, binding: Raw, errors: list[str]) -> Sequence[Raw]:
         kind, name = _role(binding)
-        plural = f"{kind.lower()}s.{GROUP}"
-        namespace = binding["metadata"].get("namespace", "") if kind == "Role" else ""
-        rules = self._roles.get(f"{plural}/{namespace}/{name}")
+        rules = self.of_binding(binding)
         if rules is None:
             errors.append(f'{kind.lower()}.{GROUP} "{name}" not found')
         return rules or ()

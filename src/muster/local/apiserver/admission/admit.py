@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import status
-from muster.local.apiserver.admission import immutable, names, validation
+from muster.local.apiserver.admission import immutable, names
 from muster.local.apiserver.admission.births import complete
 from muster.local.apiserver.admission.defaults import defaults, fill, pod_status
 from muster.local.apiserver.admission.generation import counted, counts
+from muster.local.apiserver.admission.validation import kinds
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -133,7 +134,7 @@ def _check(resource: Resource, obj: Raw) -> list[Cause]:
         ]
     causes += _check_owners(meta.get("ownerReferences") or [])
     if not resource.custom:
-        causes += validation.check(resource.collection, obj)
+        causes += kinds.check(resource.collection, obj)
     return causes
 
 

@@ -27,6 +27,8 @@ def complete(collection: str, obj: Raw, now: str) -> None:
 
 def _pod(pod: Raw, now: str) -> None:
     """The status of a pod that nobody has seen yet."""
+    if pod["spec"]["terminationGracePeriodSeconds"] < 0:
+        pod["spec"]["terminationGracePeriodSeconds"] = 1
     found: Raw = {"phase": "Pending", "qosClass": qos_class(pod)}
     if pod["spec"].get("schedulingGates"):
         gated = {

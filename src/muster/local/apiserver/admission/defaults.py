@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def fill(obj: Raw, **values: Any) -> Raw:
-    """Set what is missing (or null) and return the same object."""
+    """Set what is missing (null, or without a word) and return the same object."""
     for name, value in values.items():
-        if obj.get(name) is None:
+        if obj.get(name) in (None, ""):
             obj[name] = value
     return obj
 
@@ -83,6 +83,8 @@ def _container(container: Raw, *, host_network: bool) -> None:
             fill(source["fieldRef"], apiVersion="v1")
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if isinstance(container.get(probe), dict):
+            if isinstance(container[probe].get("httpGet"), dict):
+                fill(container[probe]["httpGet"], path="/", scheme="HTTP")
             fill(
                 container[probe],
                 timeoutSeconds=1,
@@ -265,6 +267,8 @@ def _priority_class(priority: Raw) -> None:
 
 def _binding(binding: Raw) -> None:
     fill(part(binding, "roleRef"), apiGroup="rbac.authorization.k8s.io")
+    if not binding.get("subjects"):
+        binding.pop("subjects", None)
     for subject in _maps(binding.get("subjects")):
         if subject.get("kind") in ("User", "Group"):
             fill(subject, apiGroup="rbac.authorization.k8s.io")

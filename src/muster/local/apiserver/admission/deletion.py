@@ -143,12 +143,18 @@ def default_propagation(resource: Resource, options: Raw) -> tuple[str, ...]:
 
 def check_options(options: Raw) -> None:
     """Options that contradict each other or mean nothing are refused."""
-    chosen = options.get("propagationPolicy")
+    causes = []
+    chosen, dry = options.get("propagationPolicy"), options.get("dryRun") or []
+    if chosen is not None and options.get("orphanDependents") is not None:
+        told = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(status.bad_value("propagationPolicy", chosen, told))
     if chosen not in (None, "Foreground", "Background", "Orphan"):
-        cause = status.not_supported(
-            "propagationPolicy", chosen, ("Foreground", "Background", "Orphan", "nil")
+        causes.append(
+            status.not_supported(
+                "propagationPolicy", chosen, ("Foreground", "Background", "Orphan", "nil")
+            )
         )
-        raise status.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
-    grace = options.get("gracePeriodSeconds")
-    if grace is not None and not isinstance(grace, int):
-        raise status.bad_request("gracePeriodSeconds must be a whole number")
+    if set(dry) - {"All"}:
+        causes.append(status.not_supported("dryRun", dry, ("All",)))
+    if causes:
+        raise status.invalid("meta.k8s.io", "DeleteOptions", "", causes)

@@ -22,6 +22,7 @@ _FIXED = {
     "replicasets.apps": ("spec.selector",),
     "jobs.batch": ("spec.selector", "spec.template"),
     "secrets": ("type",),
+    "resourcequotas": ("spec.scopes",),
     "storageclasses.storage.k8s.io": ("provisioner", "parameters"),
     "persistentvolumes": ("spec.volumeMode",),
     "endpointslices.discovery.k8s.io": ("addressType",),

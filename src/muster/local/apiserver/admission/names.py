@@ -118,6 +118,21 @@ def check_key(key: str) -> list[str]:
     return wrong + _qualified(name)
 
 
+def check_label(text: str) -> list[str]:
+    """What is wrong with one part of a domain name."""
+    return _label(text)
+
+
+def check_plain_label(text: str) -> list[str]:
+    """The same, in fields where dots are no mistake of their own."""
+    return _one_label(text)
+
+
+def check_subdomain(text: str) -> list[str]:
+    """What is wrong with a domain name."""
+    return _subdomain(text)
+
+
 def is_namespace(name: str) -> bool:
     """Whether a namespace could have this name."""
     return not _label(name)

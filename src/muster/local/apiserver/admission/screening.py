@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.api import schemas
 from muster.local.apiserver import status, structural
+from muster.local.apiserver.admission import quantities
 from muster.local.apiserver.registry import Resource
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def screen(
     if not resource.custom:
         # Built-in kinds are decoded into types here; their rules are admission's business.
         _check_types(resource, structural.check(obj, schema), patch)
+        quantities.rewrite(obj, schema)
     else:
         structural.fill_defaults(obj, schema)
         causes = structural.check(obj, schema)

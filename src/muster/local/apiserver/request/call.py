@@ -5,6 +5,7 @@ Built by `serve.py`, or directly by tests; consumed by the verbs, watches and su
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.request.routes import Route
+
+_WHOLE = re.compile("[+-]?[0-9]{1,20}")
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Call:
         text = self.query.get(name, "")
         if not text:
             return None
-        if not text.lstrip("-").isdigit():
-            raise status.bad_request(f"invalid value {text!r} for {name}: not a whole number")
+        if not _WHOLE.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+            raise status.bad_request(f'strconv.ParseInt: parsing "{text}": no whole number')
         return int(text)
 
 

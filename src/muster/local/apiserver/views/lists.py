@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,10 +50,14 @@ async def page(store: Store, call: Call) -> Page:
     """The objects a list call asks for."""
     options.check_list(call.query)
     wanted = selection(call.resource, call.query, call.route.name)
-    limit = call.number("limit") or 0
+    call.number("timeoutSeconds")  # nothing takes that long here, but it must be a number
+    limit = min(call.number("limit") or 0, sys.maxsize - 1)
     token = _token(call.query.get("continue", ""))
     revision = (token.rv if token else _exact(call)) or store.revision
-    newest = max(call.number("resourceVersion") or 0, revision)
+    asked = call.number("resourceVersion") or 0
+    if asked < 0:
+        raise bad_request(f"Invalid value: {asked}: resourceVersion must not be negative")
+    newest = max(asked, revision)
     if newest > store.revision:
         raise too_new(newest, store.revision)
     found = await _entries(store, call, revision, token.start if token else "")

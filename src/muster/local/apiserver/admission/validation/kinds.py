@@ -1,4 +1,4 @@
-"""Rules of built-in kinds that their schemas do not tell: what must be there and fit together.
+"""The rules of each kind: deployments, jobs, services, budgets, namespaces.
 
 Pure; called by `admit.py` on every write, after defaults. Enough to catch the mistakes people make
 in manifests; exotic fields are taken as they are.
@@ -6,7 +6,7 @@ in manifests; exotic fields are taken as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +14,8 @@ from muster.api.affinity import LabelSelector
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
 from muster.local.apiserver import objects, status
+from muster.local.apiserver.admission.validation import pods, quotas
+from muster.local.apiserver.admission.validation.containers import PORT_RANGE, PROTOCOLS, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.status import Cause
 
+_JOB_NUMBERS = (
+    "parallelism",
+    "completions",
+    "backoffLimit",
+    "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+)
+_SERVICE_WORDS = {
+    "sessionAffinity": ("ClientIP", "None"),
+    "type": ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
+    "internalTrafficPolicy": ("Cluster", "Local"),
+}
 _UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
 
 
@@ -31,45 +45,30 @@ def check(collection: str, obj: Raw) -> list[Cause]:
 
 
 def _pod(pod: Raw) -> list[Cause]:
-    return _pod_spec(pod["spec"], "spec")
-
-
-def _pod_spec(spec: Raw, path: str) -> list[Cause]:
-    containers = spec.get("containers")
-    if not containers:
-        return [status.required(f"{path}.containers")]
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for i, container in enumerate(containers):
-        where = f"{path}.containers[{i}]"
-        causes += [
-            status.required(f"{where}.{name}")
-            for name in ("name", "image")
-            if not container.get(name)
-        ]
-        name = str(container.get("name") or "")
-        if name and name in seen:
-            causes.append(status.duplicate(f"{where}.name", name))
-        seen.add(name)
-    return causes
+    return list(pods.check(pod["spec"], "spec"))
 
 
 def _workload(owner: Raw) -> list[Cause]:
     """Deployments and replica sets: the selector must be there and select the template."""
     spec: Raw = owner["spec"]
-    causes = _replicas(spec) + _selector(spec)
-    return causes + _pod_spec(spec["template"]["spec"], "spec.template.spec")
+    path, template = "spec.template.spec", spec["template"]["spec"]
+    causes = _natural(spec, "replicas") + _selector(spec) + list(pods.check(template, path))
+    if template["restartPolicy"] != "Always":
+        restart = template["restartPolicy"]
+        causes.append(status.not_supported(f"{path}.restartPolicy", restart, ("Always",)))
+    return causes
 
 
 def _job(job: Raw) -> list[Cause]:
     spec: Raw = job["spec"]
     causes = [] if spec.get("selector") else [status.required("spec.selector")]
+    causes += _natural(spec, *_JOB_NUMBERS)
     template = spec["template"]
     labels = template["metadata"].get("labels")
     if not spec.get("selector") or not _selects(spec["selector"], labels or {}):
         told = "`selector` does not match template `labels`"
         causes.append(status.bad_value("spec.template.metadata.labels", labels, told))
-    causes += _pod_spec(template["spec"], "spec.template.spec")
+    causes += pods.check(template["spec"], "spec.template.spec")
     if template["spec"].get("restartPolicy") not in ("OnFailure", "Never"):
         field, value = "spec.template.spec.restartPolicy", template["spec"].get("restartPolicy")
         if value == "Always":
@@ -100,21 +99,27 @@ def _selects(selector: Raw, labels: dict[str, str]) -> bool:
         return False
 
 
-def _replicas(spec: Raw) -> list[Cause]:
-    replicas: Any = spec.get("replicas", 0)
-    if replicas >= 0:
-        return []
-    return [status.bad_value("spec.replicas", replicas, "must be greater than or equal to 0")]
+def _natural(spec: Raw, *fields: str) -> list[Cause]:
+    told = "must be greater than or equal to 0"
+    return [
+        status.bad_value(f"spec.{field}", spec[field], told)
+        for field in fields
+        if (spec.get(field) or 0) < 0
+    ]
 
 
 def _service(service: Raw) -> list[Cause]:
     spec = service["spec"]
-    causes = []
+    causes = [
+        cause
+        for field, allowed in _SERVICE_WORDS.items()
+        for cause in one_of(spec, field, allowed, "spec")
+    ]
     for i, port in enumerate(spec.get("ports") or ()):
+        causes += one_of(port, "protocol", PROTOCOLS, f"spec.ports[{i}]")
         number = port.get("port", 0)
         if not 1 <= number <= 65535:
-            told = "must be between 1 and 65535, inclusive"
-            causes.append(status.bad_value(f"spec.ports[{i}].port", number, told))
+            causes.append(status.bad_value(f"spec.ports[{i}].port", number, PORT_RANGE))
     return causes
 
 
@@ -145,6 +150,7 @@ _RULES: dict[str, Callable[[Raw], list[Cause]]] = {
     "namespaces": _namespace,
     "pods": _pod,
     "services": _service,
+    "resourcequotas": lambda quota: list(quotas.check(quota)),
     "deployments.apps": _workload,
     "replicasets.apps": _workload,
     "jobs.batch": _job,

@@ -1,0 +1,101 @@
+"""Nobody gives away, or takes, more rights than they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.cases.access import BINDINGS, ME, RBAC, ROLES, bind, role, rule, tried
+from tests.conformance.cases.requests import post
+from tests.conformance.transcript import MERGE, Case, Step
+
+GROUP = "rbac.authorization.k8s.io"
+ALL_OF_RBAC = "roles rolebindings"
+
+
+def made(name: str, *rules: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "rules": list(rules)}
+
+
+def to(kind: str, name: str, called: str = "x") -> dict[str, Any]:
+    referred = {"apiGroup": GROUP, "kind": kind, "name": name}
+    return {"metadata": {"name": called}, "roleRef": referred, "subjects": [ME]}
+
+
+def empowered(*rules: dict[str, Any]) -> list[Step]:
+    """The account may write roles and bindings, and these things."""
+    writes = rule("get create update patch delete", ALL_OF_RBAC, groups=GROUP)
+    return [role(writes, *rules), bind(ME)]
+
+
+CASES = [
+    Case(
+        "a role with more than its maker may",
+        [
+            *empowered(rule("get list", "pods")),
+            *tried(
+                ("POST", ROLES, made("same", rule("get", "pods"))),
+                ("POST", ROLES, made("named", rule("get", "pods", names="a"))),
+                ("POST", ROLES, made("more", rule("get delete", "pods"))),
+                ("POST", ROLES, made("all", rule("*", "*", groups="*"))),
+                ("POST", ROLES, made("other", rule("get", "secrets configmaps"))),
+                ("POST", ROLES, made("sub", rule("get", "pods/log"))),
+                ("POST", ROLES, made("none")),
+                ("PATCH", f"{ROLES}/r", {"rules": [rule("*", "*", groups="*")]}, MERGE),
+                ("PATCH", f"{ROLES}/r", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+                ("PUT", f"{ROLES}/same", made("same", rule("get watch", "pods"))),
+                ("PUT", f"{ROLES}/same", made("same", rule("list", "pods"))),
+                ("PUT", f"{ROLES}/new", made("new", rule("get watch", "pods"))),
+            ),
+        ],
+        ("zero-values",),
+    ),
+    Case(
+        "a role by somebody who may escalate",
+        [
+            *empowered(rule("escalate", "roles", groups=GROUP)),
+            *tried(("POST", ROLES, made("more", rule("get delete", "pods")))),
+        ],
+    ),
+    Case(
+        "a binding to more than its maker may",
+        [
+            *empowered(rule("get list", "pods")),
+            role(rule("get", "pods"), name="less"),
+            role(rule("delete", "pods"), name="more"),
+            *tried(
+                ("POST", BINDINGS, to("Role", "less", "u")),
+                ("POST", BINDINGS, to("Role", "more", "v")),
+                ("POST", BINDINGS, to("ClusterRole", "cluster-admin", "c")),
+                ("POST", BINDINGS, to("Role", "no-such", "d")),
+                ("POST", BINDINGS, to("ClusterRole", "no-such", "d")),
+                ("PUT", f"{BINDINGS}/e", to("Role", "more", "e")),
+                ("PATCH", f"{BINDINGS}/u", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+            ),
+            post(BINDINGS, to("Role", "no-such", "f")),
+            *tried(
+                ("PATCH", f"{BINDINGS}/u", {"subjects": []}, MERGE),
+                ("PATCH", f"{BINDINGS}/f", {"subjects": []}, MERGE),
+                ("PATCH", f"{BINDINGS}/f", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+            ),
+        ],
+    ),
+    Case(
+        "a binding by somebody who may bind",
+        [
+            *empowered(rule("bind", "roles", names="more", groups=GROUP)),
+            role(rule("delete", "pods"), name="more"),
+            role(rule("delete", "secrets"), name="other"),
+            *tried(
+                ("POST", BINDINGS, to("Role", "more", "v")),
+                ("POST", BINDINGS, to("Role", "other", "w")),
+            ),
+        ],
+    ),
+    Case(
+        "cluster roles from within a namespace",
+        [
+            *empowered(rule("get list", "pods")),
+            *tried(("POST", f"{RBAC}/clusterroles", made("$ns", rule("get", "pods")))),
+        ],
+    ),
+]

@@ -1,0 +1,274 @@
+"""Objects of built-in kinds that decode and still make no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.cases.requests import NS, PODS, SVC, patch, pod, post
+from tests.conformance.transcript import Case, Step
+
+QUOTAS, LIMITS = f"{NS}/resourcequotas", f"{NS}/limitranges"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
+BATCH_JOBS = "/apis/batch/v1/namespaces/$ns/jobs"
+
+
+def main(**container: Any) -> Step:
+    """A pod whose only container is so."""
+    return post(PODS, pod(spec={"containers": [{"name": "main", "image": "a:1", **container}]}))
+
+
+def spec(**more: Any) -> Step:
+    return post(PODS, pod(spec=more))
+
+
+def quota(name: str = "a", **spec: Any) -> Step:
+    return post(QUOTAS, {"metadata": {"name": name}, "spec": spec})
+
+
+def service(**spec: Any) -> Step:
+    return post(SVC, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}], **spec}})
+
+
+PROBE = {"tcpSocket": {"port": 80}}
+
+PODS_WRONG = [
+    Case(
+        "volumes and their mounts",
+        [
+            main(volumeMounts=[{"name": "no-such", "mountPath": "/a"}]),
+            main(volumeMounts=[{"name": "no-such"}]),
+            main(volumeMounts=[{"mountPath": "/a"}]),
+            spec(volumes=[{"name": "v"}, {"name": "v"}]),
+            spec(volumes=[{"emptyDir": {}}]),
+            spec(volumes=[{"name": "V_"}]),
+            spec(volumes=[{"name": "v", "emptyDir": {}, "hostPath": {"path": "/a"}}]),
+            spec(volumes=[{"name": "v", "hostPath": {}}]),
+            spec(volumes=[{"name": "v", "persistentVolumeClaim": {}}]),
+            spec(volumes=[{"name": "v", "secret": {}}, {"name": "w", "configMap": {}}]),
+            post(
+                PODS,
+                pod(
+                    spec={
+                        "volumes": [{"name": "v"}],
+                        "containers": [
+                            {
+                                "name": "main",
+                                "image": "a:1",
+                                "volumeMounts": [
+                                    {"name": "v", "mountPath": "/a"},
+                                    {"name": "v", "mountPath": "/a"},
+                                ],
+                            }
+                        ],
+                    }
+                ),
+            ),
+        ],
+    ),
+    Case(
+        "words that are not among those allowed",
+        [
+            main(imagePullPolicy="Sometimes"),
+            main(imagePullPolicy=""),
+            main(terminationMessagePolicy="Shout"),
+            main(ports=[{"containerPort": 80, "protocol": "tcp"}]),
+            spec(restartPolicy="Sometimes"),
+            spec(dnsPolicy="Sometimes"),
+            spec(tolerations=[{"key": "a", "operator": "Is"}]),
+            spec(tolerations=[{"key": "a", "operator": "Exists", "effect": "Never"}]),
+            spec(volumes=[{"name": "v", "hostPath": {"path": "/a", "type": "Thing"}}]),
+            service(type="Magic"),
+            service(sessionAffinity="Sometimes"),
+            service(ports=[{"port": 80, "protocol": "HTTP"}]),
+            service(internalTrafficPolicy="Somewhere"),
+        ],
+    ),
+    Case(
+        "ports, environments and probes",
+        [
+            main(ports=[{"containerPort": 0}]),
+            main(ports=[{"containerPort": 70000}]),
+            main(ports=[{"containerPort": 80, "name": "A port"}]),
+            main(ports=[{"containerPort": 80, "hostPort": 70000}]),
+            main(ports=[{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}]),
+            main(env=[{"value": "1"}]),
+            main(env=[{"name": "A=B", "value": "1"}]),
+            main(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "a"}}}]),
+            main(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nonsense"}}}]),
+            main(env=[{"name": "A", "valueFrom": {}}]),
+            main(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a"}}}]),
+            main(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.phase"}}}]),
+            main(livenessProbe={"periodSeconds": 1}),
+            main(livenessProbe={**PROBE, "httpGet": {"port": 80}}),
+            main(livenessProbe={**PROBE, "periodSeconds": -1}),
+            main(livenessProbe={**PROBE, "successThreshold": 2}),
+            main(readinessProbe={"httpGet": {"path": "/", "port": 0}}),
+            main(readinessProbe={"exec": {}}),
+        ],
+    ),
+    Case(
+        "what containers ask for",
+        [
+            main(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
+            main(resources={"requests": {"cpu": "-1"}}),
+            main(resources={"requests": {"nvidia.com/gpu": "1"}}),
+            main(resources={"limits": {"nvidia.com/gpu": "1500m"}}),
+            main(
+                resources={"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}
+            ),
+            main(resources={"limits": {"nonsense": "1"}}),
+        ],
+    ),
+    Case(
+        "other parts of a pod",
+        [
+            spec(activeDeadlineSeconds=0),
+            spec(terminationGracePeriodSeconds=-1),
+            spec(nodeSelector={"a b": "c"}),
+            spec(nodeName="A b"),
+            spec(hostname="A.b"),
+            spec(subdomain="A.b"),
+            spec(serviceAccountName="A b"),
+            spec(schedulerName="A b"),
+            spec(initContainers=[{"name": "main", "image": "a:1"}]),
+            spec(initContainers=[{"image": "a:1"}]),
+            main(name="A b"),
+            main(image=" a:1"),
+            spec(tolerations=[{"operator": "Equal", "value": "a"}]),
+            spec(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
+            spec(tolerations=[{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}]),
+            spec(schedulingGates=[{"name": "a"}, {"name": "a"}]),
+        ],
+    ),
+    Case(
+        "templates with mistakes",
+        [
+            post(
+                DEPLOYMENTS,
+                {
+                    "metadata": {"name": "a"},
+                    "spec": {
+                        "selector": {"matchLabels": {"a": "b"}},
+                        "template": {
+                            "metadata": {"labels": {"a": "b"}},
+                            "spec": {
+                                "restartPolicy": "Never",
+                                "containers": [
+                                    {
+                                        "name": "main",
+                                        "image": "a:1",
+                                        "imagePullPolicy": "Sometimes",
+                                        "volumeMounts": [{"name": "no", "mountPath": "/a"}],
+                                    }
+                                ],
+                            },
+                        },
+                    },
+                },
+            ),
+            post(
+                BATCH_JOBS,
+                {
+                    "metadata": {"name": "a"},
+                    "spec": {
+                        "parallelism": -1,
+                        "backoffLimit": -1,
+                        "template": {
+                            "spec": {
+                                "restartPolicy": "Never",
+                                "containers": [
+                                    {"name": "main", "image": "a:1", "imagePullPolicy": "No"}
+                                ],
+                            },
+                        },
+                    },
+                },
+            ),
+        ],
+    ),
+]
+
+QUANTITIES = [
+    Case(
+        "quantities that are none",
+        [
+            main(resources={"requests": {"cpu": "a lot"}}),
+            main(resources={"requests": {"cpu": ""}}),
+            main(resources={"requests": {"cpu": "1Ki2"}}),
+            main(resources={"limits": {"memory": "1GB"}}),
+            quota(hard={"cpu": "many"}),
+            post(
+                "/api/v1/nodes", {"metadata": {"name": "$ns"}, "status": {"capacity": {"a": "b"}}}
+            ),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "quantities in other words",
+        [
+            post(
+                PODS,
+                pod(
+                    name,
+                    {
+                        "containers": [
+                            {"name": "a", "image": "a:1", "resources": {"requests": wanted}}
+                        ]
+                    },
+                ),
+            )
+            for name, wanted in (
+                ("a", {"cpu": "0.5", "memory": "1024Mi"}),
+                ("b", {"cpu": 2, "memory": "1000000000"}),
+                ("c", {"cpu": "1000m", "memory": "1.5Gi"}),
+                ("d", {"cpu": 0.25, "memory": "1e3"}),
+                ("e", {"cpu": "0.0001", "memory": "0"}),
+                ("f", {"cpu": "1", "memory": "1024"}),
+            )
+        ],
+    ),
+]
+
+NAMESPACES_WRONG = [
+    Case(
+        "quotas that make no sense",
+        [
+            quota(hard={"pods": "-1"}),
+            quota(hard={"pods": "1500m"}),
+            quota(hard={"nonsense": "1"}),
+            quota(hard={"a b": "1"}),
+            quota(hard={"requests.nvidia.com/gpu": "2", "count/jobs.batch": "1"}),
+            quota("b", hard={"limits.nvidia.com/gpu": "2"}),
+            quota("c", hard={"cpu": "1"}, scopes=["Sometimes"]),
+            quota("c", hard={"cpu": "1"}, scopes=["BestEffort"]),
+            quota("c", hard={"pods": "1"}, scopes=["BestEffort", "NotBestEffort"]),
+            quota(
+                "c",
+                hard={"pods": "1"},
+                scopeSelector={"matchExpressions": [{"scopeName": "PriorityClass"}]},
+            ),
+            quota(
+                "c",
+                hard={"pods": "1"},
+                scopeSelector={
+                    "matchExpressions": [
+                        {"scopeName": "PriorityClass", "operator": "In", "values": []}
+                    ]
+                },
+            ),
+            quota(
+                "c",
+                hard={"pods": "1"},
+                scopeSelector={
+                    "matchExpressions": [
+                        {"scopeName": "BestEffort", "operator": "In", "values": ["a"]}
+                    ]
+                },
+            ),
+            patch(f"{QUOTAS}/a", {"spec": {"hard": {"pods": "-1"}}}),
+            patch(f"{QUOTAS}/a", {"spec": {"scopes": ["Terminating"]}}),
+        ],
+    ),
+]
+
+CASES = [*PODS_WRONG, *QUANTITIES, *NAMESPACES_WRONG]
