@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api.core import Pod, PodSpec, PodStatus
+from muster.api.meta import ObjectMeta
 from muster.cli import progress
 from muster.errors import JobFailed, MusterError, NotFound, Unreachable
-from muster.jobs.view import View, view
+from muster.jobs.view import View, instance, view
 
 Step = View | MusterError
 
@@ -54,6 +56,25 @@ def test_a_failed_job_is_an_error_with_the_exit_code_of_its_own() -> None:
 
     assert failed.value.exit_code == 10
     assert "arena logs j -n n" in failed.value.hint
+
+
+def test_every_instance_is_told_of_where_that_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = Pod(metadata=ObjectMeta(name="j-worker-0"), status=PodStatus(phase="Pending"))
+    running = msgspec.structs.replace(
+        waiting, spec=PodSpec(node_name="n1"), status=PodStatus(phase="Running")
+    )
+    steps = [
+        msgspec.structs.replace(job("RUNNING"), instances=(instance(pod),))
+        for pod in (waiting, waiting, running)
+    ]
+    progress.until_finished(
+        looking([*steps, job("SUCCEEDED")]), instances=True, sleep=lambda _: None
+    )
+
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("j-worker-0")]
+    assert told == ["j-worker-0 Pending", "j-worker-0 Running on n1"]
 
 
 def test_a_cluster_that_is_away_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def test_code_is_put_below_the_last_part_of_its_source(source: str, project: str
 def test_a_relative_path_is_taken_from_where_one_stands(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (machine.home / "proj").mkdir()
+    (machine.home / "proj" / ".git").mkdir(parents=True)
     monkeypatch.chdir(machine.home / "proj")
     built = machine.dry(*TF, "--sync-mode=git", "--sync-source=.", "x")
 
@@ -146,6 +146,27 @@ def test_a_relative_path_is_taken_from_where_one_stands(
     source = built.at("pod:Worker/volumes/code-source/hostPath/path")
     assert source == str((machine.home / "proj").resolve())
     assert built.at("init:Worker/volumeMounts/code-source/readOnly") is True
+
+
+@pytest.mark.parametrize(
+    ("mode", "source", "said"),
+    [
+        ("git", "./missing", "no such directory"),
+        ("git", "./plain", "is not a git repository"),
+        ("rsync", "./missing", "no such directory"),
+    ],
+)
+def test_a_path_without_code_is_refused_at_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, mode: str, source: str, said: str
+) -> None:
+    monkeypatch.chdir(machine.home)
+    (machine.home / "plain").mkdir()
+    code, _, err = machine.run(
+        "submit", *TF, f"--sync-mode={mode}", f"--sync-source={source}", "x", "--dry-run"
+    )
+
+    assert code == 2
+    assert said in err
 
 
 def test_a_path_of_this_machine_is_refused_on_another_cluster() -> None:

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from muster.api.kinds import CONFIG_MAPS, SECRETS
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
 from tests.e2e.local import Local
+from tests.jobs.repositories import PASSWORD, Repository, served
 from tests.require import lack
 
 pytestmark = pytest.mark.slow
@@ -75,6 +79,45 @@ def test_a_branch_by_address_and_another_working_directory(local: Local, reposit
 
     log = local.arena("logs", "url").stdout.splitlines()
     assert log == ["on the side", "at /work/here/code/trainer/train.py"]
+
+
+def test_a_directory_is_copied_as_it_is(local: Local, repository: Path) -> None:
+    (repository / "new.py").write_text("print('not committed')")
+    rsync = ("--sync-mode=rsync", f"--sync-source={repository}")
+    submit(local, "copied", *rsync, "python code/trainer/new.py")
+
+    assert local.arena("logs", "copied").stdout.splitlines()[-1] == "not committed"
+
+
+def test_a_private_repository_is_fetched_with_a_secret_that_training_does_not_see(
+    local: Local, tmp_path: Path
+) -> None:
+    secret = {
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "private"},
+        "stringData": {"username": "me", "password": PASSWORD},
+    }  # fmt: skip
+    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+        client.create(SECRETS.read_as(dict), secret, namespace="default")
+    show = "cat code/project/file; echo; env"
+    with served(Repository(tmp_path / "project"), tmp_path / "served") as address:
+        git = ("--sync-mode=git", f"--sync-source={address}", "--sync-secret=private")
+        # On the host's network the pod reaches the test's own server.
+        submit(local, "private", *git, "--hostNetwork", show)
+
+    log = local.arena("logs", "private").stdout
+    assert log.startswith("two")
+    assert PASSWORD not in log
+
+
+def test_keys_of_secrets_and_config_maps_are_variables(local: Local) -> None:
+    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+        for kind, data in ((SECRETS, "stringData"), (CONFIG_MAPS, "data")):
+            body = {"metadata": {"name": "vars"}, data: {f"FROM_{kind.kind.upper()}": "a b"}}
+            client.create(kind.read_as(dict), body, namespace="default")
+    flags = ("--env-from=secret/vars", "--env-from=configmap/vars")
+    submit(local, "vars", *flags, 'echo "$FROM_SECRET, $FROM_CONFIGMAP"')
+
+    assert local.arena("logs", "vars").stdout == "a b, a b\n"
 
 
 def test_the_exit_code_of_a_waiting_submit_is_the_jobs(local: Local, repository: Path) -> None:

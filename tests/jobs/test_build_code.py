@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import shutil
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from muster.jobs.build import code
-from tests.require import lack
-
-AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-
-
-def git(*words: str, at: Path) -> str:
-    command = ["git", *AUTHOR, *words]
-    done = subprocess.run(command, cwd=at, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def commit(at: Path, text: str) -> str:
-    (at / "file").write_text(text)
-    git("add", "-A", at=at)
-    git("commit", "-qm", text, at=at)
-    return git("rev-parse", "HEAD", at=at)
-
-
-class Repository:
-    """Three commits, the third on a branch of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder
-        folder.mkdir()
-        git("init", "-q", "-b", "main", at=folder)
-        self.first = commit(folder, "one")
-        git("tag", "v1", at=folder)
-        self.second = commit(folder, "two")
-        git("checkout", "-qb", "side", at=folder)
-        self.third = commit(folder, "three")
-        git("checkout", "-q", "main", at=folder)
+from tests.jobs.repositories import PASSWORD, Repository, commit, git, served
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    if shutil.which("git") is None:
-        lack("git", "there is no git on this machine")
     return Repository(tmp_path / "project")
 
 
@@ -153,49 +116,24 @@ def test_what_is_not_there_is_an_error(
         fetch(tmp_path / "code", str(repository.path), variables)
 
 
-class Guarded(SimpleHTTPRequestHandler):
-    """Files for whoever knows the password."""
-
-    def do_GET(self) -> None:
-        expected = "Basic " + base64.b64encode(b"me:p:w$x'\"").decode()
-        if self.headers.get("Authorization") == expected:
-            super().do_GET()
-            return
-        self.send_response(401)
-        self.send_header("WWW-Authenticate", 'Basic realm="code"')
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def guarded(tmp_path: Path, repository: Repository) -> Iterator[str]:
-    """The address of the repository on a server that asks for a password."""
-    bare = tmp_path / "served" / "project.git"
-    git("clone", "-q", "--bare", str(repository.path), str(bare), at=tmp_path)
-    git("update-server-info", at=bare)
-    handler = partial(Guarded, directory=str(bare.parent))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/project.git"
-        server.shutdown()
-        thread.join()
+    with served(repository, tmp_path / "served") as address:
+        yield address
 
 
 def test_a_password_comes_from_the_files_of_a_secret(tmp_path: Path, guarded: str) -> None:
     keys = tmp_path / "keys"
     keys.mkdir()
     (keys / "username").write_text("me")
-    (keys / "password").write_text("p:w$x'\"")
+    (keys / "password").write_text(PASSWORD)
     fetch(tmp_path / "code", guarded, keys=keys)
 
     assert (tmp_path / "code" / "project" / "file").read_text() == "two"
 
 
 def test_a_password_comes_from_the_environment(tmp_path: Path, guarded: str) -> None:
-    said = {"GIT_SYNC_USERNAME": "me", "GIT_SYNC_PASSWORD": "p:w$x'\""}
+    said = {"GIT_SYNC_USERNAME": "me", "GIT_SYNC_PASSWORD": PASSWORD}
     fetch(tmp_path / "code", guarded, said)
 
     assert (tmp_path / "code" / "project" / "file").read_text() == "two"

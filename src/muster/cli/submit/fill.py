@@ -6,6 +6,7 @@ submission and into its `Site`.
 
 from __future__ import annotations
 
+import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from muster.api.meta import Key
 from muster.cli import settings, whoami
 from muster.errors import ApiError, ConfigError, NotFound, UsageError
 from muster.jobs import build
-from muster.jobs.build.code import project
+from muster.jobs.build.code import local_path
 from muster.local.home import Home
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def defaults(kind: type[build.Submission], given: dict[str, Any]) -> dict[str, A
         said["role_sequence"] = kept.get("tfjob_role_sequence", "")
     if said.get("sync_mode"):
         said["sync_source"] = _source(said.get("sync_source", ""))
+        _check_source(said["sync_mode"], said["sync_source"])
     return said
 
 
@@ -69,9 +71,23 @@ def _source(source: str) -> str:
     local = source.startswith(("/", "./", "../", "~")) or source in (".", "..")
     if not local:
         return source
-    path = Path(source).expanduser().absolute()
-    kept = "/" if source.endswith("/") and project(source) else ""
-    return f"{path.resolve()}{kept}"
+    # Not resolved: the code is put below the name that was written, not below what it links to.
+    path = os.path.abspath(os.path.expanduser(source))
+    return f"{path}/" if source.endswith("/") else path
+
+
+def _check_source(mode: str, source: str) -> None:
+    """Refuse now what a pod would fail on: a path of this machine with no code to fetch."""
+    path = Path(local_path(source))
+    if not local_path(source):
+        return
+    if not path.is_dir():
+        raise UsageError(f"--sync-source {source}: there is no such directory on this machine")
+    if mode.lower() == "git" and not ((path / ".git").exists() or (path / "HEAD").is_file()):
+        raise UsageError(
+            f"--sync-source {source} is not a git repository",
+            hint="Name its top directory; --sync-mode=rsync copies any directory.",
+        )
 
 
 def files(args: build.Submission) -> tuple[tuple[str, bytes], ...]:

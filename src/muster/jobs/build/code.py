@@ -88,7 +88,19 @@ echo "$GIT_SYNC_REPO at $(git rev-parse HEAD)"
 """
 )
 
-RSYNC_SCRIPT = _PROLOGUE + 'exec rsync -avP "$SYNC_SOURCE" "$SYNC_ROOT"\n'
+# A directory that is mounted here can be copied without rsync, by the same rule for a last `/`.
+RSYNC_SCRIPT = (
+    _PROLOGUE
+    + """\
+if command -v rsync >/dev/null || [ ! -d "$SYNC_SOURCE" ]; then
+  exec rsync -avP "$SYNC_SOURCE" "$SYNC_ROOT"
+fi
+case $SYNC_SOURCE in
+  */) exec cp -a "$SYNC_SOURCE." "$SYNC_ROOT";;
+  *) exec cp -a "$SYNC_SOURCE" "$SYNC_ROOT";;
+esac
+"""
+)
 
 
 def check(args: Submission) -> None:
@@ -148,7 +160,8 @@ def container(args: Submission, site: Site, env: Raw, resources: Raw) -> list[Ra
     if not args.sync_mode:
         return []
     git = args.sync_mode.lower() == "git"
-    rows = {"SYNC_SOURCE": args.sync_source, "SYNC_ROOT": ROOT}
+    source = local_path(args.sync_source) or args.sync_source
+    rows = {"SYNC_SOURCE": source, "SYNC_ROOT": ROOT}
     if git:
         rows = _git_variables(args)
     own = [{"name": name, "value": value} for name, value in rows.items()]
@@ -191,7 +204,7 @@ def _inputs(args: Submission, site: Site) -> list[Mounted]:
     if not args.sync_mode:
         return []
     found = []
-    path = local_path(args.sync_source)
+    path = local_path(args.sync_source).rstrip("/")
     if path and not site.local:
         raise UsageError(
             f"--sync-source {args.sync_source} is a path of this machine, which pods do not see",
