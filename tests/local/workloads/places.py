@@ -18,7 +18,6 @@ from muster.kube.client import Client
 from muster.kube.config import Endpoint
 from muster.local.apiserver.serve import ApiServer
 from muster.local.workloads import run
-from muster.local.workloads.garbage import Garbage
 from tests.controlplane import wire
 from tests.controlplane.certificates import Authority
 from tests.controlplane.cluster import ControlPlane
@@ -112,7 +111,7 @@ def local(binaries: Path, folder: Path) -> Iterator[Place]:
 
 def parts(client: Client) -> list[Callable[[], Any]]:
     """Everything that takes the controller manager's place."""
-    return [Garbage(client).run, lambda: run.run(client)]
+    return [lambda: run.run(client)]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 Reading order: run (all of them, wired), shapes (what they read), watched (informers and indexes),
 belonging (who is whose, pure), expect (what informers do not show yet), hands (what they write),
-rollout/ (deployments and replica sets), batch/ (jobs), garbage (collection by owner; ownership is its pure part,
-discover asks which kinds there are), claims (volumes).
+rollout/ (deployments and replica sets), batch/ (jobs), inventory (everything there is, by the kinds
+that discover finds), garbage (collection by owner; ownership is its pure part), namespaces (their
+end), claims (volumes).
 """

@@ -1,8 +1,7 @@
 """Garbage collection: what belongs to an object goes with it, in the way its deletion asked for.
 
-Run by `local/up.py` on the local cluster only; a real cluster has its own. Every kind the API has
-is watched as metadata alone, kinds that appear later too. Before anything is deleted, an owner that
-our watches do not show is looked for in the API itself, because they may be behind it.
+Run by `run.py` on the local cluster only; a real cluster has its own. Before anything is deleted,
+an owner that our watches do not show is looked for in the API itself: they may be behind it.
 """
 
 from __future__ import annotations
@@ -12,19 +11,17 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import CRDS, Partial
 from muster.api.meta import Key
 from muster.control.loop import After, work
 from muster.control.queue import WorkQueue
-from muster.errors import Conflict, MusterError, NotFound
-from muster.kube.informer import Informer
-from muster.local.workloads import discover
+from muster.errors import Conflict, NotFound
+from muster.local.workloads.belonging import plain
+from muster.local.workloads.inventory import Inventory
 from muster.local.workloads.ownership import (
     FOREGROUND,
     ORPHAN,
     Delete,
     Drop,
-    Graph,
     Item,
     Keep,
     Owner,
@@ -34,85 +31,54 @@ from muster.local.workloads.ownership import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from muster.api.kinds import Kind
-    from muster.api.meta import OwnerReference, Raw
+    from muster.api.meta import ObjectMeta, OwnerReference, Raw
     from muster.kube.client import Client
-    from muster.kube.store import Change
 
 log = logging.getLogger(__name__)
 
 _WORKERS = 4
 _ASK_AGAIN = 1.0
-_RETRY_DISCOVERY = 1.0
 
 
 class Garbage:
     def __init__(self, client: Client) -> None:
+        self.inventory = Inventory(client)
         self._client = client
-        self._graph = Graph()
+        self._graph = self.inventory.graph
         self._queue: WorkQueue[str] = WorkQueue("garbage")
-        self._kinds: dict[tuple[str, str], Kind[Partial]] = {}
-        self._rediscover = asyncio.Event()
         self._undecided: set[str] = set()
+        self.inventory.subscribe(self._changed, self._new_kinds)
 
     async def run(self) -> None:
         """Collect until cancelled."""
-        definitions = Informer(self._client, CRDS)
-        definitions.subscribe(lambda _: self._rediscover.set())
         async with asyncio.TaskGroup() as group:
-            group.create_task(definitions.run())
+            group.create_task(self.inventory.run())
             group.create_task(work(self._queue, self.reconcile, workers=_WORKERS))
-            while True:
-                self._rediscover.clear()
-                for kind in await self._new_kinds():
-                    informer = Informer(self._client, kind)
-                    informer.subscribe(self._listener(kind))
-                    group.create_task(informer.run())
-                await self._rediscover.wait()
 
-    async def _new_kinds(self) -> list[Kind[Partial]]:
-        """Kinds that are not watched yet; a definition may need a moment to be served."""
-        while True:
-            try:
-                found = await discover.kinds(self._client)
-                break
-            except MusterError as error:
-                log.warning("garbage: cannot ask which kinds there are: %s", error)
-                await asyncio.sleep(_RETRY_DISCOVERY)
-        new = [kind for kind in found if (kind.group, kind.kind) not in self._kinds]
-        self._kinds |= {(kind.group, kind.kind): kind for kind in new}
-        if new:
-            for uid in self._undecided:
-                self._queue.add(uid)
-            self._undecided.clear()
-        return new
+    def _new_kinds(self) -> None:
+        """An owner of a kind that was unknown may now be known."""
+        for uid in self._undecided:
+            self._queue.add(uid)
+        self._undecided.clear()
 
-    def _listener(self, kind: Kind[Partial]) -> Callable[[Change[Partial]], None]:
-        def changed(change: Change[Partial]) -> None:
-            meta = change.current.metadata
-            if change.new is None:
-                self._graph.remove(meta.uid)
-                for dependent in self._graph.dependents(meta.uid):
-                    self._queue.add(dependent.meta.uid)
-                for owner in meta.owner_references:
-                    self._queue.add(owner.uid)
-                return
-            self._graph.put(Item(kind, meta))
-            if meta.owner_references or meta.deletion_timestamp is not None:
-                self._queue.add(meta.uid)
-
-        return changed
+    def _changed(self, meta: ObjectMeta, gone: bool) -> None:
+        if gone:
+            for dependent in self._graph.dependents(meta.uid):
+                self._queue.add(dependent.meta.uid)
+            for owner in meta.owner_references:
+                self._queue.add(owner.uid)
+        elif meta.owner_references or meta.deletion_timestamp is not None:
+            self._queue.add(meta.uid)
 
     async def reconcile(self, uid: str) -> After | None:
         item = self._graph.get(uid)
         if item is None:
             return None
+        if item.waits_with(ORPHAN):
+            await self._orphan(item)
+            return None
         with contextlib.suppress(NotFound, Conflict):  # it changed or went: another event tells
-            if item.waits_with(ORPHAN):
-                await self._orphan(item)
-            elif item.waits_with(FOREGROUND):
+            if item.waits_with(FOREGROUND):
                 await self._foreground(item)
             elif item.meta.owner_references and not item.deleting:
                 return await self._collect(item)
@@ -130,7 +96,7 @@ class Garbage:
                     item.kind, item.meta.key, uid=item.meta.uid, propagation=propagation
                 )
             case Drop(kept):
-                await self._patch(item, {"ownerReferences": [_reference(o) for o in kept]})
+                await self._patch(item, {"ownerReferences": [plain(o) for o in kept]})
             case Wait():
                 self._undecided.add(item.meta.uid)
             case Keep():
@@ -143,7 +109,7 @@ class Garbage:
         known = self._graph.get(reference.uid)
         if known is not None:
             return Owner.GOING if known.waits_with(FOREGROUND) else Owner.HERE
-        kind = self._kinds.get((reference.api_version.rpartition("/")[0], reference.kind))
+        kind = self.inventory.kinds.get((reference.api_version.rpartition("/")[0], reference.kind))
         if kind is None:
             return Owner.UNKNOWN
         space = item.meta.namespace if kind.namespaced else ""
@@ -154,12 +120,17 @@ class Garbage:
         return Owner.HERE if found.metadata.uid == reference.uid else Owner.GONE
 
     async def _orphan(self, item: Item) -> None:
-        """Let the dependents stay, without an owner, and the object go."""
+        """Let the dependents stay, without an owner, and the object go.
+
+        A dependent that somebody changed meanwhile is a conflict, and all is tried again: its event
+        would call for the dependent, not for the object.
+        """
         for dependent in self._graph.dependents(item.meta.uid):
             others = [o for o in dependent.meta.owner_references if o.uid != item.meta.uid]
             with contextlib.suppress(NotFound):
-                await self._patch(dependent, {"ownerReferences": [_reference(o) for o in others]})
-        await self._finish(item, ORPHAN)
+                await self._patch(dependent, {"ownerReferences": [plain(o) for o in others]})
+        with contextlib.suppress(NotFound):
+            await self._finish(item, ORPHAN)
 
     async def _foreground(self, item: Item) -> None:
         """Delete the dependents; let the object go when none is left that holds it."""
@@ -178,17 +149,3 @@ class Garbage:
         """Change metadata, if the object still is as we saw it."""
         seen = {"uid": item.meta.uid, "resourceVersion": item.meta.resource_version}
         await self._client.patch(item.kind, item.meta.key, {"metadata": seen | changes})
-
-
-def _reference(owner: OwnerReference) -> Raw:
-    body: Raw = {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-    }
-    if owner.controller is not None:
-        body["controller"] = owner.controller
-    if owner.block_owner_deletion is not None:
-        body["blockOwnerDeletion"] = owner.block_owner_deletion
-    return body

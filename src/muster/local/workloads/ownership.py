@@ -1,6 +1,6 @@
 """Who belongs to whom, in memory, and what that means for an object: pure.
 
-The garbage collector feeds `Graph` from its informers and asks `judge`. An owner is known by its
+The inventory feeds `Graph`, the garbage collector asks `judge`. An owner is known by its
 UID: another object of the same name is somebody else.
 """
 
@@ -40,26 +40,41 @@ class Graph:
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
         self._dependents: dict[str, set[str]] = {}
+        self._inside: dict[str, set[str]] = {}
 
     def put(self, item: Item) -> None:
         self.remove(item.meta.uid)
         self._items[item.meta.uid] = item
         for owner in item.meta.owner_references:
             self._dependents.setdefault(owner.uid, set()).add(item.meta.uid)
+        if item.meta.namespace:
+            self._inside.setdefault(item.meta.namespace, set()).add(item.meta.uid)
 
     def remove(self, uid: str) -> None:
         item = self._items.pop(uid, None)
-        for owner in item.meta.owner_references if item is not None else ():
-            others = self._dependents.get(owner.uid, set())
-            others.discard(uid)
-            if not others:
-                self._dependents.pop(owner.uid, None)
+        if item is None:
+            return
+        for owner in item.meta.owner_references:
+            _take(self._dependents, owner.uid, uid)
+        _take(self._inside, item.meta.namespace, uid)
 
     def get(self, uid: str) -> Item | None:
         return self._items.get(uid)
 
     def dependents(self, uid: str) -> list[Item]:
         return [self._items[each] for each in sorted(self._dependents.get(uid, ()))]
+
+    def inside(self, namespace: str) -> list[Item]:
+        """Everything in a namespace."""
+        return [self._items[each] for each in sorted(self._inside.get(namespace, ()))]
+
+
+def _take(groups: dict[str, set[str]], name: str, member: str) -> None:
+    """Take a member out of its group; an empty group goes."""
+    group = groups.get(name, set())
+    group.discard(member)
+    if not group:
+        groups.pop(name, None)
 
 
 class Owner(Enum):

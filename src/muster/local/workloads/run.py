@@ -10,11 +10,14 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
 from muster.local.workloads.batch.jobs import Jobs
 from muster.local.workloads.expect import Expectations
+from muster.local.workloads.garbage import Garbage
 from muster.local.workloads.hands import Hands
+from muster.local.workloads.namespaces import Namespaces
 from muster.local.workloads.rollout.deployments import Deployments
 from muster.local.workloads.rollout.sets import ReplicaSets
 from muster.local.workloads.shapes import DEPLOYMENTS, JOBS, REPLICA_SETS
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.api.kinds import Kind
-    from muster.api.meta import HasMetadata, Key
+    from muster.api.meta import HasMetadata, ObjectMeta
     from muster.kube.client import Client
     from muster.kube.store import Change
 
@@ -77,6 +80,22 @@ class Workloads:
         watched.pods.subscribe(on_owned("Job", hands.expect, jobs.suitors, queue.add))
         self.manager.loop(queue, jobs, workers=_WORKERS)
 
+    def collection(self) -> None:
+        """What belongs to nobody any more, and what is in namespaces that are going."""
+        garbage = Garbage(self.client)
+        self.manager.also("garbage", garbage.run)
+        spaces = self.watched.namespaces
+        queue: WorkQueue[Key] = WorkQueue("namespaces")
+        namespaces = Namespaces(self.client, spaces, garbage.inventory, self.clock)
+
+        def left(meta: ObjectMeta, gone: bool) -> None:
+            if meta.namespace and namespaces.going(meta.namespace):
+                queue.add(Key("", meta.namespace))
+
+        spaces.subscribe(lambda change: queue.add(change.current.metadata.key))
+        garbage.inventory.subscribe(left, lambda: None)
+        self.manager.loop(queue, namespaces)
+
 
 def by_key(queue: WorkQueue[Key], expect: Expectations) -> Callable[[Change[Any]], None]:
     """A listener that has each changed object looked at."""
@@ -95,6 +114,7 @@ def build(client: Client, clock: Callable[[], datetime] = _now) -> Manager:
     workloads = Workloads(client, clock)
     workloads.deployments()
     workloads.jobs()
+    workloads.collection()
     for informer in workloads.watched.informers():
         workloads.manager.informer(informer)
     workloads.manager.also("events", workloads.teller.run)
