@@ -28,7 +28,6 @@ from muster.local.node import shutdown
 from muster.local.node.machine import declare
 from muster.local.workloads import run as workloads
 from muster.local.workloads.claims import Claims
-from muster.local.workloads.garbage import Garbage
 from muster.operator import run as operator
 from muster.operator.seen import Settings as JobSettings
 from muster.scheduler import service as scheduler
@@ -174,7 +173,6 @@ class _Cluster:
         jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
         return (
             server.run,
-            Garbage(client).run,
             Claims(client, self.settings.data / "volumes").run,
             lambda: workloads.run(client),
             lambda: operator.run(client, operator.Options(settings=jobs), stop),
