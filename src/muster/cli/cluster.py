@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from muster.cli import settings
 from muster.cli.output import LEVELS, loglevel, note, talkative
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """A cluster that was chosen, and why."""
 
     endpoint: config.Endpoint
@@ -55,8 +54,7 @@ class Cluster:
         return BlockingClient(self.endpoint, user_agent="arena")
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(msgspec.Struct, frozen=True):
     """The flags a verb was given about the cluster and the namespace."""
 
     kubeconfig: Path | None = None

@@ -147,9 +147,8 @@ def overview(program: str) -> str:
 def _dispatch(program: str, argv: list[str]) -> int:
     import gc
 
-    import click
-
     gc.set_threshold(50_000)  # what a command makes it mostly needs until its end
+    import click
 
     from muster.cli.verbs import Verbs
 
@@ -202,6 +201,8 @@ def _report(error: Exception, *, debug: bool) -> int:
 
 def printable(text: str) -> str:
     """The text with control characters escaped: what a server or a user wrote may be hostile."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 

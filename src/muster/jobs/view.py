@@ -158,10 +158,12 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
     """The newest chief that is not Pending; if all are, the newest."""
     if job is None:
         return None
+    roles = {role.lower(): role for role in job.shape.roles}
     found = []
     for pod in pods:
-        role = job.shape.role(pod.metadata.labels.get(names.ROLE, ""))
-        if role and job.leads(role, _index(pod.metadata.labels.get(names.INDEX, ""))):
+        labels = pod.metadata.labels
+        role = roles.get(labels.get(names.ROLE, "").lower())
+        if role and job.leads(role, _index(labels.get(names.INDEX, ""))):
             found.append(pod)
     moving = [pod for pod in found if pod.status.phase != "Pending"]
     return max(moving or found, key=lambda pod: _stamp(pod), default=None)
@@ -246,7 +248,7 @@ def _limits(replica: Replica) -> Iterator[Mapping[str, Any]]:
 
 
 def _gpus(limits: Iterable[Mapping[str, Any]]) -> int:
-    amounts = (str(row.get(name, 0)) for row in limits for name in GPUS)
+    amounts = (str(row[name]) for row in limits if row for name in GPUS if name in row)
     return sum(int(amount) for amount in amounts if amount.isdigit())
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,6 +164,8 @@ class Config:
         if found is not None:
             return found
         known = self.contexts
+        import difflib
+
         near = difflib.get_close_matches(name, known, 1)
         raise ConfigError(
             f"{self._files}: there is no context {name!r}"

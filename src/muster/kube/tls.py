@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import ssl
-import tempfile
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,8 @@ def context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext | None
 
 
 def _load(found: ssl.SSLContext, endpoint: Endpoint, credential: Credential) -> None:
+    import tempfile  # slow to load, and few need it
+
     # OpenSSL reads a certificate only from a file. mkstemp's is readable by us alone.
     with tempfile.NamedTemporaryFile(prefix="muster-") as file:
         file.write(credential.certificate + b"\n" + credential.key)
