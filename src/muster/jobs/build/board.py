@@ -59,6 +59,7 @@ def _pod(args: Submission, site: Site, writer: str) -> Raw:
         "image": args.tensorboard_image or IMAGE,
         "imagePullPolicy": args.image_pull_policy,
         "command": ["tensorboard", "--logdir", logdir, "--host", "0.0.0.0"],
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
         "ports": [{"name": "tensorboard", "containerPort": tensorboard.PORT}],
         "volumeMounts": [{**mount, "readOnly": True} for mount in mounts],
     }
