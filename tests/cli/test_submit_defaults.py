@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -279,3 +280,29 @@ def test_yaml_for_people_says_what_the_data_says(text: str) -> None:
     value = {"text": text, "list": [text, {"x": text}]}
 
     assert yaml.safe_load(structured(value, "yaml")) == value
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "submitting.md"
+
+
+def test_the_example_of_the_page_about_submitting_is_a_job(machine: Machine) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = machine.home / "job.yaml"
+    file.write_text(example)
+    code, out, err = machine.run("submit", "-f", str(file), "--dry-run", "-o", "json")
+
+    assert code == 0, err
+    job = json.loads(out)
+    assert job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 3
+    main = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    assert {"name": "NOTE", "value": "a, b"} in main["env"]
+    assert {"name": "datasets", "mountPath": "/data"} in main["volumeMounts"]
+
+
+def test_every_flag_that_the_page_names_exists(machine: Machine) -> None:
+    named = set(re.findall(r"`(?:arena submit )?(--[a-z-]+)", PAGE.read_text()))
+    _, of_kind, _ = machine.run("submit", "tf", "--help")
+    _, of_all, _ = machine.run("submit", "--help")
+
+    assert len(named) > 15
+    assert [flag for flag in sorted(named) if flag not in of_kind + of_all] == []
