@@ -8,7 +8,7 @@ import pytest
 
 from muster.api.meta import Raw
 from muster.errors import UsageError
-from muster.jobs.build import TensorFlow, bundle
+from muster.jobs.build import TensorFlow, bundle, idle
 
 
 def built(**flags: Any) -> Raw:
@@ -55,6 +55,25 @@ def test_gpus_are_for_workers_and_not_for_parameter_servers() -> None:
 
 def test_a_job_of_one_process_is_its_own_chief() -> None:
     assert list(built()["spec"]["tfReplicaSpecs"]) == ["Chief"]
+
+
+def test_the_one_process_of_a_job_gets_what_was_asked_for_a_worker() -> None:
+    asked = {"worker_cpu": "2", "worker_memory": "1Gi", "worker_selector": ("a=b",)}
+    job = built(**asked)
+
+    assert main(job, "Chief")["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
+    assert pod(job, "Chief")["nodeSelector"] == {"a": "b"}
+    assert main(built(**asked, chief_cpu="3"), "Chief")["resources"]["limits"]["cpu"] == "3"
+
+
+def test_flags_for_roles_that_the_job_does_not_have_are_told() -> None:
+    asked = TensorFlow(
+        name="j", command=("x",), image="i", workers=2, ps_cpu="1", chief_port=1, worker_cpu="1"
+    )
+    alone = TensorFlow(name="j", command=("x",), image="i", worker_cpu="1", evaluator_memory="1Gi")
+
+    assert idle(asked) == ["--chief-port", "--ps-cpu"]
+    assert idle(alone) == ["--evaluator-memory"]
 
 
 def test_an_explicit_chief_does_not_lose_the_one_worker() -> None:

@@ -87,8 +87,8 @@ class Command(click.Command):
                 note(f"Flag {option.old} has been deprecated, please use {new} instead")
 
     def _refuse_loose_values(self, words: list[str], switches: dict[str, str]) -> None:
-        for before, word in itertools.pairwise(words):
-            if before in switches and word in ("true", "false") and words[-1] is not word:
+        for before, word in itertools.pairwise(words[:-1]):
+            if before in switches and word in ("true", "false"):
                 raise click.UsageError(
                     f"{before} {word}: the value of a switch follows a '=': {before}={word}"
                 )

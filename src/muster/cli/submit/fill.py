@@ -106,11 +106,11 @@ def files(args: build.Submission) -> tuple[tuple[str, bytes], ...]:
     return tuple(found)
 
 
-def site(args: build.Submission, namespace: str, *, local: bool) -> build.Site:
+def site(args: build.Submission, *, local: bool) -> build.Site:
     """Where the job goes. Its log directory on the host is new each time it is submitted."""
     folder = f"{args.name}-{secrets.token_hex(4)}"
     logs = str(Home.of_user().root / "logs" / folder) if local else f"/arena_logs/{folder}"
-    return build.Site(namespace, local=local, logs=logs, files=files(args))
+    return build.Site(local=local, logs=logs, files=files(args))
 
 
 def check(client: BlockingClient, args: build.Submission) -> None:

@@ -15,7 +15,7 @@ import click
 from muster.api.meta import Key, Raw
 from muster.cli import find, progress
 from muster.cli.cluster import choose, choose_or_start
-from muster.cli.output import info, structured
+from muster.cli.output import info, note, structured
 from muster.cli.send import DRY, as_list, called
 from muster.cli.submit import fill, mlflow
 from muster.cli.submit.transaction import Transaction
@@ -78,9 +78,11 @@ def submit(kind: type[build.Submission], given: dict[str, Any], where: Where, or
     if args.model_name:
         mlflow.check()
     build.bundle(args, build.Site(local=True, files=fill.files(args)))  # refuse before any cluster
+    for flag in build.idle(args):
+        note(f"{flag} has no effect: the job has no such role")
     cluster = _cluster(where, order)
     namespace = _namespace(where, cluster)
-    site = fill.site(args, namespace, local=cluster is None or cluster.local)
+    site = fill.site(args, local=cluster is None or cluster.local)
     if cluster is None or order.dry_run == "client":
         _show(build.bundle(args, site), order, "created")
         return

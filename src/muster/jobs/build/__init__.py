@@ -8,6 +8,7 @@ template, so quoting is always right.
 """
 
 from muster.jobs.build.job import Bundle, bundle
+from muster.jobs.build.roles import idle
 from muster.jobs.build.submission import (
     ALIASES,
     BY_TYPE,
@@ -31,6 +32,7 @@ __all__ = [
     "Submission",
     "TensorFlow",
     "bundle",
+    "idle",
     "pairs",
     "seconds",
     "suggest_name",

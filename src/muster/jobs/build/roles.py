@@ -5,7 +5,7 @@ Called by `job`. What differs between kinds is here; what a pod looks like is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
@@ -80,10 +80,39 @@ def _again(args: Submission) -> str:
     return "OnFailure" if args.retry else "Never"
 
 
+def idle(args: Submission) -> list[str]:
+    """Flags that were given for roles which the job does not have."""
+    if not isinstance(args, TensorFlow):
+        return []
+    present = {role.name.lower() for role in _tensorflow(args) if role.count}
+    if _alone(args):
+        present.add("worker")
+    return [
+        f"--{field.name.replace('_', '-')}"
+        for field in fields(args)
+        if (role := field.name.partition("_")[0]) in ("worker", "ps", "chief", "evaluator")
+        and role not in present
+        and field.name != role
+        and getattr(args, field.name) != field.default
+    ]
+
+
+def _alone(args: TensorFlow) -> bool:
+    """Whether the job is one process, which is then its own chief."""
+    return args.ps < 1 and args.workers == 1 and not args.chief
+
+
 def _tensorflow(args: TensorFlow) -> list[Role]:
-    chief, workers = int(args.chief), args.workers
-    if args.ps < 1 and workers == 1 and not args.chief:
-        chief, workers = 1, 0  # a job of one process is its own chief
+    if _alone(args):
+        same = {
+            f"chief_{what}": getattr(args, f"chief_{what}") or getattr(args, f"worker_{what}")
+            for what in ("cpu", "memory", "cpu_limit", "memory_limit", "selector")
+        }
+        args = replace(args, chief=True, **same)
+        workers = 0
+    else:
+        workers = args.workers
+    chief = int(args.chief)
     return [
         _tensorflow_role(args, "PS", args.ps, args.ps_port),
         _tensorflow_role(args, "Worker", workers, args.worker_port, with_chief=bool(chief)),

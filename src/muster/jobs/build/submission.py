@@ -18,7 +18,6 @@ CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223
 class Site:
     """What a submission does not say: where it goes, and what was found there."""
 
-    namespace: str = "default"
     local: bool = False
     """Whether all nodes are this machine, whose paths are then theirs."""
     logs: str = "/arena_logs/training"
