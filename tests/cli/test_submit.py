@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.api import crds
-from muster.api.kinds import CONFIG_MAPS, CRDS, NAMESPACES, SERVICES, TFJOBS, Kind
+from muster.api.kinds import CONFIG_MAPS, CRDS, JAXJOBS, NAMESPACES, SERVICES, TFJOBS, Kind
 from muster.api.meta import Key, Raw
 from muster.cli.submit import table
 from muster.cli.submit.transaction import DEPLOYMENTS, Transaction
@@ -384,3 +384,14 @@ def test_an_unknown_flag_is_answered_with_the_nearest(place: Place, wrong: str, 
 
     assert code == 2
     assert near in err.partition(wrong.partition("=")[0])[2]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_the_flags_about_the_cluster_may_stand_anywhere(place: Place, at: int) -> None:
+    where = ["--kubeconfig", str(place.kubeconfig), "-n", place.namespace]
+    words = ["submit", "jax", "--name=any", "--image=i", "x"]
+    code, out, err = place.run(*words[:at], *where, *words[at:])
+
+    assert code == 0, err
+    assert "jaxjob.kubeflow.org/any created" in out
+    assert place.found(JAXJOBS, "any") is not None
