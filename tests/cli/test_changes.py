@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,16 @@ from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, TFJOBS
 from muster.api.meta import Key
 from muster.cli import cluster, main, scale, wait
 from muster.cli.data import CLAIMS
-from muster.errors import JobFailed, MusterError, NotFound, Unreachable, UsageError
+from muster.cli.listing import WORDS
+from muster.errors import AlreadyExists, JobFailed, MusterError, NotFound, Unreachable, UsageError
 from muster.jobs.view import View, view
 from muster.kube import config
 from muster.kube.blocking import BlockingClient
 from tests.cli.test_apply import LocalServer
+from tests.controlplane.cluster import ControlPlane
 
 Raw = dict[str, Any]
+SERVICE_ACCOUNTS = WORDS["serviceaccounts"]
 TEMPLATE = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
 
 
@@ -61,11 +67,18 @@ def ended(type_: str, when: str = "2026-01-01T00:00:00Z") -> Raw:
     return {"conditions": [row], "completionTime": when}
 
 
-@pytest.fixture
-def place(job_server: LocalServer, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
-    with BlockingClient(config.load(job_server.kubeconfig)) as client:
+@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.kube)])
+def place(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
+    """On the local API server and on a real one: the same words."""
+    name = "job_server" if request.param == "local" else "job_plane"
+    server: LocalServer | ControlPlane = request.getfixturevalue(name)
+    with BlockingClient(config.load(server.kubeconfig)) as client:
         made = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
-        yield Place(job_server.kubeconfig, made["metadata"]["name"], client, capsys)
+        account = {"metadata": {"name": "default"}}
+        with suppress(AlreadyExists):  # a real server takes no pod without it
+            accounts = SERVICE_ACCOUNTS
+            client.create(accounts, account, namespace=made["metadata"]["name"])
+        yield Place(server.kubeconfig, made["metadata"]["name"], client, capsys)
 
 
 # delete
@@ -329,9 +342,13 @@ def test_claims_that_are_bound_are_data(place: Place) -> None:
 
 
 def test_whoami_is_one_line_of_json(place: Place) -> None:
-    assert place.arena("whoami")[1] == (
-        '{"Name":"muster-admin","Id":"08e6efc69c3f7bd2332bdbfb5fd02b31","IsAdminUser":true}\n'
-    )
+    _, out, _ = place.arena("whoami")
+
+    told = json.loads(out)
+    assert len(out.splitlines()) == 1
+    assert list(told) == ["Name", "Id", "IsAdminUser"]
+    assert told["IsAdminUser"] is True
+    assert told["Id"] == hashlib.md5(told["Name"].encode()).hexdigest()
 
 
 def test_debugging_shows_every_request(place: Place) -> None:
