@@ -21,6 +21,8 @@ from muster.cli.submit import mlflow
 from muster.errors import MusterError
 from muster.jobs import build
 from muster.jobs.build import code
+from muster.jobs.build.pod import literal
+from muster.local.node.env import expand
 from tests.cli.submitting import Machine
 
 TF = ("tf", "--name=j", "--image=i", "--workers=2")
@@ -112,6 +114,11 @@ def test_a_variable_and_a_command_are_kept_to_the_letter(machine: Machine, text:
 
     assert built.at("main:Worker/env/K/value") == text
     assert built.at("main:Worker/command") == ["sh", "-c", f"echo {text}"]
+
+
+@given(st.text(alphabet="$() aX"))
+def test_dollars_reach_the_container_as_they_were_written(text: str) -> None:
+    assert expand(literal(text), {"other": "1"}) == text
 
 
 def test_the_words_of_the_command_are_joined_by_one_space(machine: Machine) -> None:

@@ -30,6 +30,9 @@ def variables(*given: Raw, around: Surroundings | None = None, **fields: object)
         ("$(UNKNOWN)", "$(UNKNOWN)"),
         ("$A ${A} $", "$A ${A} $"),
         ("$(A", "$(A"),
+        ("$$ $$$$", "$ $$"),
+        ("$$$(A)", "$one"),
+        ("$($(A)", "$($(A)"),
     ],
 )
 def test_references_are_replaced_where_the_name_is_known(text: str, expected: str) -> None:

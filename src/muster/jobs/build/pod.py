@@ -90,7 +90,7 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
         "imagePullPolicy": values.choice(
             "--image-pull-policy", args.image_pull_policy, PULL_POLICIES
         ),
-        "command": [args.shell, "-c", " ".join(args.command)] if role.runs else [],
+        "command": [args.shell, "-c", literal(" ".join(args.command))] if role.runs else [],
         "workingDir": args.working_dir,
         **environment,
         "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
@@ -113,10 +113,18 @@ def _environment(args: Submission, role: Role) -> Raw:
             rows.setdefault("PET_NPROC_PER_NODE", args.nproc_per_node)
         if args.rdma:
             rows.setdefault("MASTER_ADDR", f"{args.name}-master-0")
-    made: Raw = {"env": [{"name": key, "value": rows[key]} for key in sorted(rows)]}
+    made: Raw = {"env": [{"name": key, "value": literal(rows[key])} for key in sorted(rows)]}
     if args.env_from:
         made["envFrom"] = [_source(text) for text in args.env_from]
     return made
+
+
+def literal(text: str) -> str:
+    """The text such that a container gets it as it is: Kubernetes makes `$` of every `$$`.
+
+    `$(NAME)` is left to it: that is how one variable is put into another.
+    """
+    return text.replace("$$", "$$$$")
 
 
 def _source(text: str) -> Raw:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from muster.local.node.spec import Container, EnvSource, FieldRef, KeyRef, Pod, ResourceRef
 
-_REFERENCE = re.compile(r"\$(\$)?\(([^()]*)\)")
+_REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
@@ -64,11 +64,11 @@ def decoded(value: str) -> bytes:
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` replaced where NAME is known; `$$(NAME)` stands for the text `$(NAME)`."""
+    """`$(NAME)` replaced where NAME is known; `$$` stands for `$`, so `$$(NAME)` is left alone."""
 
     def replace(match: re.Match[str]) -> str:
         if match[1]:
-            return f"$({match[2]})"
+            return "$"
         return known.get(match[2], match[0])
 
     return _REFERENCE.sub(replace, text)
