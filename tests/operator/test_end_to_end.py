@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -100,44 +100,6 @@ async def test_a_manifest_of_the_guides_applies_verbatim(
         else:
             group = await client.get(VOLCANO_GROUPS, Key(ns, name))
             assert group.spec.min_member == count
-
-
-VERSIONS = ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_a_job_of_any_version_runs_and_is_read_back_whole_through_every_other(
-    client: Client, ns: str, version: str
-) -> None:
-    body = tfjob(ns)
-    body["apiVersion"] = f"kubeflow.org/{version}"
-    if version == "v1alpha1":
-        rows = body["spec"].pop("tfReplicaSpecs")
-        body["spec"]["replicaSpecs"] = [
-            {"tfReplicaType": role.upper(), **rest} for role, rest in rows.items()
-        ]
-    body["spec"]["unheardOf"] = {"a": [1, {"b": None}]}
-    written = Kind("kubeflow.org", version, "tfjobs", "TFJob", TFJOBS.model)
-    await client.create(written, body)
-
-    for other in VERSIONS:
-        kind = Kind("kubeflow.org", other, "tfjobs", "TFJob", TFJOBS.model)
-        found = await client.get(kind, Key(ns, "j"))
-        assert _within(body["spec"], found["spec"]), other
-    async with operating(client):
-        await pods(client, ns, 3)
-        await move(client, ns, "j-worker-0", "Running")
-        job = await condition(client, TFJOBS, Key(ns, "j"), "Running")
-        assert ("phase" in job["status"]) is (version == "v1alpha1")
-
-
-def _within(wanted: Any, found: Any) -> bool:
-    """Whether everything that was written is there; defaults may have come along."""
-    if isinstance(wanted, dict):
-        return all(_within(value, found.get(key)) for key, value in wanted.items())
-    if isinstance(wanted, list):
-        return len(wanted) == len(found) and all(map(_within, wanted, found))
-    return bool(wanted == found)
 
 
 async def test_suspending_and_resuming(client: Client, ns: str) -> None:

@@ -28,8 +28,9 @@ RULES = {
     "nested wins": "the_nested_policy_wins",
     "phase and state": "the_first_version_also_has_a_phase_and_a_state",
     "invalid in the first version": "clients_of_the_first_version_read_it_as_a_phase_until_it_is_mended",
-    "every version read back whole": "a_job_of_any_version_runs_and_is_read_back_whole_through_every_other",
+    "every version read back whole": "a_manifest_of_any_version_is_read_back_whole_through_every_other_and_runs",
     "invalid spec": "a_bad_manifest_is_refused_with_the_path_and_a_hint",
+    "invalid while it runs": "a_job_made_senseless_while_it_runs_goes_on_as_it_was",
     "invalid spec never stops the operator": "junk_in_any_place_is_either_understood_or_refused_by_name",
     "template restartPolicy ignored with a warning": "a_warning_about_the_manifest_is_told_once",
     # Names, labels, ports
@@ -73,6 +74,9 @@ RULES = {
     "condition table": "conditions_follow_one_another",
     "same again": "the_same_again_changes_nothing_not_even_the_message",
     "transition time": "a_new_reason_alone_keeps_the_time_of_the_transition",
+    "every event": "an_event_is_told_once",
+    "few events": "an_ordinary_life_is_told_in_few_words",
+    "every metric": "what_becomes_of_jobs_and_their_objects_is_counted",
     "exit codes told": "a_failed_pod_is_told_of_with_its_code",
     # Gangs
     "object per dialect": "each_dialect_has_its_object",
@@ -123,6 +127,7 @@ FAULTS = {
     "pods back after collection": "a_pod_collected_with_its_job_is_not_brought_back",
     "names too long or with dots": "a_name_is_judged_by_the_longest_name_made_from_it",
     "finished jobs fill the queue": "finished_jobs_cost_nothing",
+    "the same warning at every look": "what_is_told_again_and_again_is_one_event_written_ever_more_seldom",
     "gang waits without a word": "the_status_repeats_why_the_gang_waits",
     "one worker dies, the others hang": "the_whole_gang_restarts_if_the_job_says_so_and_counts_once",
 }
