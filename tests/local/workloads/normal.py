@@ -16,7 +16,14 @@ _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"^\d+\.\d+\.\d+\.\d+$")
 _SUFFIX = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}(?= |$)")
-_DROPPED = {"resourceVersion", "managedFields", "generation", "observedGeneration", "uid"}
+_DROPPED = {
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "resourceVersion",
+    "managedFields",
+    "generation",
+    "observedGeneration",
+    "uid",
+}
 # What the API servers themselves add, differently on purpose.
 _NOT_OURS = {"tolerations", "volumes", "serviceAccount", "serviceAccountName", "volumeMounts"}
 _REVISION = "deployment.kubernetes.io/revision"
@@ -40,16 +47,17 @@ def normal(objects: list[Raw], named: dict[str, str], namespace: str) -> list[Ra
 
 def _clean(value: Any, named: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {
+        cleaned = {
             key: _clean(inner, named)
             for key, inner in value.items()
-            # The API servers differ in which zero values of Go they send.
-            if key not in _DROPPED | _NOT_OURS and inner not in (None, "", {}, [])
+            if key not in _DROPPED | _NOT_OURS
         }
+        # The API servers differ in which zero values of Go they send.
+        return {key: inner for key, inner in cleaned.items() if inner not in (None, "", {}, [])}
     if isinstance(value, list):
-        cleaned = [_clean(inner, named) for inner in value]
+        rows = [_clean(inner, named) for inner in value]
         # The order of conditions and endpoints tells nothing.
-        return sorted(cleaned, key=lambda one: json.dumps(one, sort_keys=True))
+        return sorted(rows, key=lambda one: json.dumps(one, sort_keys=True))
     return _text(value, named) if isinstance(value, str) else value
 
 

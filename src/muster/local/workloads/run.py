@@ -20,6 +20,7 @@ from muster.local.workloads.hands import Hands
 from muster.local.workloads.namespaces import Namespaces
 from muster.local.workloads.rollout.deployments import Deployments
 from muster.local.workloads.rollout.sets import ReplicaSets
+from muster.local.workloads.services import MOMENT, Services
 from muster.local.workloads.shapes import DEPLOYMENTS, JOBS, REPLICA_SETS
 from muster.local.workloads.tell import Teller
 from muster.local.workloads.watched import Watched, on_owned
@@ -80,6 +81,15 @@ class Workloads:
         watched.pods.subscribe(on_owned("Job", hands.expect, jobs.suitors, queue.add))
         self.manager.loop(queue, jobs, workers=_WORKERS)
 
+    def services(self) -> None:
+        """Services -> the addresses behind them."""
+        queue: WorkQueue[Key] = WorkQueue("services")
+        services = Services(self.client, self.watched)
+        services.connect(lambda key: queue.add_after(key, MOMENT))
+        self.manager.informer(services.endpoints)
+        self.manager.informer(services.slices)
+        self.manager.loop(queue, services)
+
     def collection(self) -> None:
         """What belongs to nobody any more, and what is in namespaces that are going."""
         garbage = Garbage(self.client)
@@ -114,6 +124,7 @@ def build(client: Client, clock: Callable[[], datetime] = _now) -> Manager:
     workloads = Workloads(client, clock)
     workloads.deployments()
     workloads.jobs()
+    workloads.services()
     workloads.collection()
     for informer in workloads.watched.informers():
         workloads.manager.informer(informer)
