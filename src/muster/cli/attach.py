@@ -175,7 +175,7 @@ def _raw_terminal() -> Iterator[None]:
 
     number = sys.stdin.fileno()
     before = termios.tcgetattr(number)
-    tty.setraw(number)
+    tty.setraw(number, termios.TCSADRAIN)  # keep what is typed ahead
     try:
         yield
     finally:

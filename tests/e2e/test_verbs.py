@@ -1,0 +1,195 @@
+"""Every verb on jobs that really run: watch, enter, stop, scale, follow and delete them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import CONFIG_MAPS, PODS, SERVICES, VOLCANO_GROUPS
+from muster.kube import config
+from muster.kube.blocking import BlockingClient
+from tests.e2e.local import ARENA, EXAMPLES, Local
+from tests.e2e.tmux import Screen
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+COUNT = "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    cluster = Local(tmp_path_factory.mktemp("home"))
+    cluster.env["PATH"] = f"{ARENA.parent}:{cluster.env['PATH']}"
+    cluster.up("--nodes", "2", "--gpus-per-node", "2")
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture
+def counting(local: Local) -> Iterator[Local]:
+    """A job of two workers that count aloud for ever."""
+    local.submit("count", "--workers=2", "--gpus=1", command=COUNT)
+    local.wait_job("count", "RUNNING")
+    yield local
+    local.arena("delete", "count")
+    local.arena("wait", "count", "--for", "deleted", "--timeout", "30s")
+    until(lambda: remains(local, "count") == [], what="everything of the job is gone")
+
+
+def remains(local: Local, job: str) -> list[str]:
+    """Names of objects that begin with the job's."""
+    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+        return [
+            f"{kind.kind}/{name}"
+            for kind in (PODS, SERVICES, CONFIG_MAPS, VOLCANO_GROUPS)
+            for found in client.list(kind.read_as(dict), "default").items
+            if (name := found["metadata"]["name"]).startswith(job)
+        ]
+
+
+def pods(local: Local) -> list[str]:
+    return [row["name"] for row in local.job("count")["instances"]]
+
+
+def test_what_jobs_and_nodes_use_is_measured(counting: Local) -> None:
+    def used() -> dict[str, Any] | None:
+        found = json.loads(counting.arena("top", "job", "count", "-o", "json").stdout)
+        return found if found["used"] and found["used"]["memory"] > 0 else None
+
+    job = until(used, what="the memory of the pods is known")
+
+    assert len([row for row in job["instances"] if row["used"]]) == 2
+    nodes = json.loads(counting.arena("top", "node", "-o", "json").stdout)
+    assert sum(node["allocated"][2] for node in nodes) == 2
+    assert sum(node["total"][2] for node in nodes) == 4
+    assert sum(node["used"][1] for node in nodes) > 0
+
+
+def test_a_command_runs_in_an_instance_and_its_exit_code_comes_back(counting: Local) -> None:
+    words = ["attach", "count", "-i", "count-worker-1", "--", "sh", "-c", "hostname; exit 3"]
+    done = counting.arena(*words, check=False)
+
+    assert (done.returncode, done.stdout) == (3, "count-worker-1\n")
+    assert "Hello! Arena attach the container tensorflow of instance count-worker-1" in done.stderr
+    piped = subprocess.run(
+        [ARENA, "attach", "count"],
+        input="echo $((6*7))\n",
+        env=counting.env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert piped.stdout == "42\n"
+
+
+def test_a_shell_on_a_terminal_knows_the_terminals_size(counting: Local, tmp_path: Path) -> None:
+    with Screen(counting.env, tmp_path) as screen:
+        screen.type("arena attach count")
+        until(lambda: "Hello! Arena attach" in screen.text(), what="the greeting")
+        screen.type("stty size; hostname; exit 5")
+        until(lambda: "count-worker-0" in screen.text().splitlines(), what="the pod's name")
+        assert "50 200" in screen.text().splitlines()
+        screen.type("echo code $?")
+        until(lambda: "code 5" in screen.text().splitlines(), what="the shell's exit code")
+
+
+def test_a_picture_on_a_terminal_follows_the_job(counting: Local, tmp_path: Path) -> None:
+    with Screen(counting.env, tmp_path) as screen:
+        screen.type("arena get count -w")
+        until(lambda: "Status:      RUNNING" in screen.text(), what="the job runs")
+        counting.arena("suspend", "count")
+        until(lambda: "Status:      PENDING" in screen.text(), what="the job is stopped")
+        assert screen.text().count("Name:        count") == 1
+        screen.press("C-c")
+        screen.run("true")
+
+
+def test_a_job_is_stopped_started_and_scaled(counting: Local) -> None:
+    counting.arena("suspend", "count")
+    until(lambda: pods(counting) == [], what="no pods")
+    assert "suspended" in counting.job("count")["reason"]
+
+    counting.arena("resume", "count")
+    counting.wait_job("count", "RUNNING")
+    counting.arena("scale", "count", "--workers", "3")
+    until(lambda: len(pods(counting)) == 3, what="three pods")
+    counting.arena("wait", "count", "--for", "running", "--timeout", "30s")
+
+
+def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: Local) -> None:
+    follower = subprocess.Popen(
+        [ARENA, "logs", "-f", "count"],
+        env=counting.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout is not None
+    seen = [follower.stdout.readline() for _ in range(10)]
+
+    os.kill(counting.daemon, signal.SIGKILL)
+    counting.up("--nodes", "2", "--gpus-per-node", "2")
+    written = counting.arena("logs", "count", "--tail", "1").stdout
+    while seen[-1] != written:
+        seen.append(follower.stdout.readline())
+        assert seen[-1], follower.stderr
+    follower.send_signal(signal.SIGINT)
+    follower.communicate()
+
+    numbers = [int(line.split()[1]) for line in seen]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_all_logs_are_read_at_once(counting: Local) -> None:
+    lines = counting.arena("logs", "count", "--all", "--tail", "2").stdout.splitlines()
+
+    assert [re.sub(r"\d+$", "N", line) for line in lines] == [
+        "count-worker-0 | line N",
+        "count-worker-0 | line N",
+        "count-worker-1 | line N",
+        "count-worker-1 | line N",
+    ]
+
+
+def test_a_failed_jobs_log_and_exit_code_are_there_afterwards(local: Local) -> None:
+    local.submit("bad", command="echo it is broken; exit 9")
+
+    done = local.arena("wait", "bad", "--timeout", "60s", check=False)
+
+    assert done.returncode == 10
+    assert "exited with code 9" in done.stderr
+    assert local.arena("logs", "bad").stdout == "it is broken\n"
+    assert local.arena("logs", "bad-chief-0").stdout == "it is broken\n"
+    assert local.arena("prune", "--since", "0s").stdout.startswith("Delete tfjob bad with Age ")
+    until(lambda: remains(local, "bad") == [], what="everything of the job is gone")
+
+
+def test_logs_wait_for_a_pod_that_has_no_room_yet(local: Local) -> None:
+    local.submit("first", "--gpus=2", "--workers=2", "--gang", command="sleep 60")
+    local.wait_job("first", "RUNNING")
+    local.submit("second", "--gpus=2", "--workers=2", "--gang", command="echo at last")
+    follower = subprocess.Popen(
+        [ARENA, "logs", "-f", "second"],
+        env=local.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=EXAMPLES,
+    )
+    assert follower.stderr is not None
+    assert "waiting for second-worker-0 to start" in follower.stderr.readline()
+
+    local.arena("delete", "first")
+
+    assert follower.communicate(timeout=60)[0] == "at last\n"
+    local.arena("delete", "second")
