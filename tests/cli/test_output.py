@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muster.cli.output import age, duration, table, underlined
+from muster.cli.output import age, duration, structured, table, underlined
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -42,3 +45,15 @@ def test_years_come_after_365_days() -> None:
 def test_an_unknown_age_is_not_available() -> None:
     assert age(None) == "N/A"
     assert age(NOW - timedelta(minutes=3), NOW) == "3m"
+
+
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("\n\r\x85\u2028 #:'\"-")))
+def test_yaml_reads_back_as_what_it_was(text: str) -> None:
+    for value in ({"a": text}, {"a": [text, {"b": text}], "c": 1}, [text]):
+        shown = structured(value, "yaml")
+        assert yaml.safe_load(shown) == value
+        assert yaml.safe_load(f"{shown}\n") == value
+
+
+def test_text_of_several_lines_is_a_block() -> None:
+    assert structured({"run": "a\nb", "n": 1}, "yaml") == "run: |-\n  a\n  b\nn: 1"

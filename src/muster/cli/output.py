@@ -85,23 +85,9 @@ def structured(value: Any, how: str) -> str:
         import json
 
         return json.dumps(value, indent=4, ensure_ascii=False, default=str)
-    import yaml
+    from muster.cli.dumper import dump
 
-    class Plain(yaml.SafeDumper):
-        """Text of several lines as a block, and nothing by reference: for people to read."""
-
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    def block(dumper: Plain, text: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in text else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Plain.add_representer(str, block)
-    text: str = yaml.dump(
-        value, Dumper=Plain, sort_keys=False, allow_unicode=True, default_flow_style=False
-    )
-    return text.rstrip("\n")
+    return dump(value)
 
 
 def patiently(reached: Callable[[], bool], seconds: float, saying: str) -> bool:

@@ -1,0 +1,54 @@
+"""YAML for people: text of several lines as a block, nothing by reference, keys in their order.
+
+Used by `output.structured`, imported only where YAML is asked for. Promise: what it writes reads
+back as what it was given, also where a text holds characters that YAML takes for line breaks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+_BREAKS = "\r\x85\u2028\u2029\ufeff"
+"""What YAML would fold or drop unless it is escaped."""
+
+
+class Dumper(yaml.SafeDumper):
+    """Remembers the last text it wrote, since a block at the very end needs its line break."""
+
+    last = ""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def text(self, text: str) -> yaml.ScalarNode:
+        self.last = text
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+
+
+Dumper.add_representer(str, Dumper.text)
+
+
+def _style(text: str) -> str | None:
+    if any(mark in text for mark in _BREAKS) or text.endswith("\n\n"):
+        return '"'
+    return "|" if "\n" in text else None
+
+
+def dump(value: Any) -> str:
+    """The text, without a line break at its end unless that is part of the value."""
+    dumpers: list[Dumper] = []
+
+    def made(*args: Any, **kwargs: Any) -> Dumper:
+        dumpers.append(Dumper(*args, **kwargs))
+        return dumpers[-1]
+
+    text: str = yaml.dump(
+        value,
+        Dumper=made,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=False,
+    )
+    return text if dumpers[0].last.endswith("\n") else text.rstrip("\n")
