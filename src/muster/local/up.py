@@ -187,6 +187,8 @@ class _Cluster:
             "nodes": self.settings.nodes,
             "data": str(self.settings.data),
             "runtime": self.agent.choice.kind,
+            "outside": self.agent.outside,
+            "memory limits": self.agent.memory_limits,
             **({"note": note} if note else {}),
         }
 

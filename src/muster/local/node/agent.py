@@ -120,6 +120,18 @@ class Agent:
         return self.network.gateway
 
     @property
+    def outside(self) -> str:
+        """How pods reach the world outside, for people."""
+        if self.network.way_out:
+            return f"by {self.network.way_out}"
+        return f"only pods on the host's network reach it: {self.network.no_way_out}"
+
+    @property
+    def memory_limits(self) -> str:
+        """Whether they hold, for people."""
+        return "enforced" if self.groups else "not enforced: no control group may be made here"
+
+    @property
     def reachable(self) -> tuple[str, ...]:
         """Addresses at which a server of this process can listen for pods. Without root there is
         none: a socket must be asked for with `listen`."""

@@ -16,6 +16,7 @@ import json
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
+from muster.local.node.runtime.outside import Outside, resolvers
 from muster.local.node.runtime.records import write
 from muster.local.node.standalone.netlink import Netlink
 
@@ -106,6 +107,7 @@ class Network:
         self.prefix = f"mu{digest[:8]}"
         self._seed = int(digest[8:16], 16)
         self._file = data_dir / "network"
+        self.outside = Outside(data_dir, self.bridge)
         self._addresses: Addresses | None = None
 
     @property
@@ -125,10 +127,27 @@ class Network:
         return 0
 
     @property
+    def way_out(self) -> str:
+        """How pods reach the world outside; empty if they do not."""
+        return self.outside.how
+
+    @property
+    def no_way_out(self) -> str:
+        """Why they do not."""
+        return self.outside.why_not
+
+    @property
+    def servers(self) -> list[str]:
+        """Name servers that pods can ask."""
+        return resolvers() if self.way_out else []
+
+    @property
     def resolver(self) -> str:
-        """`/etc/resolv.conf` for pods. Nothing answers at the gateway, so a name that is not in
-        `/etc/hosts` (yet) fails at once, where an unreachable server would cost many seconds."""
-        return f"nameserver {self.gateway}\noptions timeout:1 attempts:1\n"
+        """`/etc/resolv.conf` for pods: the machine's servers if they can be reached. Else nothing
+        answers, at the gateway, so a name that is not in `/etc/hosts` (yet) fails at once, where an
+        unreachable server would cost many seconds."""
+        lines = [f"nameserver {server}" for server in self.servers or [self.gateway]]
+        return "\n".join([*lines, "options timeout:1 attempts:1", ""])
 
     def open(self, live: Collection[str] = ()) -> None:
         """Bring the bridge up; links of pods whose address is not in `live` are swept."""
@@ -146,6 +165,7 @@ class Network:
             for link in net.links():
                 if link.name.startswith(self.prefix) and link.name not in keep:
                     net.delete(link.number)
+        self.outside.open(self.addresses.subnet, self.bridge)
 
     def choose_subnet(self, taken: Iterable[Subnet]) -> None:
         """The former subnet while it is free, so that names keep their addresses."""
@@ -187,6 +207,7 @@ class Network:
                 if link.name == self.bridge or link.name.startswith(self.prefix):
                     with contextlib.suppress(OSError):  # a pair goes with its other end
                         net.delete(link.number)
+        self.outside.close()
 
     def _link(self, address: Address) -> str:
         offset = int(address) - int(self.addresses.subnet.network_address)

@@ -35,6 +35,8 @@ class HostNetwork:
 
     gateway = LOOPBACK
     holder = 0
+    way_out = "the machine's own network"
+    no_way_out = ""
 
     def open(self, live: Collection[str] = ()) -> None:
         """Nothing to bring up."""

@@ -16,6 +16,7 @@ from muster.local.node.runtime import dialing, sandbox
 from muster.local.node.runtime.network import Network
 from muster.local.node.runtime.records import write
 from muster.local.node.runtime.shims import run_alone
+from muster.local.node.runtime.userland import Userland
 from muster.local.node.standalone import kernel
 from muster.local.node.standalone.netlink import Netlink
 
@@ -30,6 +31,7 @@ class RootlessNetwork(Network):
         super().__init__(data_dir)
         self._folder = data_dir
         self._record = data_dir / "holder"
+        self.userland = Userland(data_dir)
 
     @property
     def holder(self) -> int:
@@ -42,11 +44,25 @@ class RootlessNetwork(Network):
             self.choose_subnet(net.networks())
         if not self.holder:
             self._start()
+        self.userland.open(self.holder)
+
+    @property
+    def way_out(self) -> str:
+        return self.userland.how
+
+    @property
+    def no_way_out(self) -> str:
+        return self.userland.why_not
+
+    @property
+    def servers(self) -> list[str]:
+        return self.userland.servers
 
     def detach(self, address: str) -> None:
         """Nothing: the link goes with the pod's network, and `pause` replaces one that stayed."""
 
     def close(self) -> None:
+        self.userland.close()
         pid = self.holder
         if pid:
             sandbox.end(pid)

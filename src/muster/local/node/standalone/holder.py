@@ -8,14 +8,24 @@ the daemon stays outside and may die and come back.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
 import socket
 from pathlib import Path
 
-from muster.local.node.standalone import kernel
+from muster.local.node.standalone import kernel, nftables
 from muster.local.node.standalone.netlink import Netlink
+
+
+def _let_out(wanted: dict[str, str]) -> None:
+    """Pass on what pods send to elsewhere, should a way out come to be here. Nothing outside of
+    this network changes by it."""
+    subnet = ipaddress.IPv4Interface(wanted["address"]).network
+    with contextlib.suppress(OSError):
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        nftables.masquerade(wanted["bridge"], subnet, wanted["bridge"])
 
 
 def main() -> int:
@@ -35,6 +45,7 @@ def main() -> int:
                 net.set_up(link.number)
             elif link.name == wanted["bridge"]:
                 net.add_address(link.number, ipaddress.IPv4Interface(wanted["address"]))
+    _let_out(wanted)
     channel.write(json.dumps({"ready": True}) + "\n")
     channel.flush()
     null = os.open(os.devnull, os.O_RDWR)

@@ -1,0 +1,112 @@
+"""The way out without root: slirp4netns or pasta, whichever the machine has, at the holder's side.
+
+Used by `rootless`. The program carries packets between the holder's network and ordinary sockets of
+the user; inside, `holder` has set up the same NAT as a machine would. It is found again after a
+restart of the daemon by its PID and start time, and ended with the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from muster.local.node.runtime import sandbox
+from muster.local.node.runtime.records import write
+from muster.local.node.standalone import kernel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_READY = 5.0
+_SLIRP_DNS = "10.0.2.3"
+_PASTA_DNS = "169.254.53.53"
+
+
+class Userland:
+    """One such program for one holder. `how` is its name once it works."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = data_dir
+        self._record = data_dir / "outside"
+        self.how = ""
+        self.why_not = ""
+
+    @property
+    def servers(self) -> list[str]:
+        """Where the program answers questions for names."""
+        return {"slirp4netns": [_SLIRP_DNS], "pasta": [_PASTA_DNS]}.get(self.how, [])
+
+    def open(self, holder: int) -> None:
+        """Find the program that serves this holder, or start one; none is no error."""
+        known = self._known()
+        if known.get("holder") == holder and kernel.started(known["pid"]) == known["started"]:
+            self.how = known["how"]
+            return
+        for name, start in (("slirp4netns", self._slirp), ("pasta", self._pasta)):
+            program = shutil.which(name)
+            pid = start(program, holder) if program else 0
+            if pid:
+                self.how = name
+                facts = {"pid": pid, "started": kernel.started(pid), "how": name, "holder": holder}
+                write(self._record, json.dumps(facts))
+                return
+        self.why_not = self.why_not or "neither slirp4netns nor pasta is installed"
+
+    def close(self) -> None:
+        known = self._known()
+        if known and kernel.started(known["pid"]) == known["started"]:
+            sandbox.end(known["pid"])
+        self._record.unlink(missing_ok=True)
+
+    def _known(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self._record.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def _slirp(self, program: str, holder: int) -> int:
+        ready, theirs = os.pipe()
+        os.set_inheritable(theirs, True)
+        flags = ["--configure", "--mtu=65520", "--disable-host-loopback", f"--ready-fd={theirs}"]
+        pid = self._spawn([program, *flags, str(holder), "tap0"])
+        os.close(theirs)
+        with open(ready, "rb", buffering=0) as heard:
+            if select.select([heard], [], [], _READY)[0] and heard.read(1):
+                return pid
+        self._failed(pid)
+        return 0
+
+    def _pasta(self, program: str, holder: int) -> int:
+        """It goes to the background when it is ready, and writes its PID."""
+        file = self._folder / "pasta.pid"
+        file.unlink(missing_ok=True)
+        ports = [word for flag in "tuTU" for word in (f"-{flag}", "none")]
+        flags = ["--config-net", "--dns-forward", _PASTA_DNS, "--pid", str(file), *ports]
+        pid = self._spawn([program, *flags, str(holder)])
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code:
+            self._failed(0)
+            return 0
+        return int(file.read_text())
+
+    def _spawn(self, argv: list[str]) -> int:
+        errors = str(self._folder / "outside.err")
+        actions: list[tuple[Any, ...]] = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_OPEN, 2, errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+        ]
+        env = os.environ | {"MUSTER_HOLDER": str(self._folder)}
+        return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
+
+    def _failed(self, pid: int) -> None:
+        if pid:
+            sandbox.end(pid)
+        with contextlib.suppress(OSError):
+            lines = (self._folder / "outside.err").read_text(errors="replace").splitlines()
+            self.why_not = next((line for line in reversed(lines) if line.strip()), "it ended")
