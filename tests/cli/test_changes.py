@@ -338,6 +338,16 @@ def test_claims_that_are_bound_are_data(place: Place) -> None:
     assert place.arena("data", "ls", "-o", "name")[1] == "models\n"
 
 
+def test_the_top_tables_need_no_metrics_server(place: Place) -> None:
+    place.job("a")
+
+    assert place.arena("top", "node")[0] == 0
+    code, out, _ = place.arena("top", "job")
+    assert code == 0
+    assert out.splitlines()[1].split()[:3] == ["a", "PENDING", "TFJOB"]
+    assert out.splitlines()[1].split()[-2:] == ["N/A", "N/A"]
+
+
 # the rest
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import muster
 from muster import errors
 from muster.cli import main
 
@@ -163,3 +166,27 @@ def test_old_and_new_spellings_write_the_same_and_the_last_one_wins(
 
     assert "image: b" in out
     assert "image: a" not in out
+
+
+def test_the_version_names_both_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "version")[1].startswith(f"arena (muster {muster.__version__})\n")
+    assert run(capsys, "version", "--short")[1] == f"{muster.__version__}\n"
+    assert str(Path(muster.__file__).parent) in run(capsys, "version", "-v")[1]
+
+
+def test_words_after_two_dashes_belong_to_somebody_else(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["submit", "tf", "--name=x", "--image=i", "--workers=2", "--dry-run", "--"]
+    _, out, _ = run(capsys, *line, "python", "t.py", "--debug")
+
+    assert "python t.py --debug" in out
+
+
+@pytest.mark.parametrize("words", [["serve", "list"], ["cron"], ["submit", "horovodjob", "--x"]])
+def test_what_arena_has_and_we_have_not_is_one_sentence(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *words)
+
+    assert (code, out) == (2, "")
+    assert re.match(r"error: Muster \w+", err)
+    assert len(err.splitlines()) == 2

@@ -4,7 +4,7 @@ Reading order: main (verb table, errors -> exit codes), verbs (the table as clic
 (which cluster a verb talks to), find (a name -> a job or a pod), then any verb by its name. What
 verbs share:
 
-    showing   output (tables, times, notes) · paint (colour) · live (redrawn pictures) · dumper (YAML)
+    showing   output (tables, times, notes) · paint (colour) · live (redrawn) · dumper (YAML)
               describe (a job as text and data) · listing (any kind, in the server's columns)
               events · board (TensorBoard's address) · waitline (why, and the place in line)
     top       usage (what is measured and asked for) · topnodes · topjobs
