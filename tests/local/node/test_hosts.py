@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from muster.api.core import Service
 from muster.api.meta import Key
 from muster.local.node import hosts
+from muster.local.node.services import Service
 from muster.local.node.spec import HostAlias, Pod
 from tests.local.node.builders import pod
 

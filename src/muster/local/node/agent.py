@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import SERVICES
 from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
@@ -35,6 +34,7 @@ from muster.local.node.runtime.plain import HostNetwork, Plain
 from muster.local.node.runtime.records import Records
 from muster.local.node.runtime.rootfs import Rules
 from muster.local.node.runtime.rootless import RootlessNetwork
+from muster.local.node.services import SERVICES_TO_SERVE, NodePorts
 from muster.local.node.sources import Sources
 from muster.local.node.spec import PODS_TO_RUN
 from muster.local.node.standalone import kernel
@@ -161,7 +161,7 @@ class Agent:
         settings, manager = self._settings, Manager("node")
         clock = settings.clock
         pods = manager.informer(Informer(client, PODS_TO_RUN))
-        services = manager.informer(Informer(client, SERVICES))
+        services = manager.informer(Informer(client, SERVICES_TO_SERVE))
         recorder = Recorder(client, clock)
         names = Names(self.runtime, pods, services, settings.home / "pods")
         checks, watching, stopping = Checks(self.runtime), Crew(), Crew()
@@ -198,6 +198,7 @@ class Agent:
         manager.also("runtime", lambda: self.runtime.run(process_changed))
         manager.also("heart", Heart(client, settings.nodes, self.gateway, clock).run)
         manager.also("names", names.run)
+        manager.also("node ports", NodePorts(self.runtime, pods, services).run)
         manager.also("events", recorder.run)
         manager.also("probes", watching.run)
         manager.also("hooks", stopping.run)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from muster.api.core import Service
     from muster.api.meta import Key
+    from muster.local.node.services import Service
     from muster.local.node.spec import HostAlias, Pod
 
 DOMAIN = "cluster.local"

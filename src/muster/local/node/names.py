@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from muster.api.core import Service
     from muster.api.meta import Key
     from muster.kube.informer import Informer
     from muster.kube.store import Change
     from muster.local.node.hosts import Entry
     from muster.local.node.runtime.contract import Runtime
+    from muster.local.node.services import Service
     from muster.local.node.spec import Pod
 
 
