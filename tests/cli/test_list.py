@@ -160,3 +160,26 @@ def test_without_a_metrics_server_the_rest_is_still_told(busy: Scene) -> None:
 
     assert "N/A/0/8" in busy.arena("top", "node")[1]
     assert busy.arena("top", "job")[0] == 0
+
+
+def test_data_of_all_jobs_has_the_addresses_of_their_tensorboards(busy: Scene) -> None:
+    metadata = {
+        "name": "runs-tensorboard",
+        "namespace": "default",
+        "labels": {"role": "tensorboard"},
+    }
+    spec = {"ports": [{"port": 6006, "nodePort": 30001}]}
+    balanced = {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}
+    busy.objects["services"] = [
+        {"metadata": metadata, "spec": spec},
+        {"metadata": {**metadata, "name": "done-tensorboard"}, "spec": spec, "status": balanced},
+        {"metadata": {**metadata, "name": "waits-tensorboard", "labels": {}}, "spec": spec},
+    ]
+
+    _, out, _ = busy.arena("list", "-o", "json")
+
+    assert {job["name"]: job["tensorboard"] for job in json.loads(out)} == {
+        "waits": "",
+        "runs": "http://127.0.0.1:30001",
+        "done": "http://1.2.3.4:6006",
+    }

@@ -5,31 +5,41 @@ Used by `get`, `list -o json` and `open`. Nothing here asks TensorBoard itself.
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from muster.api.kinds import NODES, SERVICES
-from muster.api.meta import Key, Raw, is_true
+from muster.api.meta import Key, Raw, is_true, key_of
 from muster.errors import Forbidden, NotFound
+from muster.jobs import tensorboard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muster.cli.cluster import Cluster
     from muster.kube.blocking import BlockingClient
 
 _RAW = SERVICES.read_as(dict)
-
-
-def name(job: str) -> str:
-    """What the Service and the Deployment are called."""
-    return f"{job}-tensorboard"
+_ROLE = ",".join(f"{key}={value}" for key, value in tensorboard.ROLE.items())
 
 
 def url(client: BlockingClient, cluster: Cluster, job: Key) -> str:
     """The address for a browser; empty if the job has no TensorBoard or nobody can reach it."""
     try:
-        service = client.get(_RAW, Key(job.namespace, name(job.name)))
+        service = client.get(_RAW, Key(job.namespace, tensorboard.name(job.name)))
     except (NotFound, Forbidden):
         return ""
-    return _balanced(service) or _by_node(client, cluster, service)
+    return _balanced(service) or _by_node(service, partial(_node, client, cluster))
+
+
+def urls(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, str]:
+    """The address of every TensorBoard in a namespace or in all, by the key of its Service."""
+    try:
+        services = client.list(_RAW, namespace, labels=_ROLE).items
+    except Forbidden:
+        return {}
+    node = cache(partial(_node, client, cluster))
+    return {key_of(service): _balanced(service) or _by_node(service, node) for service in services}
 
 
 def _balanced(service: Raw) -> str:
@@ -41,17 +51,16 @@ def _balanced(service: Raw) -> str:
     return f"http://{host}:{ports[0].get('port')}" if host else ""
 
 
-def _by_node(client: BlockingClient, cluster: Cluster, service: Raw) -> str:
+def _by_node(service: Raw, node: Callable[[], str]) -> str:
     ports = service["spec"].get("ports") or [{}]
     port = ports[0].get("nodePort")
-    if not port:
-        return ""
-    # The local cluster's daemon listens for node ports on loopback alone.
-    host = "127.0.0.1" if cluster.local else _node(client)
-    return f"http://{host}:{port}" if host else ""
+    return f"http://{host}:{port}" if port and (host := node()) else ""
 
 
-def _node(client: BlockingClient) -> str:
+def _node(client: BlockingClient, cluster: Cluster) -> str:
+    """An address at which node ports answer."""
+    if cluster.local:
+        return "127.0.0.1"  # where the daemon listens for them, and nowhere else
     try:
         nodes = client.list(NODES).items
     except Forbidden:

@@ -34,6 +34,9 @@ class Beside:
     gpus: bool = False
 
 
+NOTHING = Beside()
+
+
 def header(job: View, now: datetime, line: str = "") -> str:
     """Who and what the job is, and why it waits or failed."""
     facts = [
@@ -53,7 +56,7 @@ def header(job: View, now: datetime, line: str = "") -> str:
     return table(facts)
 
 
-def sections(job: View, now: datetime, beside: Beside = Beside()) -> str:  # noqa: B008 - frozen
+def sections(job: View, now: datetime, beside: Beside = NOTHING) -> str:
     """The sectioned form: a header block, the instances, and what was asked for besides."""
     rows = [
         (
@@ -96,7 +99,7 @@ def said(events: Sequence[Said], now: datetime) -> str:
     return f"Events:\n{underlined(EVENTS, rows, indent='  ')}"
 
 
-def classic(job: View, now: datetime, beside: Beside = Beside()) -> str:  # noqa: B008 - frozen
+def classic(job: View, now: datetime, beside: Beside = NOTHING) -> str:
     """The one-table form: a row per instance."""
     head = ("NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE")
     old = duration(job.age(now).total_seconds())
@@ -138,7 +141,7 @@ def pod(found: Pod, row: Instance, now: datetime, events: Sequence[Said] | None)
     return "\n\n".join(parts if events is None else [*parts, said(events, now)])
 
 
-def as_data(job: View, now: datetime, beside: Beside = Beside()) -> Raw:  # noqa: B008 - frozen
+def as_data(job: View, now: datetime, beside: Beside = NOTHING) -> Raw:
     """The fields and their order as arena's JSON has them, and the reason besides."""
     chief = job.chief
     data: Raw = {

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
+from muster.api.meta import Key
 from muster.cli import find, live
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.live import Frame
 from muster.cli.output import duration, structured, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from muster.api.meta import Raw
     from muster.jobs.view import View
 
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
+NONE: Mapping[Key, str] = MappingProxyType({})
 STATUSES = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED")
 
 
@@ -54,7 +58,12 @@ def command(
         def look() -> Frame:
             found = find.everything(client, namespace, type_)
             jobs = [job for job in found if not statuses or job.status in statuses]
-            return frame(jobs, datetime.now(UTC), output, spaces=all_namespaces)
+            boards: Mapping[Key, str] = {}
+            if output in ("json", "yaml"):
+                from muster.cli import board
+
+                boards = board.urls(client, cluster, namespace)
+            return frame(jobs, datetime.now(UTC), output, spaces=all_namespaces, boards=boards)
 
         if watch:
             live.show(look)
@@ -62,20 +71,28 @@ def command(
             print(text)
 
 
-def frame(jobs: Sequence[View], now: datetime, output: str, *, spaces: bool) -> Frame:
+def frame(
+    jobs: Sequence[View],
+    now: datetime,
+    output: str,
+    *,
+    spaces: bool,
+    boards: Mapping[Key, str] = NONE,
+) -> Frame:
     """The jobs in the form asked for, and what must change for it to be news."""
     state = [(job.key, job.status, job.allocated_gpus) for job in jobs]
-    return Frame(_text(jobs, now, output, spaces=spaces), state)
-
-
-def _text(jobs: Sequence[View], now: datetime, output: str, *, spaces: bool) -> str:
     if output == "name":
-        return "\n".join(f"{job.trainer}/{job.name}" for job in jobs)
+        return Frame("\n".join(f"{job.trainer}/{job.name}" for job in jobs), state)
     if output == "wide":
-        return table(rows(jobs, now, spaces=spaces))
-    from muster.cli.describe import as_data
+        return Frame(table(rows(jobs, now, spaces=spaces)), state)
+    from muster.cli.describe import Beside, as_data
+    from muster.jobs import tensorboard
 
-    return structured([as_data(job, now) for job in jobs], output)
+    def data(job: View) -> Raw:
+        board = boards.get(Key(job.namespace, tensorboard.name(job.name)), "")
+        return as_data(job, now, Beside(board=board))
+
+    return Frame(structured([data(job) for job in jobs], output), state)
 
 
 def rows(jobs: Sequence[View], now: datetime, *, spaces: bool) -> list[tuple[str, ...]]:
