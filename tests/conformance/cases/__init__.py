@@ -17,6 +17,7 @@ from tests.conformance.cases import (
     validation,
     verbs,
     watches,
+    wrong_definitions,
 )
 
 ALL = [
@@ -36,6 +37,7 @@ ALL = [
         escalation,
         validation,
         watches,
+        wrong_definitions,
     )
     for case in module.CASES
 ]

@@ -29,6 +29,7 @@ def service(**spec: Any) -> Step:
     return post(SVC, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}], **spec}})
 
 
+NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 PROBE = {"tcpSocket": {"port": 80}}
 
 PODS_WRONG = [
@@ -271,4 +272,161 @@ NAMESPACES_WRONG = [
     ),
 ]
 
-CASES = [*PODS_WRONG, *QUANTITIES, *NAMESPACES_WRONG]
+SECRETS, CLAIMS = f"{NS}/secrets", f"{NS}/persistentvolumeclaims"
+BUDGETS = "/apis/policy/v1/namespaces/$ns/poddisruptionbudgets"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
+EVENTS = f"{NS}/events"
+
+
+def config(**more: Any) -> Step:
+    return post(f"{NS}/configmaps", {"metadata": {"name": "a"}, **more})
+
+
+def secret(**more: Any) -> Step:
+    return post(SECRETS, {"metadata": {"name": "a"}, **more})
+
+
+def meta(**more: Any) -> Step:
+    return post(f"{NS}/configmaps", {"metadata": {"name": "a", **more}})
+
+
+def budget(**spec: Any) -> Step:
+    return post(BUDGETS, {"metadata": {"name": "a"}, "spec": spec})
+
+
+def lease(**spec: Any) -> Step:
+    return post(LEASES, {"metadata": {"name": "a"}, "spec": spec})
+
+
+OTHERS_WRONG = [
+    Case(
+        "config maps and secrets with mistakes",
+        [
+            config(data={"a b": "c"}),
+            config(data={"a": "b"}, binaryData={"a": "Yg=="}),
+            config(data={"..": "c"}),
+            config(data={"a": "x" * 1100000}),
+            config(binaryData={"a": "not base64!"}),
+            secret(data={"a/b": "Yg=="}),
+            secret(data={"a": "not base64!"}),
+            secret(type="kubernetes.io/tls", data={"tls.crt": ""}),
+            secret(type="kubernetes.io/tls"),
+            secret(type="kubernetes.io/dockerconfigjson"),
+            secret(type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "Yg=="}),
+            secret(type="kubernetes.io/basic-auth"),
+            secret(type="kubernetes.io/ssh-auth"),
+            secret(type="kubernetes.io/service-account-token"),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "metadata with mistakes",
+        [
+            meta(annotations={"a": "x" * 300000}),
+            meta(finalizers=["bad"]),
+            meta(finalizers=["x.io/a b"]),
+            meta(creationTimestamp="foo"),
+            meta(generateName="a" * 300),
+            meta(generateName="A_"),
+            meta(labels={"a": "b c"}),
+            meta(ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": ""}]),
+            meta(ownerReferences=[{"apiVersion": "a/b/c", "kind": "A", "name": "a", "uid": "b"}]),
+            meta(ownerReferences=[{"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "b"}]),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "services with mistakes",
+        [
+            post(SVC, {"metadata": {"name": "a"}, "spec": {"selector": {"a": "b"}}}),
+            service(ports=[{"port": 80}, {"port": 81}]),
+            service(ports=[{"port": 80, "name": "a"}, {"port": 81, "name": "a"}]),
+            service(ports=[{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]),
+            service(ports=[{"port": 80, "name": "A b"}]),
+            service(ports=[{"port": 80, "targetPort": 70000}]),
+            service(ports=[{"port": 80, "targetPort": "A b"}]),
+            service(selector={"a b": "c"}),
+            service(type="ExternalName"),
+        ],
+    ),
+    Case(
+        "budgets and leases with mistakes",
+        [
+            budget(minAvailable="101x"),
+            budget(minAvailable="101%"),
+            budget(minAvailable=-1),
+            budget(maxUnavailable="x"),
+            lease(leaseDurationSeconds=0),
+            lease(leaseDurationSeconds=-1),
+            lease(renewTime="x"),
+            lease(leaseTransitions=-1),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "volumes with mistakes",
+        [
+            post(CLAIMS, {"metadata": {"name": "a"}}),
+            post(CLAIMS, {"metadata": {"name": "a"}, "spec": {"accessModes": ["Foo"]}}),
+            post(
+                CLAIMS,
+                {
+                    "metadata": {"name": "a"},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "0"}},
+                    },
+                },
+            ),
+            post("/api/v1/persistentvolumes", {"metadata": {"name": "$ns"}}),
+            post(
+                "/api/v1/persistentvolumes",
+                {
+                    "metadata": {"name": "$ns"},
+                    "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+                },
+            ),
+        ],
+    ),
+    Case(
+        "events with mistakes",
+        [
+            post(EVENTS, {"metadata": {"name": "a"}}),
+            post(EVENTS, {"metadata": {"name": "a"}, "involvedObject": {"namespace": "other"}}),
+            post(EVENTS, {"metadata": {"name": "a"}, "involvedObject": {"namespace": "$ns"}}),
+        ],
+        ("zero-values",),
+    ),
+    Case(
+        "affinities with mistakes",
+        [
+            spec(affinity={"nodeAffinity": {NEEDED: {"nodeSelectorTerms": []}}}),
+            spec(affinity={"nodeAffinity": {NEEDED: {}}}),
+            spec(
+                affinity={
+                    "nodeAffinity": {
+                        NEEDED: {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "a", "operator": "Is"}]}
+                            ]
+                        }
+                    }
+                }
+            ),
+            spec(
+                affinity={
+                    "nodeAffinity": {
+                        NEEDED: {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "a", "operator": "In"}]}
+                            ]
+                        }
+                    }
+                }
+            ),
+            spec(affinity={"podAffinity": {NEEDED: [{"labelSelector": {}}]}}),
+        ],
+    ),
+]
+
+CASES = [*OTHERS_WRONG, *PODS_WRONG, *QUANTITIES, *NAMESPACES_WRONG]

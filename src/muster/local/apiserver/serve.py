@@ -188,7 +188,7 @@ class ApiServer:
         except ApiError as error:
             return _refuse(Refusal(str(error), status=error.status, reason=error.reason))
         except web.HTTPRequestEntityTooLarge:
-            return _refuse(status.too_large(bodies.LIMIT))
+            return _refuse(status.too_large(f"limit is {bodies.LIMIT}"))
         except web.HTTPException:
             raise
         except ConnectionResetError:

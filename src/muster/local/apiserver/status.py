@@ -70,9 +70,7 @@ def _tail(detail: str) -> str:
 
 
 def _show(value: object) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    return json.dumps(value, separators=(",", ":"), default=str)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def _details(group: str, kind: str, name: str = "") -> dict[str, object]:
@@ -194,9 +192,8 @@ def too_new(asked: int, current: int) -> Refusal:
     )
 
 
-def too_large(limit: int) -> Refusal:
+def too_large(message: str) -> Refusal:
     """The body is beyond the limit."""
-    message = f"limit is {limit}"
     return Refusal(message, status=413, reason="RequestEntityTooLarge")
 
 

@@ -7,27 +7,31 @@ for one finds an answer.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from copy import deepcopy
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from muster.api import schemas
+from muster.api.schemas import Schema
 from muster.errors import InvalidQuantity
 from muster.local.apiserver.quota.amounts import parse
-from muster.local.apiserver.status import Cause, bad_type, bad_value, not_supported, required
+from muster.local.apiserver.schema_rules import check_rules, join
+from muster.local.apiserver.status import Cause, bad_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.api.meta import Raw
-    from muster.api.schemas import Schema
 
+_WORDS_OF_CHOICE = {"allOf", "anyOf", "oneOf", "not"}
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:")
 _NO_QUANTITY = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def children(value: Any, schema: Schema, path: str = "") -> Iterator[tuple[Any, Schema, str]]:
@@ -36,7 +40,7 @@ def children(value: Any, schema: Schema, path: str = "") -> Iterator[tuple[Any, 
         for name, part in value.items():
             known = schema.field(name)
             if known is not None:
-                yield part, known, _join(path, name)
+                yield part, known, join(path, name)
     elif isinstance(value, list):
         items = schema.items()
         if items is not None:
@@ -47,16 +51,19 @@ def children(value: Any, schema: Schema, path: str = "") -> Iterator[tuple[Any, 
 def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> list[str]:
     """Take out, in place, what the schema does not know, and nulls; returns the unknown paths."""
     unknown: list[str] = []
+    embedded = bool(schema.raw.get("x-kubernetes-embedded-resource"))
     if isinstance(value, dict):
         for name in list(value):
             known = schema.field(name)
-            implied = top and name in ("apiVersion", "kind", "metadata")
+            implied = (top or embedded) and name in ("apiVersion", "kind", "metadata")
             if known is None and schema.type and not schema.preserves and not implied:
                 if schema.properties or schema.raw.get("additionalProperties") is None:
-                    unknown.append(_join(path, name))
+                    unknown.append(join(path, name))
                     del value[name]
             elif value[name] is None and known is not None and not known.raw.get("nullable"):
                 del value[name]
+    if embedded and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
+        unknown += prune(value["metadata"], schemas.named(_META), join(path, "metadata"))
     for part, known, where in children(value, schema, path):
         unknown += prune(part, known, where)
     return unknown
@@ -77,10 +84,44 @@ def check(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     wrong = _check_type(value, schema, path)
     if wrong is not None:
         return [wrong]
-    causes = _check_rules(value, schema.raw, path)
+    causes = check_rules(value, schema.raw, path) + _check_alternatives(value, schema, path)
     for part, known, where in children(value, schema, path):
         causes += check(part, known, where)
     return causes
+
+
+def _check_alternatives(value: Any, schema: Schema, path: str) -> list[Cause]:
+    """What a schema says in other schemas: all of these, one of these, none of this."""
+    causes: list[Cause] = []
+    if not _WORDS_OF_CHOICE & schema.raw.keys():
+        return causes
+    for other in _alternatives(schema, "allOf"):
+        causes += check(value, other, path)
+    if any_of := _alternatives(schema, "anyOf"):
+        wrong = [check(value, other, path) for other in any_of]
+        if all(wrong):
+            causes += [_against(path, "must validate at least one schema (anyOf)"), *wrong[0]]
+    if schema.type and (one_of := _alternatives(schema, "oneOf")):
+        wrong = [check(value, other, path) for other in one_of]
+        fitting = sum(not found for found in wrong)
+        told = "must validate one and only one schema (oneOf). Found"
+        if fitting > 1:
+            causes.append(_against(path, f"{told} {fitting} valid alternatives"))
+        elif not fitting:
+            causes += [_against(path, f"{told} none valid"), *wrong[0]]
+    for other in _alternatives(schema, "not"):
+        if not check(value, other, path):
+            causes.append(_against(path, "must not validate the schema (not)"))
+    return causes
+
+
+def _alternatives(schema: Schema, word: str) -> list[Schema]:
+    found = schema.raw.get(word) or []
+    return [Schema(raw) for raw in (found if isinstance(found, list) else [found])]
+
+
+def _against(path: str, told: str) -> Cause:
+    return Cause("<nil>", "FieldValueInvalid", f'Invalid value: "": "{path}" {told}')
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -108,12 +149,26 @@ def _check_type(value: Any, schema: Schema, path: str) -> Cause | None:
         return _check_quantity(value, path)
     if not schema.type or (value is None and raw.get("nullable")):
         return None
-    fits = isinstance(value, _TYPES[schema.type])
+    if schema.type == "string" and isinstance(value, str) and not _formed(value, raw):
+        return bad_type(path, value, f'{path} in body must be of type {raw["format"]}: "{value}"')
+    fits = isinstance(value, _TYPES.get(schema.type, ()))
     if isinstance(value, bool) and schema.type != "boolean":
         fits = False
     if isinstance(value, float) and schema.type == "integer" and value.is_integer():
         fits = True
     return None if fits else _mistyped(path, value, schema.type)
+
+
+def _formed(text: str, raw: Raw) -> bool:
+    """Whether a text is of the format that is asked for; most formats are only advice."""
+    try:
+        if raw.get("format") == "date-time":
+            return bool(_TIME.match(text)) and bool(datetime.fromisoformat(text))
+        if raw.get("format") == "byte":
+            base64.b64decode(text.replace("\n", ""), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
 
 
 def is_quantity(schema: Schema) -> bool:
@@ -142,67 +197,3 @@ def reshape(obj: Raw, schema: Schema) -> Raw:
     prune(obj, schema, top=True)
     fill_defaults(obj, schema)
     return obj
-
-
-def _check_rules(value: Any, raw: Raw, path: str) -> list[Cause]:
-    causes = []
-    if "enum" in raw and value not in raw["enum"]:
-        causes.append(not_supported(path, value, [str(v) for v in raw["enum"]]))
-    if isinstance(value, dict):
-        causes += [
-            required(_join(path, name)) for name in raw.get("required", ()) if name not in value
-        ]
-    elif isinstance(value, str):
-        causes += _check_text(value, raw, path)
-    elif isinstance(value, list):
-        causes += _check_count(value, raw, path)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        causes += _check_number(value, raw, path)
-    return causes
-
-
-def _check_text(value: str, raw: Raw, path: str) -> list[Cause]:
-    causes = []
-    if "maxLength" in raw and len(value) > raw["maxLength"]:
-        told = f"Too long: may not be more than {raw['maxLength']} bytes"
-        causes.append(Cause(path, "FieldValueTooLong", told))
-    elif len(value) < raw.get("minLength", 0):
-        detail = f"{path} in body should be at least {raw['minLength']} chars long"
-        causes.append(bad_value(path, value, detail))
-    elif "pattern" in raw and not _search(raw["pattern"], value):
-        causes.append(bad_value(path, value, f"{path} in body should match '{raw['pattern']}'"))
-    return causes
-
-
-def _search(pattern: str, value: str) -> bool:
-    """Whether the pattern is found; one that Python cannot read lets everything pass."""
-    try:
-        return re.search(pattern, value) is not None
-    except re.error:
-        return True
-
-
-def _check_count(value: list[Any], raw: Raw, path: str) -> list[Cause]:
-    causes = []
-    if "maxItems" in raw and len(value) > raw["maxItems"]:
-        told = f"Too many: {len(value)}: must have at most {raw['maxItems']} items"
-        causes.append(Cause(path, "FieldValueTooMany", told))
-    if len(value) < raw.get("minItems", 0):
-        detail = f"{path} in body should have at least {raw['minItems']} items"
-        causes.append(bad_value(path, len(value), detail))
-    return causes
-
-
-def _check_number(value: float, raw: Raw, path: str) -> list[Cause]:
-    causes = []
-    low, high = raw.get("minimum"), raw.get("maximum")
-    if low is not None and (value < low or (raw.get("exclusiveMinimum") and value == low)):
-        word = "greater than" if raw.get("exclusiveMinimum") else "greater than or equal to"
-        causes.append(bad_value(path, value, f"{path} in body should be {word} {low}"))
-    if high is not None and (value > high or (raw.get("exclusiveMaximum") and value == high)):
-        word = "less than" if raw.get("exclusiveMaximum") else "less than or equal to"
-        causes.append(bad_value(path, value, f"{path} in body should be {word} {high}"))
-    span = {"int32": 2**31, "int64": 2**63}.get(raw.get("format", ""))
-    if span is not None and not -span <= value < span:
-        causes.append(bad_type(path, value, f"{path} in body must fit into {raw['format']}"))
-    return causes

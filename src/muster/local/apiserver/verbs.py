@@ -190,7 +190,7 @@ class Verbs:
             new = patch.merge(old, body)
         else:
             new = patch.strategic(old, body, schema_of(call.resource))
-        claims.check(call, new)
+        claims.check_patched(call, new, old)
         return new
 
     async def _apply(self, call: Call, body: Raw) -> Answer:

@@ -49,6 +49,11 @@ class Watch:
         self.over = True
         self._ready.set()
 
+    @property
+    def idle(self) -> bool:
+        """Whether everything has been read."""
+        return not self._waiting
+
     async def next(self) -> list[Change]:
         """At least one change; all that are waiting. Empty when the watch has ended."""
         await self._ready.wait()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import status
-from muster.local.apiserver.admission import immutable, names
+from muster.local.apiserver.admission import immutable
 from muster.local.apiserver.admission.births import complete
 from muster.local.apiserver.admission.defaults import defaults, fill, pod_status
 from muster.local.apiserver.admission.generation import counted, counts
-from muster.local.apiserver.admission.validation import kinds
+from muster.local.apiserver.admission.validation import kinds, metadata
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -125,46 +125,14 @@ def _comparable(obj: Raw) -> Raw:
 
 
 def _check(resource: Resource, obj: Raw) -> list[Cause]:
-    meta = obj["metadata"]
-    causes = names.check_name(resource.collection, str(meta.get("name") or ""))
-    causes += names.check_labels(meta.get("labels") or {})
-    for key in meta.get("annotations") or {}:
-        causes += [
-            status.bad_value("metadata.annotations", key, text) for text in names.check_key(key)
-        ]
-    causes += _check_owners(meta.get("ownerReferences") or [])
-    if not resource.custom:
-        causes += kinds.check(resource.collection, obj)
-    return causes
+    causes = list(metadata.check(resource.collection, obj["metadata"]))
+    return causes if resource.custom else causes + kinds.check(resource.collection, obj)
 
 
 def _refuse(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
     if causes:
         name = str(obj["metadata"].get("name") or "")
         raise status.invalid(resource.group, resource.kind, name, causes)
-
-
-def _check_owners(owners: list[Raw]) -> list[Cause]:
-    causes = []
-    controllers = [o for o in owners if o.get("controller")]
-    for owner in owners:
-        causes += [
-            status.bad_value(f"metadata.ownerReferences.{f}", "", f"{f} must not be empty")
-            for f in ("apiVersion", "kind", "name", "uid")
-            if not owner.get(f)
-        ]
-    if len(controllers) > 1:
-        causes.append(
-            status.bad_value(
-                "metadata.ownerReferences",
-                owners,
-                "Only one reference can have Controller set to true."
-                f' Found "true" in references for {controllers[0].get("kind")}/'
-                f"{controllers[0].get('name')} and {controllers[1].get('kind')}/"
-                f"{controllers[1].get('name')}",
-            )
-        )
-    return causes
 
 
 def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:

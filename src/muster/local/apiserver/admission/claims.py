@@ -40,6 +40,19 @@ def check(call: Call, obj: Raw) -> None:
         check_name(call, meta)
 
 
+def check_patched(call: Call, new: Raw, old: Raw) -> None:
+    """A patch leaves the object what it is, with its name."""
+    if not isinstance(new.get("metadata"), dict) or not new["metadata"].get("name"):
+        raise status.bad_request(
+            f"the name of the object () does not match the name on the URL ({call.route.name})"
+        )
+    if not call.resource.custom and any(new.get(f) != old[f] for f in ("kind", "apiVersion")):
+        told = f"unable to decode the result as {call.resource.kind}"
+        cause = status.bad_value("patch", call.body.decode(errors="replace"), told)
+        raise status.invalid("", "", "", [cause])
+    check(call, new)
+
+
 def check_name(call: Call, meta: Raw | None) -> None:
     """What is sent about an object must name it, or nobody."""
     name = (meta or {}).get("name") or ""

@@ -191,13 +191,11 @@ def _quota(quota: Raw) -> None:
 def _service(service: Raw) -> None:
     spec = fill(part(service, "spec"), type="ClusterIP", sessionAffinity="None")
     if spec["type"] != "ExternalName":
-        # There are no virtual addresses here: every service is its pods' addresses.
-        fill(
-            spec,
-            clusterIP="None",
-            clusterIPs=["None"],
-            internalTrafficPolicy="Cluster",
-        )
+        # There are no virtual addresses here: every service is its pods' addresses. Without ports
+        # one must say so itself, as anywhere.
+        if spec.get("ports") or spec.get("clusterIP") == "None":
+            fill(spec, clusterIP="None", clusterIPs=["None"])
+        fill(spec, internalTrafficPolicy="Cluster")
         # Without a selector nobody knows what the addresses will be.
         alone = bool(spec.get("selector"))
         fill(

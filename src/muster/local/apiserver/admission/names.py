@@ -16,10 +16,16 @@ if TYPE_CHECKING:
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_OLD_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = rf"({_QUALIFIED})?"
 
 _SAYS = {
+    _OLD_LABEL: (
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
+        " alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or"
+        f" 'abc-123', regex used for validation is '{_OLD_LABEL}')"
+    ),
     _LABEL: (
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and"
         " must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex"
@@ -60,6 +66,7 @@ def _matches(pattern: str, longest: int) -> Callable[[str], list[str]]:
 
 _subdomain = _matches(_SUBDOMAIN, 253)
 _one_label = _matches(_LABEL, 63)
+_old_label = _matches(_OLD_LABEL, 63)
 _qualified = _matches(_QUALIFIED, 63)
 _value = _matches(_VALUE, 63)
 
@@ -97,6 +104,14 @@ def check_name(resource: str, name: str) -> list[Cause]:
     return [bad_value("metadata.name", name, text) for text in check(name)]
 
 
+def check_prefix(resource: str, prefix: str) -> list[Cause]:
+    """What is wrong with the beginning of a name that is to be generated."""
+    check = _BY_RESOURCE.get(resource, _subdomain)
+    body = prefix.removesuffix("-") if prefix.endswith("-") else prefix
+    wrong = check(body) if body else []
+    return [bad_value("metadata.generateName", prefix, text) for text in wrong]
+
+
 def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> list[Cause]:
     """What is wrong with the labels."""
     causes = []
@@ -114,7 +129,7 @@ def check_key(key: str) -> list[str]:
     prefix, slash, name = key.rpartition("/")
     wrong = [f"prefix part {text}" for text in _subdomain(prefix)] if slash else []
     if not name:
-        return [*wrong, "name part must be non-empty"]
+        wrong.append("name part must be non-empty")
     return wrong + _qualified(name)
 
 
@@ -126,6 +141,11 @@ def check_label(text: str) -> list[str]:
 def check_plain_label(text: str) -> list[str]:
     """The same, in fields where dots are no mistake of their own."""
     return _one_label(text)
+
+
+def check_old_label(text: str) -> list[str]:
+    """The same, where it must begin with a letter."""
+    return _old_label(text)
 
 
 def check_subdomain(text: str) -> list[str]:

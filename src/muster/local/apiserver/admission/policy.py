@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import status
-from muster.local.apiserver.admission import priority
-from muster.local.apiserver.admission.defaults import fill
+from muster.local.apiserver.admission import definitions, priority
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,20 +31,14 @@ def on_create(obj: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
     elif resource.collection == priority.COLLECTION:
         priority.check(obj, store)
     elif resource.collection == _CRDS:
-        _check_definition(obj)
-        _establish(obj, timestamp(now))
+        definitions.establish(obj, timestamp(now))
     return obj
 
 
 def on_update(new: Raw, old: Raw, resource: Resource) -> Raw:
     """Complete a changed object."""
     if resource.collection == _CRDS:
-        _check_definition(new)
-        _accept_names(new)
-        stored = old.get("status", {}).get("storedVersions", [])
-        current = _storage(new)
-        if current not in stored:
-            new.setdefault("status", {})["storedVersions"] = [*stored, current]
+        definitions.change(new, old)
     return new
 
 
@@ -78,73 +71,3 @@ def terminating(resource: Resource, name: str, namespace: str) -> Refusal:
     }
     refusal.details = (refusal.details or {}) | {"causes": [cause]}
     return refusal
-
-
-# -- CRDs ----------------------------------------------------------------------------------------
-
-
-def _check_definition(crd: Raw) -> None:
-    """Enough to serve the kind; what is missing is named by its field."""
-    spec, name = crd.get("spec") or {}, crd["metadata"].get("name", "")
-    causes = [
-        status.required(f"spec.{field}")
-        for field in ("group", "names", "versions", "scope")
-        if not spec.get(field)
-    ]
-    named = spec.get("names") or {}
-    causes += [
-        status.required(f"spec.names.{field}")
-        for field in ("plural", "kind")
-        if not named.get(field)
-    ]
-    stored = [v for v in spec.get("versions") or () if v.get("storage")]
-    if spec.get("versions") and len(stored) != 1:
-        causes.append(
-            status.bad_value(
-                "spec.versions",
-                spec["versions"],
-                "must have exactly one version marked as storage version",
-            )
-        )
-    if not causes and name != f"{named['plural']}.{spec['group']}":
-        causes.append(
-            status.bad_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-        )
-    if causes:
-        raise status.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes)
-
-
-def _storage(crd: Raw) -> str:
-    return next(str(v["name"]) for v in crd["spec"]["versions"] if v.get("storage"))
-
-
-def _accept_names(crd: Raw) -> None:
-    names = crd["spec"]["names"]
-    fill(names, singular=names["kind"].lower(), listKind=f"{names['kind']}List")
-    crd["spec"].setdefault("conversion", {"strategy": "None"})
-    if "status" in crd:
-        crd["status"]["acceptedNames"] = dict(names)
-
-
-def _establish(crd: Raw, now: str) -> None:
-    """A definition takes effect with its write, so it is born established."""
-
-    def condition(type_: str, reason: str, message: str) -> Raw:
-        return {
-            "type": type_,
-            "status": "True",
-            "lastTransitionTime": now,
-            "reason": reason,
-            "message": message,
-        }
-
-    crd["status"] = {
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition(
-                "Established", "InitialNamesAccepted", "the initial names have been accepted"
-            ),
-        ],
-        "storedVersions": [_storage(crd)],
-    }
-    _accept_names(crd)

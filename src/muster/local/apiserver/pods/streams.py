@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.request.call import Call
     from muster.local.apiserver.store import Store
 
+_LONG_AGO = 10**9
 STREAMED = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
@@ -102,7 +103,7 @@ def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
     """The query of a log request, checked."""
     query = call.query
     seconds = call.number("sinceSeconds")
-    since = now - timedelta(seconds=seconds) if seconds is not None else None
+    since = now - timedelta(seconds=min(seconds, _LONG_AGO)) if seconds is not None else None
     if query.get("sinceTime"):
         try:
             since = datetime.fromisoformat(query["sinceTime"])

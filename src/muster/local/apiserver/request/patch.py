@@ -9,11 +9,13 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
-from muster.local.apiserver.status import bad_request, unprocessable
+from muster.local.apiserver.status import bad_request, too_large, unprocessable
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
+
+MOST_STEPS = 10_000
 
 # -- merge patch (RFC 7396) ----------------------------------------------------------------------
 
@@ -38,10 +40,14 @@ def json_patch(target: Raw, patch: Any) -> Raw:
     """Apply the operations in order; a failed `test` or a missing path refuses them all."""
     if not isinstance(patch, list):
         raise bad_request("json patch must be a list of operations")
+    if len(patch) > MOST_STEPS:
+        raise too_large(f"The allowed maximum operations in a JSON patch is {MOST_STEPS}")
     document: Any = deepcopy(target)
     for step in patch:
-        if not isinstance(step, dict) or not isinstance(step.get("path"), str):
-            raise bad_request("json patch: every operation needs op and path")
+        if not isinstance(step, dict):
+            raise bad_request("json patch: an operation must be an object")
+        if not isinstance(step.get("path"), str):
+            raise unprocessable()
         document = _apply(document, step)
     if not isinstance(document, dict):
         raise bad_request("json patch: the result is not an object")
@@ -69,18 +75,17 @@ def _apply(document: Any, step: Raw) -> Any:
         if op == "move":
             document = _remove(document, source)
         return _add(document, path, value)
-    raise bad_request(f"json patch: unexpected kind: {op}")
+    raise unprocessable()
 
 
 def _value(step: Raw) -> Any:
-    if "value" not in step:
-        raise bad_request(f"json patch: {step.get('op')} needs a value")
-    return step["value"]
+    """Null, if nothing is said."""
+    return step.get("value")
 
 
 def _pointer(text: str) -> list[str]:
     if text and not text.startswith("/"):
-        raise bad_request(f"json patch: path {text!r} must start with /")
+        raise unprocessable()
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 

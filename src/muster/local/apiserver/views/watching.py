@@ -90,13 +90,16 @@ async def _follow(
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds if seconds else float("inf")
     bookmarks = truth(call.query.get("allowWatchBookmarks", ""))
+    due = loop.time() + BOOKMARK_EVERY
     while loop.time() < end and not changes.over:
         try:
-            async with asyncio.timeout_at(min(end, loop.time() + BOOKMARK_EVERY)):
+            async with asyncio.timeout_at(min(end, due)):
                 batch = await changes.next()
         except TimeoutError:
-            if bookmarks and loop.time() < end:
-                yield _bookmark(call, store.revision)
+            if changes.idle:  # so all up to the present revision has been shown
+                due = loop.time() + BOOKMARK_EVERY
+                if bookmarks and loop.time() < end:
+                    yield _bookmark(call, store.revision)
             continue
         lines = b"".join(map(shown, batch))
         if lines:

@@ -117,6 +117,14 @@ def _port_name(name: str) -> list[str]:
     return wrong
 
 
+def check_port(port: int | str, path: str) -> Iterator[Cause]:
+    """A port by its number, or by the name a container gives it."""
+    if isinstance(port, str):
+        yield from (status.bad_value(path, port, told) for told in _port_name(port or "-"))
+    elif not 1 <= port <= 65535:
+        yield status.bad_value(path, port, PORT_RANGE)
+
+
 def _number(port: Any, path: str) -> Iterator[Cause]:
     if port and not 1 <= port <= 65535:
         yield status.bad_value(path, port, PORT_RANGE)
@@ -196,9 +204,5 @@ def _handler(kind: str, handler: Raw, path: str) -> Iterator[Cause]:
         if not handler.get("command"):
             yield status.required(f"{path}.command")
         return
-    port = handler.get("port")
-    if isinstance(port, str):
-        yield from (status.bad_value(f"{path}.port", port, t) for t in _port_name(port or "-"))
-    elif not 1 <= (port or 0) <= 65535:
-        yield status.bad_value(f"{path}.port", port or 0, PORT_RANGE)
+    yield from check_port(handler.get("port", 0), f"{path}.port")
     yield from one_of(handler, "scheme", ("HTTP", "HTTPS"), path)

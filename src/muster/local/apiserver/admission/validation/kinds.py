@@ -1,4 +1,4 @@
-"""The rules of each kind: deployments, jobs, services, budgets, namespaces.
+"""The rules of each kind: workloads, budgets, namespaces, and where the others' are.
 
 Pure; called by `admit.py` on every write, after defaults. Enough to catch the mistakes people make
 in manifests; exotic fields are taken as they are.
@@ -6,6 +6,7 @@ in manifests; exotic fields are taken as they are.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,11 +15,11 @@ from muster.api.affinity import LabelSelector
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
 from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission.validation import pods, quotas
-from muster.local.apiserver.admission.validation.containers import PORT_RANGE, PROTOCOLS, one_of
+from muster.local.apiserver.admission.validation import config, pods, quotas, services, storage
+from muster.local.apiserver.admission.validation.metadata import UNQUALIFIED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from muster.api.meta import Raw
     from muster.local.apiserver.status import Cause
@@ -30,22 +31,16 @@ _JOB_NUMBERS = (
     "activeDeadlineSeconds",
     "ttlSecondsAfterFinished",
 )
-_SERVICE_WORDS = {
-    "sessionAffinity": ("ClientIP", "None"),
-    "type": ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
-    "internalTrafficPolicy": ("Cluster", "Local"),
-}
-_UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
 
 
 def check(collection: str, obj: Raw) -> list[Cause]:
     """What is wrong with an object of a built-in kind."""
     rule = _RULES.get(collection)
-    return rule(obj) if rule is not None else []
+    return list(rule(obj)) if rule is not None else []
 
 
-def _pod(pod: Raw) -> list[Cause]:
-    return list(pods.check(pod["spec"], "spec"))
+def _pod(pod: Raw) -> Iterable[Cause]:
+    return pods.check(pod["spec"], "spec")
 
 
 def _workload(owner: Raw) -> list[Cause]:
@@ -108,32 +103,52 @@ def _natural(spec: Raw, *fields: str) -> list[Cause]:
     ]
 
 
-def _service(service: Raw) -> list[Cause]:
-    spec = service["spec"]
-    causes = [
-        cause
-        for field, allowed in _SERVICE_WORDS.items()
-        for cause in one_of(spec, field, allowed, "spec")
+def _budget(budget: Raw) -> list[Cause]:
+    spec: Raw = budget.get("spec") or {}
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        told = "minAvailable and maxUnavailable cannot be both set"
+        return [status.bad_value("spec", objects.dump(spec).decode(), told)]
+    return [
+        status.bad_value(f"spec.{field}", spec[field], told)
+        for field in ("minAvailable", "maxUnavailable")
+        if spec.get(field) is not None and (told := _share(spec[field]))
     ]
-    for i, port in enumerate(spec.get("ports") or ()):
-        causes += one_of(port, "protocol", PROTOCOLS, f"spec.ports[{i}]")
-        number = port.get("port", 0)
-        if not 1 <= number <= 65535:
-            causes.append(status.bad_value(f"spec.ports[{i}].port", number, PORT_RANGE))
+
+
+def _share(value: int | str) -> str:
+    """What is wrong with so many, or so many percent."""
+    if isinstance(value, int):
+        return "" if value >= 0 else "must be greater than or equal to 0"
+    if not re.fullmatch("[0-9]{1,9}%", value):
+        return (
+            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', "
+            " or '93%', regex used for validation is '[0-9]+%')"
+        )
+    return "" if int(value[:-1]) <= 100 else "must not be greater than 100%"
+
+
+def _lease(lease: Raw) -> list[Cause]:
+    spec: Raw = lease.get("spec") or {}
+    causes = _natural(spec, "leaseTransitions")
+    duration = spec.get("leaseDurationSeconds")
+    if duration is not None and duration <= 0:
+        told = "must be greater than 0"
+        causes.append(status.bad_value("spec.leaseDurationSeconds", duration, told))
     return causes
 
 
-def _budget(budget: Raw) -> list[Cause]:
-    spec: Raw = budget.get("spec") or {}
-    if spec.get("minAvailable") is None or spec.get("maxUnavailable") is None:
+def _event(event: Raw) -> list[Cause]:
+    about = (event.get("involvedObject") or {}).get("namespace") or ""
+    home = event["metadata"].get("namespace", "")
+    if about == home or (not about and home == "default"):
         return []
-    told = "minAvailable and maxUnavailable cannot be both set"
-    return [status.bad_value("spec", objects.dump(spec).decode(), told)]
+    told = "does not match event.namespace"
+    return [status.bad_value("involvedObject.namespace", about, told)]
 
 
 def _namespace(namespace: Raw) -> list[Cause]:
     causes = [
-        status.bad_value(f"spec.finalizers[{i}]", name, _UNQUALIFIED)
+        status.bad_value(f"spec.finalizers[{i}]", name, UNQUALIFIED)
         for i, name in enumerate((namespace.get("spec") or {}).get("finalizers") or ())
         if name != "kubernetes" and "/" not in name
     ]
@@ -146,13 +161,19 @@ def _namespace(namespace: Raw) -> list[Cause]:
     return causes
 
 
-_RULES: dict[str, Callable[[Raw], list[Cause]]] = {
+_RULES: dict[str, Callable[[Raw], Iterable[Cause]]] = {
     "namespaces": _namespace,
     "pods": _pod,
-    "services": _service,
-    "resourcequotas": lambda quota: list(quotas.check(quota)),
+    "services": services.check,
+    "configmaps": config.config_map,
+    "secrets": config.secret,
+    "events": _event,
+    "resourcequotas": quotas.check,
+    "persistentvolumes": storage.volume,
+    "persistentvolumeclaims": storage.claim,
     "deployments.apps": _workload,
     "replicasets.apps": _workload,
     "jobs.batch": _job,
     "poddisruptionbudgets.policy": _budget,
+    "leases.coordination.k8s.io": _lease,
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.admission.validation import containers
+from muster.local.apiserver.admission.validation import affinity, containers
 from muster.local.apiserver.admission.validation.containers import one_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def check(spec: Raw, path: str) -> Iterator[Cause]:
     yield from one_of(spec, "restartPolicy", _RESTART, path)
     yield from one_of(spec, "dnsPolicy", _DNS, path)
     yield from names.check_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    if spec.get("affinity"):
+        yield from affinity.check(spec["affinity"], f"{path}.affinity")
     yield from _gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     yield from _named(spec, path)
     deadline = spec.get("activeDeadlineSeconds")

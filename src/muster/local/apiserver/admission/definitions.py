@@ -1,0 +1,200 @@
+"""Definitions of custom kinds: what they may say, and the status they get.
+
+Pure; called by `policy.py`. Schemas are looked into by `validation/schemas.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import status
+from muster.local.apiserver.admission import names
+from muster.local.apiserver.admission.defaults import fill
+from muster.local.apiserver.admission.validation.containers import one_of
+from muster.local.apiserver.admission.validation.schemas import check_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.status import Cause
+
+_APPROVED = "api-approved.kubernetes.io"
+_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_OWNED = re.compile(r"(^|\.)(k8s|kubernetes)\.io$")
+
+
+def change(new: Raw, old: Raw) -> None:
+    """Complete a definition that was changed."""
+    _check(new, old)
+    _accept_names(new)
+    stored = old.get("status", {}).get("storedVersions", [])
+    current = _storage(new)
+    if current not in stored:
+        new.setdefault("status", {})["storedVersions"] = [*stored, current]
+
+
+def _check(crd: Raw, old: Raw | None = None) -> None:
+    """Enough to serve the kind; what is missing or wrong is named by its field."""
+    spec, name = crd.get("spec") or {}, crd["metadata"].get("name", "")
+    causes = list(_missing(spec)) or [
+        *_names(spec, name),
+        *one_of(spec, "scope", ("Cluster", "Namespaced"), "spec"),
+        *_versions(spec["versions"]),
+        *_conversion(spec.get("conversion") or {}),
+        *_approval(spec["group"], crd["metadata"].get("annotations") or {}),
+        *_kept(spec["versions"], old),
+    ]
+    if spec.get("preserveUnknownFields"):
+        told = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in"
+            " spec.versions[*].schema instead"
+        )
+        causes.append(status.bad_value("spec.preserveUnknownFields", True, told))
+    if causes:
+        raise status.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes)
+
+
+def _missing(spec: Raw) -> Iterator[Cause]:
+    for field in ("group", "names", "versions", "scope"):
+        if not spec.get(field):
+            yield status.required(f"spec.{field}")
+    for field in ("plural", "kind"):
+        if not (spec.get("names") or {}).get(field):
+            yield status.required(f"spec.names.{field}")
+
+
+def _names(spec: Raw, name: str) -> Iterator[Cause]:
+    named = spec["names"]
+    if name != f"{named['plural']}.{spec['group']}":
+        yield status.bad_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    singular = named.get("singular") or named["kind"].lower()
+    for field, word in (("plural", named["plural"]), ("singular", singular)):
+        for told in names.check_old_label(word):
+            yield status.bad_value(f"spec.names.{field}", word, told)
+    listed = named.get("listKind") or f"{named['kind']}List"
+    for field, word in (("kind", named["kind"]), ("listKind", listed)):
+        for told in names.check_old_label(word.lower()):
+            mixed = f"may have mixed case, but should otherwise match: {told}"
+            yield status.bad_value(f"spec.names.{field}", word, mixed)
+
+
+def _versions(versions: list[Raw]) -> Iterator[Cause]:
+    if sum(bool(v.get("storage")) for v in versions) != 1:
+        told = "must have exactly one version marked as storage version"
+        yield status.bad_value("spec.versions", versions, told)
+    named = [v.get("name", "") for v in versions]
+    if len(set(named)) != len(named):
+        yield status.bad_value("spec.versions", versions, "must contain unique version names")
+    for i, version in enumerate(versions):
+        path = f"spec.versions[{i}]"
+        for told in names.check_old_label(named[i]):
+            yield status.bad_value(f"{path}.name", named[i], told)
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema is None:
+            yield status.required(f"{path}.schema.openAPIV3Schema")
+        elif i == 0 or not _shared(versions, "schema"):
+            where = "spec.validation" if _shared(versions, "schema") else f"{path}.schema"
+            yield from check_schema(schema, f"{where}.openAPIV3Schema")
+        shared = _shared(versions, "additionalPrinterColumns")
+        if i == 0 or not shared:
+            yield from _columns(version, "spec" if shared else path)
+
+
+def _shared(versions: list[Raw], field: str) -> bool:
+    """Whether all versions say the same: then it is named as if it were said once for all."""
+    return all(version.get(field) == versions[0].get(field) for version in versions)
+
+
+def _columns(version: Raw, path: str) -> Iterator[Cause]:
+    for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        where = f"{path}.additionalPrinterColumns[{i}]"
+        if not column.get("name"):
+            yield status.required(f"{where}.name")
+        if not column.get("type"):
+            yield status.required(f"{where}.type")
+        elif column["type"] not in _COLUMN_TYPES:
+            told = f"must be one of {','.join(_COLUMN_TYPES)}"
+            yield status.bad_value(f"{where}.type", column["type"], told)
+        shown = column.get("jsonPath")
+        if not shown:
+            yield status.required(f"{where}.JSONPath")
+        elif not shown.startswith("."):
+            told = "must be a simple json path starting with ."
+            yield status.bad_value(f"{where}.JSONPath", shown, told)
+
+
+def _conversion(conversion: Raw) -> Iterator[Cause]:
+    yield from one_of(conversion, "strategy", ("None", "Webhook"), "spec.conversion")
+    if conversion.get("strategy") == "Webhook":
+        webhook = conversion.get("webhook") or {}
+        if not webhook.get("clientConfig"):
+            told = "required when strategy is set to Webhook"
+            yield status.required("spec.conversion.webhookClientConfig", told)
+        if not webhook.get("conversionReviewVersions"):
+            yield status.required("spec.conversion.conversionReviewVersions")
+
+
+def _approval(group: str, annotations: Raw) -> Iterator[Cause]:
+    """Groups of the project itself are not for everybody."""
+    said, path = annotations.get(_APPROVED, ""), f"metadata.annotations[{_APPROVED}]"
+    if not _OWNED.search(group) or said.startswith(("unapproved", "https://", "http://")):
+        return
+    told = f'protected groups must have approval annotation "{_APPROVED}"'
+    if not said:
+        yield status.required(path, f"{told}, {_SEE}")
+    else:
+        reason = 'with either a URL or a reason starting with "unapproved"'
+        yield status.bad_value(path, said, f"{told} {reason}, {_SEE}")
+
+
+def _kept(versions: list[Raw], old: Raw | None) -> Iterator[Cause]:
+    """A version that objects may be stored in stays."""
+    left = {version.get("name") for version in versions}
+    for i, name in enumerate((old or {}).get("status", {}).get("storedVersions", [])):
+        if name not in left:
+            told = (
+                f"missing from spec.versions; {name} was previously a storage version, and must"
+                " remain in spec.versions until a storage migration ensures no data remains"
+                f" persisted in {name} and removes {name} from status.storedVersions"
+            )
+            yield status.bad_value(f"status.storedVersions[{i}]", name, told)
+
+
+def _storage(crd: Raw) -> str:
+    return next(str(v["name"]) for v in crd["spec"]["versions"] if v.get("storage"))
+
+
+def _accept_names(crd: Raw) -> None:
+    names = crd["spec"]["names"]
+    fill(names, singular=names["kind"].lower(), listKind=f"{names['kind']}List")
+    crd["spec"].setdefault("conversion", {"strategy": "None"})
+    if "status" in crd:
+        crd["status"]["acceptedNames"] = dict(names)
+
+
+def establish(crd: Raw, now: str) -> None:
+    """A definition takes effect with its write, so it is born established."""
+    _check(crd)
+
+    def condition(type_: str, reason: str, message: str) -> Raw:
+        return {
+            "type": type_,
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+
+    crd["status"] = {
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition(
+                "Established", "InitialNamesAccepted", "the initial names have been accepted"
+            ),
+        ],
+        "storedVersions": [_storage(crd)],
+    }
+    _accept_names(crd)

@@ -1,0 +1,87 @@
+"""What a pod may not say about the nodes and pods it wants to be near.
+
+Pure; called by `pods.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import status
+from muster.local.apiserver.admission import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.status import Cause
+
+_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
+_WANTED = "preferredDuringSchedulingIgnoredDuringExecution"
+_RANGE = "must be in the range 1-100"
+
+
+def check(affinity: Raw, path: str) -> Iterator[Cause]:
+    """What is wrong with an affinity."""
+    yield from _nodes(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        yield from _pods(affinity.get(kind) or {}, f"{path}.{kind}")
+
+
+def _nodes(affinity: Raw, path: str) -> Iterator[Cause]:
+    needed = affinity.get(_NEEDED)
+    if needed is not None:
+        where = f"{path}.{_NEEDED}.nodeSelectorTerms"
+        terms = needed.get("nodeSelectorTerms") or ()
+        if not terms:
+            yield status.required(where, "must have at least one node selector term")
+        for i, term in enumerate(terms):
+            yield from _term(term, f"{where}[{i}]")
+    for i, wish in enumerate(affinity.get(_WANTED) or ()):
+        where = f"{path}.{_WANTED}[{i}]"
+        if not 1 <= wish.get("weight", 0) <= 100:
+            yield status.bad_value(f"{where}.weight", wish.get("weight", 0), _RANGE)
+        yield from _term(wish.get("preference") or {}, f"{where}.preference")
+
+
+def _term(term: Raw, path: str) -> Iterator[Cause]:
+    for i, wanted in enumerate(term.get("matchExpressions") or ()):
+        where = f"{path}.matchExpressions[{i}]"
+        operator, values = wanted.get("operator") or "", wanted.get("values") or ()
+        if operator in ("In", "NotIn"):
+            if not values:
+                told = "must be specified when `operator` is 'In' or 'NotIn'"
+                yield status.required(f"{where}.values", told)
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield status.forbidden_field(f"{where}.values", told)
+        elif operator in ("Gt", "Lt"):
+            if len(values) != 1:
+                told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                yield status.required(f"{where}.values", told)
+        else:
+            told = "not a valid selector operator"
+            yield status.bad_value(f"{where}.operator", operator, told)
+        yield from _key(wanted.get("key") or "", f"{where}.key")
+
+
+def _pods(affinity: Raw, path: str) -> Iterator[Cause]:
+    for i, term in enumerate(affinity.get(_NEEDED) or ()):
+        yield from _near(term, f"{path}.{_NEEDED}[{i}]")
+    for i, wish in enumerate(affinity.get(_WANTED) or ()):
+        where = f"{path}.{_WANTED}[{i}]"
+        if not 1 <= wish.get("weight", 0) <= 100:
+            yield status.bad_value(f"{where}.weight", wish.get("weight", 0), _RANGE)
+        yield from _near(wish.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
+
+
+def _near(term: Raw, path: str) -> Iterator[Cause]:
+    key = term.get("topologyKey") or ""
+    if not key:
+        yield status.required(f"{path}.topologyKey", "can not be empty")
+    yield from _key(key, f"{path}.topologyKey")
+
+
+def _key(key: str, path: str) -> Iterator[Cause]:
+    yield from (status.bad_value(path, key, told) for told in names.check_key(key))
