@@ -23,6 +23,7 @@ from muster.local.node.backend import Backend
 from muster.local.node.checks import Checks
 from muster.local.node.crew import Crew
 from muster.local.node.events import Recorder
+from muster.local.node.gpus import Devices
 from muster.local.node.loop import Parts, PodLoop
 from muster.local.node.names import Names
 from muster.local.node.nodes import Heart
@@ -172,6 +173,7 @@ class Agent:
             Sources(client, settings.nodes, self.gateway, api.ca.decode()),
             volumes.Store(settings.home),
             Tokens(client, settings.home / "pods", clock),
+            Devices(settings.home / "pods", self.runtime, {n.name: n.gpus for n in settings.nodes}),
             recorder,
             self._base_env(),
             api,

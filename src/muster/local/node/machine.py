@@ -1,7 +1,8 @@
 """What this machine offers, and the nodes declared on it.
 
 Used by `local/up.py` to make the agent's nodes. Declared nodes share the machine: each shows all of
-its CPU and memory unless told otherwise, and as many GPUs as declared.
+its CPU and memory unless told otherwise, and as many GPUs as declared: real ones as far as there
+are any, each on one node only. Without a declaration the first node has the real ones.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import muster
+from muster.local.node import gpus
 
-GPU = "nvidia.com/gpu"
 _PODS = 250
 
 
@@ -23,6 +24,8 @@ class NodeSpec:
 
     name: str
     resources: dict[str, str] = field(default_factory=dict)
+    gpus: tuple[int, ...] = ()
+    """The indexes of its real GPUs; those beyond are only declared."""
 
 
 def cpus() -> int:
@@ -33,12 +36,6 @@ def cpus() -> int:
 def memory() -> int:
     """The machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def gpus() -> int:
-    """The GPUs that the driver shows."""
-    found = Path("/proc/driver/nvidia/gpus")
-    return len(list(found.iterdir())) if found.is_dir() else 0
 
 
 def declare(
@@ -55,10 +52,15 @@ def declare(
         "pods": str(_PODS),
         "ephemeral-storage": f"{_disk() // 1024}Ki",
     }
-    devices = gpus() if gpus_each is None else gpus_each
-    if devices:
-        resources[GPU] = str(devices)
-    return [NodeSpec(f"muster-{number}", dict(resources)) for number in range(count)]
+    real = tuple(gpu.number for gpu in gpus.find())
+    each = len(real) if gpus_each is None else gpus_each
+    nodes = []
+    for number in range(count):
+        mine = gpus.share(real, number, each)
+        offered = len(mine) if gpus_each is None else gpus_each
+        gpu = {gpus.RESOURCE: str(offered)} if offered else {}
+        nodes.append(NodeSpec(f"muster-{number}", resources | gpu, mine))
+    return nodes
 
 
 def _disk() -> int:

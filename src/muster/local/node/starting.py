@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from muster.local.node.accounts import Api, Tokens
     from muster.local.node.events import Recorder
+    from muster.local.node.gpus import Devices
     from muster.local.node.names import Names
     from muster.local.node.runtime.contract import Runtime
     from muster.local.node.sources import Sources
@@ -34,6 +35,7 @@ class Supplies:
     sources: Sources
     volumes: volumes.Store
     tokens: Tokens
+    devices: Devices
     recorder: Recorder
     base_env: Mapping[str, str]
     api: Api
@@ -63,7 +65,8 @@ class Starter:
         container = next(c for c in pod.everyone if c.name == container.name)
         record = self._from.runtime.read(pod.metadata.uid)
         around = await self._from.sources.around(pod, record.address)
-        variables = env.environment(pod, container, around, self._base(pod))
+        base = self._base(pod) | self._from.devices.variables(pod, container)
+        variables = env.environment(pod, container, around, base)
         places = await asyncio.to_thread(self._from.volumes.prepare, pod, around)
         await self._from.tokens.keep(pod, places)
         await self._from.runtime.start(
