@@ -36,6 +36,7 @@ from muster.local.node.runtime.records import Records
 from muster.local.node.runtime.rootfs import Rules
 from muster.local.node.runtime.rootless import RootlessNetwork
 from muster.local.node.services import SERVICES_TO_SERVE, NodePorts
+from muster.local.node.sizes import Sizes
 from muster.local.node.sources import Sources
 from muster.local.node.spec import PODS_TO_RUN
 from muster.local.node.standalone import kernel
@@ -201,6 +202,8 @@ class Agent:
         manager.also("heart", Heart(client, settings.nodes, self.gateway, clock).run)
         manager.also("names", names.run)
         manager.also("node ports", NodePorts(self.runtime, pods, services).run)
+        sizes = Sizes(client, pods, settings.home / "pods", recorder, clock)
+        manager.also("sizes", sizes.run)
         manager.also("events", recorder.run)
         manager.also("probes", watching.run)
         manager.also("hooks", stopping.run)
