@@ -215,10 +215,15 @@ async def is_mended(story: Story) -> None:
     await story.run_all()
     before = await story.uids()
     await story.edit(tfReplicaSpecs={"Worker": {"replicas": -1}})
-    job = await story.condition("Failed")
-    assert job["status"]["conditions"][-1]["reason"] == "InvalidSpec"
+    job = await story.condition("InvalidSpec")
+    assert job["status"]["conditions"][-1]["type"] == "Running"
     await story.edit(tfReplicaSpecs={"Worker": {"replicas": 2}})
-    await story.condition("Running")
+
+    async def mended() -> bool:
+        rows = (await story.client.get(TFJOBS, story.key))["status"]["conditions"]
+        return [row["type"] for row in rows] == ["Created", "Running"]
+
+    await becomes(mended, what=f"{story.name} without a complaint", timeout=PATIENCE)
     assert await story.uids() == before
 
 
