@@ -36,7 +36,7 @@ import sys, time
 from mpi4py import MPI
 world = MPI.COMM_WORLD
 print("rank", world.Get_rank(), "of", world.Get_size(), *sys.argv[1:3], flush=True)
-time.sleep(120)
+time.sleep(120)  # pace: the job is still running when it is looked at
 """
 HEADER = "  NAME {2,}STATUS {2,}AGE {2,}IS_CHIEF {2,}GPU\\(Requested\\) {2,}NODE"
 
