@@ -11,8 +11,8 @@ import os
 import subprocess
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from muster.kube.client import Client
 from muster.kube.config import Endpoint
@@ -27,7 +27,7 @@ from tests.operator.driving import hung_up
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 NODE = "n0"
@@ -72,7 +72,16 @@ def kubernetes(binaries: Path) -> Iterator[Place]:
 
 @contextmanager
 def local(binaries: Path, folder: Path) -> Iterator[Place]:
-    """The local API server with our controllers on a loop of their own, and kwok."""
+    """The local API server with our controllers, and kwok with one node."""
+    with controlled(binaries, folder, run.Settings()) as place, _kwok(binaries, folder):
+        done = place.kubectl("create", "-f", "-", text=_NODE)
+        assert done.returncode == 0, done.stderr
+        yield place
+
+
+@contextmanager
+def controlled(binaries: Path, folder: Path, settings: run.Settings) -> Iterator[Place]:
+    """The local API server with our controllers on a loop of their own."""
     started: list[ApiServer] = []
     ready, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
@@ -82,12 +91,12 @@ def local(binaries: Path, folder: Path) -> Iterator[Place]:
         await server.start()
         endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
         async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-            tasks = [group.create_task(part()) for part in parts(client)]
+            told = replace(settings, authority=server.ca.decode())
+            task = group.create_task(run.run(client, told))
             started.append(server)
             ready.set()
             await stop.wait()
-            for task in tasks:
-                task.cancel()
+            task.cancel()
         await server.stop()
         await hung_up()
 
@@ -98,20 +107,11 @@ def local(binaries: Path, folder: Path) -> Iterator[Place]:
         server = started[0]
         kubeconfig = folder / "kubeconfig"
         server.access.write_kubeconfig(kubeconfig, server.url)
-        place = Place("local", binaries, kubeconfig)
-        with _kwok(binaries, folder):
-            done = place.kubectl("create", "-f", "-", text=_NODE)
-            assert done.returncode == 0, done.stderr
-            yield place
+        yield Place("local", binaries, kubeconfig)
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(30)
         loop.close()
-
-
-def parts(client: Client) -> list[Callable[[], Any]]:
-    """Everything that takes the controller manager's place."""
-    return [lambda: run.run(client)]
 
 
 @contextmanager

@@ -10,12 +10,15 @@ import difflib
 import json
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.local.workloads.normal import hashes, normal
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.local.workloads.places import Place
 
 Raw = dict[str, Any]
@@ -53,7 +56,8 @@ def tell(both: tuple[Place, Place], story: list[Step]) -> None:
             told = f"kubectl {step.words}\n--- kubernetes\n{real}\n--- ours\n{ours}"
             assert ours == real or step.quiet, told
         else:
-            _look(both, namespace, step)
+            look = partial(_seen, namespace=namespace, kinds=step.kinds)
+            agree(both, look, step.kinds, step.timeout)
     for place in both:
         place.kubectl("delete", "namespace", namespace, "--wait=false")
 
@@ -65,19 +69,22 @@ def _said(place: Place, namespace: str, step: Say) -> str:
     return printed.replace(namespace, "<ns>")
 
 
-def _look(both: tuple[Place, Place], namespace: str, step: Look) -> None:
-    """Until both show the same; at the end, what they show."""
+def agree(
+    both: tuple[Place, Place], look: Callable[[Place], list[Raw]], what: str, timeout: float = 12
+) -> list[Raw]:
+    """What both show, once they show the same; the difference if that never happens."""
     seen: list[list[Raw]] = [[], []]
 
     def same() -> bool:
-        seen[:] = [_seen(place, namespace, step.kinds) for place in both]
+        seen[:] = [look(place) for place in both]
         return seen[0] == seen[1]
 
     try:
-        until(same, timeout=step.timeout, every=0.3)
+        until(same, timeout=timeout, every=0.3)
     except AssertionError:
         if seen[0] != seen[1]:
-            raise AssertionError(f"{step.kinds} differ\n{_difference(*seen)}") from None
+            raise AssertionError(f"{what} differ\n{_difference(*seen)}") from None
+    return seen[0]
 
 
 def _difference(real: list[Raw], ours: list[Raw]) -> str:

@@ -7,21 +7,26 @@ cluster costs nothing but the watches.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
+from muster.local.workloads.authority import Authority
 from muster.local.workloads.batch.jobs import Jobs
 from muster.local.workloads.expect import Expectations
 from muster.local.workloads.garbage import Garbage
 from muster.local.workloads.hands import Hands
 from muster.local.workloads.namespaces import Namespaces
+from muster.local.workloads.nodes.evictions import Evictions
+from muster.local.workloads.nodes.heartbeats import GRACE, Heartbeats
+from muster.local.workloads.nodes.lost import QUARANTINE, Lost
 from muster.local.workloads.rollout.deployments import Deployments
 from muster.local.workloads.rollout.sets import ReplicaSets
 from muster.local.workloads.services import MOMENT, Services
-from muster.local.workloads.shapes import DEPLOYMENTS, JOBS, REPLICA_SETS
+from muster.local.workloads.shapes import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
 from muster.local.workloads.tell import Teller
 from muster.local.workloads.watched import Watched, on_owned
 
@@ -40,10 +45,20 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+@dataclass(frozen=True)
+class Settings:
+    """How to run them. `authority` is the certificate by which pods trust the API, in PEM."""
+
+    authority: str = ""
+    grace: float = GRACE
+    quarantine: float = QUARANTINE
+    clock: Callable[[], datetime] = _now
+
+
 class Workloads:
     """Everything that the controllers share."""
 
-    def __init__(self, client: Client, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
         self.client = client
         self.clock = clock
         self.watched = Watched(client)
@@ -90,6 +105,33 @@ class Workloads:
         self.manager.informer(services.slices)
         self.manager.loop(queue, services)
 
+    def nodes(self, settings: Settings) -> None:
+        """Nodes that fall silent or go, and their pods."""
+        watched, manager = self.watched, self.manager
+        silence: WorkQueue[Key] = WorkQueue("nodes")
+        heartbeats = Heartbeats(self.client, watched, self.clock, settings.grace)
+        heartbeats.connect(silence.add)
+        manager.informer(heartbeats.leases)
+        manager.loop(silence, heartbeats)
+
+        notices: WorkQueue[Key] = WorkQueue("evictions")
+        evictions = Evictions(self.hands(PODS, "taint-eviction-controller"), watched)
+        evictions.connect(notices.add)
+        manager.loop(notices, evictions, workers=_WORKERS)
+
+        missing: WorkQueue[Key] = WorkQueue("lost")
+        lost = Lost(self.client, watched, self.clock, settings.quarantine)
+        lost.connect(missing.add)
+        manager.loop(missing, lost)
+
+    def authority(self, certificate: str) -> None:
+        """The API server's certificate authority, in every namespace."""
+        queue: WorkQueue[Key] = WorkQueue("authority")
+        authority = Authority(self.client, self.watched, certificate)
+        authority.connect(queue.add)
+        self.manager.informer(authority.maps)
+        self.manager.loop(queue, authority)
+
     def collection(self) -> None:
         """What belongs to nobody any more, and what is in namespaces that are going."""
         garbage = Garbage(self.client)
@@ -119,19 +161,22 @@ def by_key(queue: WorkQueue[Key], expect: Expectations) -> Callable[[Change[Any]
     return listen
 
 
-def build(client: Client, clock: Callable[[], datetime] = _now) -> Manager:
+def build(client: Client, settings: Settings) -> Manager:
     """The daemon, ready to run."""
-    workloads = Workloads(client, clock)
+    workloads = Workloads(client, settings.clock)
     workloads.deployments()
     workloads.jobs()
     workloads.services()
     workloads.collection()
+    workloads.nodes(settings)
+    if settings.authority:
+        workloads.authority(settings.authority)
     for informer in workloads.watched.informers():
         workloads.manager.informer(informer)
     workloads.manager.also("events", workloads.teller.run)
     return workloads.manager
 
 
-async def run(client: Client) -> None:
+async def run(client: Client, settings: Settings | None = None) -> None:
     """Run until cancelled."""
-    await build(client).run()
+    await build(client, settings or Settings()).run()
