@@ -174,7 +174,7 @@ class _Cluster:
         return (
             server.run,
             Claims(client, self.settings.data / "volumes").run,
-            lambda: workloads.run(client),
+            lambda: workloads.run(client, workloads.Settings(server.ca.decode())),
             lambda: operator.run(client, operator.Options(settings=jobs), stop),
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
             lambda: agent.run(client, agent.api(server.port, server.ca)),
