@@ -178,4 +178,47 @@ CASES = [
         + [delete(f"{CM}?limit=100000000000000000000")],
         ("wording",),
     ),
+    Case(
+        "what clients accept",
+        [
+            get(f"{CM}/none", accept=accept)
+            for accept in (
+                "application/xml",
+                "text/html",
+                "garbage",
+                "application/cbor-not",
+                "application/yaml",
+                "*/*",
+                "application/*",
+                "text/html, application/json;q=0.9",
+                "text/html, */*;q=0.8",
+                "application/json;as=Nope;g=meta.k8s.io;v=v1",
+                "application/json;as=Table;g=meta.k8s.io;v=v9",
+                "application/json;as=Table;g=meta.k8s.io;v=v1",
+            )
+        ]
+        + [get(CM, accept="application/json;as=Nope;g=meta.k8s.io;v=v1")],
+    ),
+    Case(
+        "methods",
+        [Step("HEAD", CM), Step("HEAD", f"{CM}/none"), Step("OPTIONS", CM),
+         Step("TRACE", "/api/v1/pods")],
+        ("wording",),
+    ),
+    Case(
+        "keys that come twice",
+        [
+            post(f"{CM}?fieldValidation=Strict", b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'),
+            post(f"{CM}?fieldValidation=Strict",
+                 b'{"metadata":{"name":"a","name":"a"},"data":{"a":"1"},"data":{"a":"1"}}'),
+            post(f"{CM}?fieldValidation=Warn", b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'),
+            post(f"{CM}?fieldValidation=Ignore", b'{"metadata":{"name":"b"},"data":{"a":"1","a":"2"}}'),
+            post(f"{CM}?fieldValidation=Strict", b'{"metadata":{"name":"c"},"x":1,"x":2}'),
+            Step("POST", f"{CM}?fieldValidation=Strict",
+                 b"metadata: {name: d}\ndata:\n  a: x\n  a: y\n", "application/yaml"),
+            post(f"{JOBS}?fieldValidation=Strict",
+                 b'{"apiVersion":"kubeflow.org/v1","kind":"TFJob","metadata":{"name":"a"},"spec":{"a":1,"a":2}}'),
+        ],
+        ("wording",),
+    ),
 ]  # fmt: skip

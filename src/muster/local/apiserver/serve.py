@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import ContentEncodingError
 
 from muster.errors import AlreadyExists, ApiError, Refusal
 from muster.local.apiserver import bootstrap, measures, objects, status
@@ -38,6 +39,7 @@ from muster.local.apiserver.subresources import Subresources
 from muster.local.apiserver.upkeep import Upkeep
 from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views import discovery, openapi, tables
+from muster.local.apiserver.views.negotiation import JSON, YAML, negotiate
 from muster.local.apiserver.views.watching import watch
 
 if TYPE_CHECKING:
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from muster.api.meta import Raw
     from muster.local.apiserver.access.identity import User
     from muster.local.apiserver.backend import NodeBackend
     from muster.local.apiserver.registry import Resource
@@ -53,8 +54,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-JSON = "application/json"
 COMPACT_EVERY = 300.0
+_HEAD_LIMIT = 1024 * 1024
+"""How long an URL or a header may be, as with Go."""
 Headers = list[tuple[str, str]]
 _SAID = web.RequestKey("warnings", Headers)
 """Where a request keeps what its answer must warn about, whatever becomes of it."""
@@ -113,7 +115,13 @@ class ApiServer:
         await self._open_gate()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=0.5,
+            max_line_size=_HEAD_LIMIT,
+            max_field_size=_HEAD_LIMIT,
+        )
         await self._runner.setup()
         self.port = port
         for address in dict.fromkeys((host, *extra_addresses)):
@@ -182,7 +190,7 @@ class ApiServer:
         try:
             return await self._respond(request)
         except Refusal as refusal:
-            return _refuse(refusal, request.get(_SAID))
+            return _refuse(refusal, request.get(_SAID), request.headers.get("Accept", ""))
         except AlreadyExists as error:
             return _refuse(Refusal(str(error), status=409, reason="AlreadyExists"))
         except ApiError as error:
@@ -208,6 +216,7 @@ class ApiServer:
             self.gate.check_path(user, request.method, path)
             return self._about(request)
         self.gate.check(user, route, request.query)
+        form = negotiate(request.headers.get("Accept", ""))
         call = await self._call(request, route, user)
         if not route.subresource or route.subresource in call.resource.subresources:
             request[_SAID] = _warnings(call.resource)
@@ -217,10 +226,11 @@ class ApiServer:
             return await self._watch(request, call)
         answer = await self._answer(call)
         await self.upkeep.settle()
+        body = tables.shaped(answer, call, self.verbs.clock())
         return web.Response(
-            body=tables.shaped(answer, call, self.verbs.clock()),
+            body=bodies.as_yaml(body) if form.media == YAML else body,
             status=answer.code,
-            content_type=JSON,
+            content_type=form.media,
             headers=_warnings(call.resource, answer.warnings),
         )
 
@@ -252,7 +262,7 @@ class ApiServer:
             route=route,
             resource=self._located(route),
             query=request.query,
-            body=await request.read() if request.can_read_body else b"",
+            body=await _body(request),
             content_type=request.headers.get("Content-Type", ""),
             accept=request.headers.get("Accept", ""),
             user=user,
@@ -323,15 +333,28 @@ class ApiServer:
         return response
 
 
+async def _body(request: web.Request) -> bytes:
+    if not request.can_read_body:
+        return b""
+    try:
+        return await request.read()
+    except (web.RequestPayloadError, ContentEncodingError) as error:
+        raise status.bad_request(f"the body of the request cannot be read: {error}") from error
+
+
 def _warnings(resource: Resource, more: Sequence[str] = ()) -> Headers:
     said = [*([resource.deprecation] if resource.deprecation else []), *more]
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in said)
     return [("Warning", f'299 - "{text}"') for text in quoted]
 
 
-def _refuse(refusal: Refusal, warnings: Headers | None = None) -> web.Response:
-    body: Raw = status.body(refusal)
+def _refuse(refusal: Refusal, warnings: Headers | None = None, accept: str = "") -> web.Response:
+    body = objects.dump(status.body(refusal))
+    media = YAML if accept.startswith(YAML) else JSON
     headers = [*(warnings or ()), *([("Retry-After", "1")] if refusal.status == 429 else ())]
     return web.Response(
-        body=objects.dump(body), status=refusal.status, content_type=JSON, headers=headers
+        body=bodies.as_yaml(body) if media == YAML else body,
+        status=refusal.status,
+        content_type=media,
+        headers=headers,
     )

@@ -22,6 +22,7 @@ from muster.local.apiserver.quota.quotas import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
 from muster.local.apiserver.request import bodies, patch
 from muster.local.apiserver.request.call import Answer, Call, one, raw
+from muster.local.apiserver.request.duplicates import repeated
 from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class Verbs:
     async def _create(self, call: Call, obj: Raw) -> Answer:
         resource = call.resource
         claims.check(call, obj)
-        warnings = screen(resource, obj, call.query.get("fieldValidation", ""))
+        strictness = call.query.get("fieldValidation", "")
+        warnings = screen(resource, obj, strictness, repeated=repeated(call))
         named = obj["metadata"].get("name") or obj["metadata"].get("generateName")
         namespace = self._home(call, str(named or ""))
         if obj["metadata"].get("resourceVersion"):
@@ -210,6 +212,7 @@ class Verbs:
 
     async def change(self, call: Call, change: Change) -> Answer:
         """Read, change, admit, write; again if somebody else wrote in between."""
+        twice = repeated(call) if call.route.verb == "update" else ()
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
             shown = objects.in_version(entry.value, call.resource)
@@ -217,7 +220,7 @@ class Verbs:
             old, new = objects.decode(shown), change(objects.decode(shown))
             patched = call.body if call.route.verb == "patch" else b""
             strictness = call.query.get("fieldValidation", "")
-            warnings = screen(call.resource, new, strictness, patched)
+            warnings = screen(call.resource, new, strictness, patched, twice)
             claimed = str(new["metadata"].get("resourceVersion") or "")
             claims.check_identity(call, new, old)
             new = admit.on_update(call.resource, new, old, call.route.subresource)

@@ -15,6 +15,8 @@ from muster.local.apiserver.admission import quantities
 from muster.local.apiserver.registry import Resource
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
     from muster.errors import Refusal
@@ -57,11 +59,16 @@ def check_kind(resource: Resource, obj: Raw) -> None:
 
 
 def screen(
-    resource: Resource, obj: Raw, strictness: str = "", patch: bytes = b""
+    resource: Resource,
+    obj: Raw,
+    strictness: str = "",
+    patch: bytes = b"",
+    repeated: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Check and complete an object in place; returns warnings about fields that were dropped.
 
-    Where a patch made the object, fields that nobody knows are the patch's fault.
+    Where a patch made the object, fields that nobody knows are the patch's fault. Fields that were
+    `repeated` in what the client sent are told with them.
     """
     schema = schema_of(resource)
     if schema is None:
@@ -70,9 +77,12 @@ def screen(
     unknown += structural.prune(obj, schema, top=True)
     if resource.custom:
         unknown.sort()
-    if unknown and strictness == "Strict":
-        told = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise _unreadable(resource, f"strict decoding error: {told}", patch)
+    warnings = (
+        *(f'unknown field "{path}"' for path in unknown),
+        *(f'duplicate field "{path}"' for path in repeated),
+    )
+    if warnings and strictness == "Strict":
+        raise _unreadable(resource, f"strict decoding error: {', '.join(warnings)}", patch)
     if not resource.custom:
         # Built-in kinds are decoded into types here; their rules are admission's business.
         _check_types(resource, structural.check(obj, schema), patch)
@@ -83,7 +93,7 @@ def screen(
         if causes:
             name = str(obj["metadata"].get("name") or "")
             raise status.invalid(resource.group, resource.kind, name, causes)
-    return tuple(f'unknown field "{path}"' for path in unknown) if strictness != "Ignore" else ()
+    return warnings if strictness != "Ignore" else ()
 
 
 def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LIMIT = 3 * 1024 * 1024
 _DEPTH = 512
 _JSON = "application/json"
-_YAML = "application/yaml"
+YAML = "application/yaml"
 PATCHES = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -51,9 +51,9 @@ def read(body: bytes, content_type: str) -> Raw:
     kind = media_type(content_type) or _JSON
     if kind == protobuf.MEDIA_TYPE:
         return protobuf.read(body)
-    if kind not in (_JSON, _YAML):
-        raise unsupported_media((_JSON, _YAML, protobuf.MEDIA_TYPE))
-    return _object(parse_yaml(body) if kind == _YAML else parse_json(body))
+    if kind not in (_JSON, YAML):
+        raise unsupported_media((_JSON, YAML, protobuf.MEDIA_TYPE))
+    return _object(parse_yaml(body) if kind == YAML else parse_json(body))
 
 
 def read_patch(body: bytes, content_type: str, accepted: tuple[str, ...]) -> Any:
@@ -90,6 +90,11 @@ def parse_yaml(body: bytes) -> Any:
         raise bad_request(f"the body cannot be read as YAML: {error}") from error
     _check_depth(value)
     return value
+
+
+def as_yaml(body: bytes) -> bytes:
+    """An answer in YAML."""
+    return yaml.safe_dump(msgspec.json.decode(body), sort_keys=True, allow_unicode=True).encode()
 
 
 def _object(value: Any) -> Raw:

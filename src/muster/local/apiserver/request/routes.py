@@ -27,8 +27,15 @@ class Route(NamedTuple):
     """What follows `proxy/`."""
 
 
-_ON_ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
-_ON_ALL = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_ON_ONE = {
+    "GET": "get",
+    "HEAD": "head",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+    "POST": "create",
+}
+_ON_ALL = {"GET": "list", "HEAD": "head", "POST": "create", "DELETE": "deletecollection"}
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 
 
@@ -62,8 +69,8 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> Route | None:
 def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
     """The verb as RBAC names it; empty if the method means nothing here."""
     if name:
-        return _ON_ONE.get("GET" if method == "HEAD" else method, "")
-    verb = _ON_ALL.get("GET" if method == "HEAD" else method, "")
+        return _ON_ONE.get(method, "")
+    verb = _ON_ALL.get(method, "")
     if verb == "list" and truth(query.get("watch", "")):
         return "watch"
     return verb

@@ -1,7 +1,6 @@
 """Server-side printing: objects as the Table, or the bare metadata, that a client asks for.
 
-Called by `serve.py` on every JSON answer; `Accept` decides. Clients that ask for protobuf as well
-get JSON, which they all accept.
+Called by `serve.py` on every answer; `Accept` decides.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from muster.local.apiserver import objects
 from muster.local.apiserver.views.cells import age
 from muster.local.apiserver.views.columns import PLAIN, PRINTERS
+from muster.local.apiserver.views.negotiation import negotiate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,23 +24,9 @@ if TYPE_CHECKING:
 _NAME_FORMAT = "name"
 
 
-def form(accept: str) -> str:
-    """Table, PartialObjectMetadata, PartialObjectMetadataList, or nothing for the object itself."""
-    for choice in accept.split(","):
-        kind, *options = [part.strip() for part in choice.split(";")]
-        if kind not in ("application/json", "*/*", "application/*"):
-            continue
-        chosen = dict(option.partition("=")[::2] for option in options)
-        if not chosen.get("as"):
-            return ""
-        if chosen.get("g") == "meta.k8s.io" and chosen.get("v") == "v1":
-            return chosen["as"]
-    return ""
-
-
 def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
     """The body of an answer in the form the client asked for."""
-    wanted = form(call.accept) if "as=" in call.accept else ""
+    wanted = negotiate(call.accept).shape
     is_list = call.route.verb in ("list", "deletecollection") and not call.route.name
     if not wanted or answer.code >= 300 or not (answer.resource or is_list):
         return answer.body
@@ -65,7 +51,7 @@ def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
 
 def shower(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
     """How each object of a watch is shown. Only the first table names its columns."""
-    wanted = form(call.accept) if "as=" in call.accept else ""
+    wanted = negotiate(call.accept).shape
     include = call.query.get("includeObject", "Metadata")
     if wanted.startswith("PartialObjectMetadata"):
         return lambda value: objects.dump(_partial(objects.decode(value)))
