@@ -242,3 +242,12 @@ def test_without_events_it_says_so(scene: Scene) -> None:
     scene.objects["events"] = []
 
     assert scene.arena("get", "mpi-dist", "-e")[1].endswith("Events:\n  No events for resources\n")
+
+
+def test_several_names_are_all_shown_although_one_is_missing(scene: Scene) -> None:
+    waiting_mpi(scene)
+
+    code, out, err = scene.arena("get", "-o", "name", "nope", "mpi-dist", "pod/mpi-dist-worker-0")
+
+    assert (code, out) == (3, "mpijob/mpi-dist\npod/mpi-dist-worker-0\n")
+    assert "Not found training job nope" in err

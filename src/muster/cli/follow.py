@@ -98,6 +98,7 @@ def _over(client: BlockingClient, key: Key, uid: str) -> bool:
                 return True
             if any(status.state.running for status in pod.status.container_statuses):
                 return False
+            end = time.monotonic() + PATIENCE
         time.sleep(LOOK_AGAIN)
 
 

@@ -14,12 +14,13 @@ import click
 from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.cli import board, describe, events, find, listing, live, waitline
+from muster.cli import board, changes, describe, events, find, listing, live, waitline
 from muster.cli.cluster import Cluster, Where, cluster_options
 from muster.cli.describe import Beside
 from muster.cli.listing import Asked
 from muster.cli.live import Frame
 from muster.cli.output import structured
+from muster.errors import MusterError, Unreachable
 from muster.jobs.view import belonging, instance, view
 
 if TYPE_CHECKING:
@@ -71,21 +72,39 @@ def command(where: Where, words: tuple[str, ...], watch: bool, type_: str, **how
     with cluster.connect() as client:
 
         def look() -> Frame:
-            now = datetime.now(UTC)
-            if words in (("jobs",), ("job",)):
-                return _jobs(client, "" if chosen.spaces else space, chosen, now)
-            shown = [
-                _listed(client, one, chosen)
-                if isinstance(one, Asked)
-                else _named(client, cluster, one, chosen, now)
-                for one in _asked(words, space, chosen)
-            ]
-            return Frame("\n\n".join(part.text for part in shown), [part.state for part in shown])
+            frame, failures = _look(client, cluster, words, space, chosen)
+            if failures and frame.text:
+                print(frame.text)
+            changes.fail(failures, len(words), "names")
+            return frame
 
         if watch:
             live.show(look)
         else:
             print(look().text)
+
+
+def _look(
+    client: BlockingClient, cluster: Cluster, words: tuple[str, ...], space: str, how: How
+) -> tuple[Frame, list[MusterError]]:
+    """All that was asked for and is there, and why the rest is not."""
+    now = datetime.now(UTC)
+    if words in (("jobs",), ("job",)):
+        return _jobs(client, "" if how.spaces else space, how, now), []
+    frames: list[Frame] = []
+    failures: list[MusterError] = []
+    for one in _asked(words, space, how):
+        try:
+            if isinstance(one, Asked):
+                frames.append(_listed(client, one, how))
+            else:
+                frames.append(_named(client, cluster, one, how, now))
+        except Unreachable:
+            raise
+        except MusterError as error:
+            failures.append(error)
+    text = ("\n" if how.output == "name" else "\n\n").join(frame.text for frame in frames)
+    return Frame(text, [frame.state for frame in frames]), failures
 
 
 def _asked(words: Sequence[str], space: str, how: How) -> list[Asked | Key]:
