@@ -1,0 +1,45 @@
+"""In which form a client wants its answer: JSON or YAML; as it is, as a table, or metadata only.
+
+Pure; asked by `serve.py` before anything is done. Clients that ask for protobuf get JSON, which
+they all accept.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from muster.errors import Refusal
+
+JSON, YAML = "application/json", "application/yaml"
+_OFFERED = (JSON, YAML, "application/vnd.kubernetes.protobuf")
+_FORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+
+
+class Form(NamedTuple):
+    """What is sent, and how."""
+
+    media: str = JSON
+    shape: str = ""
+    """Table, PartialObjectMetadata, PartialObjectMetadataList, or nothing for the object itself."""
+
+
+def negotiate(accept: str) -> Form:
+    """The first form that the client accepts and the server knows; 406 if there is none."""
+    if not accept:
+        return Form()
+    known = False
+    for choice in accept.split(","):
+        media, *options = [part.strip() for part in choice.split(";")]
+        if media not in (*_OFFERED, "*/*"):
+            continue
+        known = True
+        chosen = dict(option.partition("=")[::2] for option in options)
+        shape = chosen.get("as", "")
+        if not shape or (shape in _FORMS and chosen.get("v") == "v1"):
+            return Form(YAML if media == YAML else JSON, shape)
+    listed = ", ".join(_OFFERED)
+    if known:
+        told = f"only the following media types are accepted: {listed}"
+        raise Refusal(told, status=406, reason="NotAcceptable")
+    told = f"406: Not Acceptable\n\nAvailable representations: {listed}"
+    raise Refusal(told, status=406, reason="NotAcceptable", details={})
