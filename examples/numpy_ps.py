@@ -41,7 +41,7 @@ def main() -> None:
     print(f"{task['type']} {task['index']} of {json.dumps(cluster)}, pid {os.getpid()}", flush=True)
     if task["type"] == "ps":
         port = int(servers[task["index"]].rpartition(":")[2])
-        serve(port, trainers=len(trainers))
+        serve(port, trainers=len(trainers), stay=args.stay)
         return
     position = task["index"]
     if task["type"] == "worker":
@@ -55,6 +55,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.5, help="learning rate")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to rest after each step")
     parser.add_argument("--report", type=int, default=10, help="print the loss every so many steps")
+    parser.add_argument(
+        "--stay", action="store_true", help="servers do not end by themselves, as TensorFlow's"
+    )
     parser.add_argument("--logdir", type=Path, help="write TensorBoard event files here")
     parser.add_argument("--export", type=Path, help="write the weights here, as model.npz")
     return parser.parse_args()
@@ -78,9 +81,7 @@ def train(args: argparse.Namespace, servers: list[str], position: int, trainers:
             print(f"step {step} loss {last:.4f}", flush=True)
         time.sleep(args.pause)
     weights = pull(links, weights)
-    for link in links:
-        send(link, "done", np.zeros(0))
-        link.close()
+    part_from(links)
     if args.export and position == 0:
         args.export.mkdir(parents=True, exist_ok=True)
         np.savez(args.export / "model.npz", weights=weights)
@@ -126,6 +127,15 @@ def join(links: list[socket.socket], position: int) -> int:
     return min((int(receive(link)[1]) for link in links), default=1)
 
 
+def part_from(links: list[socket.socket]) -> None:
+    """Leave when all trainers are done: until then a server that is lost has work for all."""
+    for link in links:
+        send(link, "done", np.zeros(0))
+    for link in links:
+        receive(link)
+        link.close()
+
+
 def pull(links: list[socket.socket], weights: np.ndarray) -> np.ndarray:
     """The current weights; each server keeps a slice of the rows. Without servers, our own."""
     for link in links:
@@ -145,8 +155,8 @@ def push(
     return remaining
 
 
-def serve(port: int, *, trainers: int) -> None:
-    """Keep this server's slice of the weights until every trainer is done."""
+def serve(port: int, *, trainers: int, stay: bool) -> None:
+    """Keep this server's slice of the weights until every trainer is done, or for ever."""
     config = json.loads(os.environ["TF_CONFIG"])
     servers, index = len(config["cluster"]["ps"]), config["task"]["index"]
     state = Server(np.array_split(np.zeros((FEATURES, CLASSES)), servers)[index], trainers)
@@ -154,7 +164,9 @@ def serve(port: int, *, trainers: int) -> None:
         print(f"serving rows {state.weights.shape[0]} on port {port}", flush=True)
         threading.Thread(target=state.accept, args=(listener,), daemon=True).start()
         state.finished.wait()
-    print(f"all {trainers} trainers are done after {state.step - 1} steps", flush=True)
+        print(f"all {trainers} trainers are done after {state.step - 1} steps", flush=True)
+        if stay:
+            threading.Event().wait()
 
 
 class Server:
@@ -167,6 +179,7 @@ class Server:
         self._trainers = trainers
         self._updates: dict[int, np.ndarray] = {}
         self._done: set[int] = set()
+        self._gone: set[int] = set()
         self._changed = threading.Condition()
 
     def accept(self, listener: socket.socket) -> None:
@@ -178,10 +191,10 @@ class Server:
         position = -1
         with link:
             try:
-                while not self.finished.is_set():
+                while True:
                     position = self._answer(link, position)
             except (OSError, EOFError):
-                if position not in self._done:
+                if position not in self._gone:
                     print(f"trainer {position} went away; waiting for it", flush=True)
 
     def _answer(self, link: socket.socket, position: int) -> int:
@@ -196,10 +209,18 @@ class Server:
             self._add(position, int(number), array)
             send(link, "ok", np.zeros(0))
         elif word == "done":
-            self._done.add(position)
-            if len(self._done) == self._trainers:
+            self._part(position)
+            send(link, "bye", np.zeros(0))
+            self._gone.add(position)
+            if len(self._gone) == self._trainers:
                 self.finished.set()
         return position
+
+    def _part(self, position: int) -> None:
+        with self._changed:
+            self._done.add(position)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(self._done) == self._trainers)
 
     def _add(self, position: int, step: int, update: np.ndarray) -> None:
         """Count the update once, also when its trainer died and says it again."""

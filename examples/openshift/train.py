@@ -80,9 +80,7 @@ def train(log: Log, servers: list[str], position: int, trainers: int) -> np.ndar
         time.sleep(args.pause)
     weights = numpy_ps.pull(links, weights)
     losses.append(numpy_ps.loss_and_gradient(weights, inputs, targets)[0])
-    for link in links:
-        numpy_ps.send(link, "done", np.zeros(0))
-        link.close()
+    numpy_ps.part_from(links)
     if losses[-1] >= losses[0]:
         sys.exit("the loss did not fall")
     print(f"trained: loss {losses[0]:.4f} -> {losses[-1]:.4f}", flush=True)

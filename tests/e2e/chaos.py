@@ -24,8 +24,11 @@ from muster.kube import config
 from muster.kube.blocking import BlockingClient
 from muster.local.node.runtime.records import Records
 from tests.e2e.local import Local
+from tests.waiting import until
 
 JOB = "training.kubeflow.org/job-name"
+DECK = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
+PATIENCE = 5.0
 MOST_RESTARTS = 2  # each further one would be waited for longer, up to minutes
 
 
@@ -41,46 +44,59 @@ class Chaos:
         self._random = Random(seed)
         self._records = Records(local.home / "data" / "pods")
 
+    def __str__(self) -> str:
+        return f"blows {self.blows}, killed {self.killed}, deleted {self.deleted}"
+
     def rage(self, seconds: float, every: float) -> None:
-        """Strike about so often for so long."""
+        """Strike about so often for so long, and with every kind of blow at least once."""
         end = time.monotonic() + seconds
-        actions = {"process": 4, "delete": 3, "shim": 3, "pause": 2, "daemon": 2, "node": 1}
-        while time.monotonic() < end:
-            (name,) = self._random.choices(list(actions), list(actions.values()))
-            self._strike(name)
-            time.sleep(self._random.uniform(0.5, 1.5) * every)
+        while True:
+            for name in self._random.sample(DECK, len(DECK)):
+                self._strike(name)
+                time.sleep(self._random.uniform(0.5, 1.5) * every)
+            if time.monotonic() > end:
+                return
 
     def _strike(self, name: str) -> None:
-        pods = self._running()
-        if not pods and name != "daemon":
+        pods = self._targets()
+        if not pods:
             return
         self.blows[name] += 1
-        pod = self._random.choice(pods) if pods else None
+        pod = self._random.choice(pods)
         if name == "daemon":
             os.kill(self._local.daemon, signal.SIGKILL)
-            if pod is not None and self._random.random() < 0.5:
+            if self._random.random() < 0.5:
                 self._kill(pod, self._process)
             self._local.up(*self._up)
-        elif pod is not None and name == "delete":
+        elif name == "delete":
             self._delete(pod)
-        elif pod is not None and name == "node":
+        elif name == "node":
             for each in [p for p in pods if p.spec.node_name == pod.spec.node_name]:
                 self._kill(each, self._shim)
                 self._kill(each, self._pause)
-        elif pod is not None:
+        else:
             how = {"process": self._process, "shim": self._shim, "pause": self._pause}
             self._kill(pod, how[name])
 
+    def _targets(self) -> list[Pod]:
+        """Pods to choose from; between one blow and the next there may be none for a while."""
+        with contextlib.suppress(AssertionError):
+            return until(self._running, timeout=PATIENCE, every=0.2)
+        return []
+
     def _running(self) -> list[Pod]:
-        """Pods that may be struck: what has restarted often is left to recover."""
+        """Pods that may be struck: what has restarted often is left to recover, and a job that has
+        begun to finish may do so, since what is done is not done again for those that come back."""
         with self._client() as client:
             found = client.list(PODS, "default").items
+        done = {pod.metadata.labels[JOB] for pod in found if pod.status.phase == "Succeeded"}
         return sorted(
             (
                 pod
                 for pod in found
                 if pod.status.phase == "Running"
                 and pod.metadata.deletion_timestamp is None
+                and pod.metadata.labels[JOB] not in done
                 and all(c.restart_count < MOST_RESTARTS for c in pod.status.container_statuses)
             ),
             key=lambda pod: pod.metadata.name,
