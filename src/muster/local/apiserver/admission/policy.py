@@ -1,4 +1,4 @@
-"""Rules that need a look at other objects: priority classes, default tolerations, CRDs' own status.
+"""Rules that need a look at other objects: priority classes, node ports, CRDs' own status.
 
 Called by `verbs.py` after `admit.py`. Reads the store, writes nothing.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import status
-from muster.local.apiserver.admission import definitions, priority
+from muster.local.apiserver.admission import definitions, nodeports, priority
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,6 +32,8 @@ def on_create(obj: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
         priority.check(obj, store)
     elif resource.collection == _CRDS:
         definitions.establish(obj, timestamp(now))
+    elif resource.collection == "services":
+        nodeports.give(obj, store)
     return obj
 
 
@@ -39,6 +41,8 @@ def on_update(new: Raw, old: Raw, resource: Resource) -> Raw:
     """Complete a changed object."""
     if resource.collection == _CRDS:
         definitions.change(new, old)
+    elif resource.collection == "services":
+        nodeports.keep(new, old)
     return new
 
 

@@ -1,0 +1,75 @@
+"""Node ports: a service that is to be reached from outside gets free ones, and keeps them.
+
+Called by `policy.py` when services are created and changed. Reads the store, writes nothing. Ports
+are drawn at random, as the real server does, so that two clusters on one machine seldom meet.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from muster.local.apiserver import objects, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.store import Store
+
+PORTS = range(30000, 32768)
+_WITH_PORTS = ("NodePort", "LoadBalancer")
+
+
+def give(service: Raw, store: Store) -> None:
+    """Complete a new service; a port that it names itself must be possible and free."""
+    if not _wants(service):
+        return
+    taken = {port for entry in store.scan("services/") for port in _of(objects.decode(entry.value))}
+    _check(service, taken)
+    free = [port for port in PORTS if port not in taken.union(_of(service))]
+    for row in _rows(service):
+        if not row.get("nodePort") and free:
+            row["nodePort"] = free.pop(random.randrange(len(free)))
+
+
+def keep(new: Raw, old: Raw) -> None:
+    """Complete a changed service: it keeps its ports while it wants any, and else gives them up."""
+    before = {_same(row): row.get("nodePort") for row in _rows(old)}
+    for row in _rows(new):
+        if not _wants(new):
+            if row.get("nodePort") == before.get(_same(row)):
+                row.pop("nodePort", None)
+        elif not row.get("nodePort") and before.get(_same(row)):
+            row["nodePort"] = before[_same(row)]
+
+
+def _wants(service: Raw) -> bool:
+    return service["spec"].get("type") in _WITH_PORTS
+
+
+def _rows(service: Raw) -> list[Raw]:
+    return service["spec"].get("ports") or []
+
+
+def _of(service: Raw) -> Iterator[int]:
+    return (row["nodePort"] for row in _rows(service) if row.get("nodePort"))
+
+
+def _same(row: Raw) -> tuple[Any, Any]:
+    return row.get("protocol") or "TCP", row.get("port")
+
+
+def _check(service: Raw, taken: set[int]) -> None:
+    causes = []
+    for number, row in enumerate(_rows(service)):
+        port = row.get("nodePort")
+        field = f"spec.ports[{number}].nodePort"
+        if port and port not in PORTS:
+            span = f"{PORTS.start}-{PORTS.stop - 1}"
+            why = f"provided port is not in the valid range. The range of valid ports is {span}"
+            causes.append(status.bad_value(field, port, why))
+        elif port in taken:
+            causes.append(status.bad_value(field, port, "provided port is already allocated"))
+    if causes:
+        raise status.invalid("", "Service", str(service["metadata"].get("name") or ""), causes)
