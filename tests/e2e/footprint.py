@@ -8,6 +8,7 @@ by what they mention of the cluster's home, since the rest of the machine goes o
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ DIRECTORIES = (
     "/var/tmp",
     "/usr/local/bin",
 )
+CLUSTERS = re.compile("mu(ster)?[0-9a-f]{8}")
+OTHERS = ("muster-cp-", "muster-bench-")  # control planes and benchmarks that run beside us
 SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
 
 
@@ -50,7 +53,9 @@ def _remains(home: Path) -> list[str]:
 
 
 def _links() -> list[str]:
-    return [f"link {name}" for name in os.listdir("/sys/class/net")]
+    """Links of the machine's own. A cluster's carry its name: whose they are `_remains` knows."""
+    names = os.listdir("/sys/class/net")
+    return [f"link {name}" for name in names if not CLUSTERS.match(name)]
 
 
 def _mounts() -> list[str]:
@@ -78,8 +83,6 @@ def _files() -> list[str]:
         for name in os.listdir(folder)
     ]
     mine = [
-        f"file {path}"
-        for path in Path("/tmp").glob("muster*")
-        if not path.name.startswith("muster-cp-")  # other tests' control planes
+        f"file {path}" for path in Path("/tmp").glob("muster*") if not path.name.startswith(OTHERS)
     ]
     return listed + mine + [f"file {path}" for path in Path.home().iterdir()]
