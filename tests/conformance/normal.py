@@ -1,8 +1,8 @@
 """Answers without what is accidental, and without what deliberately differs.
 
-Accidents are times, uids, revisions, tokens, generated names, the case's namespace, and bookmarks
-that a watch gets because time has passed. Everything
-else that is taken out is an `Exclusion`, and docs/local-apiserver.md has a line for each by name.
+Accidents are times, ages, uids, revisions, tokens, generated names, the case's namespace, and
+bookmarks that a watch gets because time has passed. Everything else that is taken out is an
+`Exclusion`, and docs/local-apiserver.md has a line for each by name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_AGE = re.compile(r"\d{1,2}s")
 _REVISIONS = re.compile(
     r"\(\d+\)|(?<=version: )\d+|(?<=in precondition: )\d+|(?<=in object meta: )\d+"
 )
@@ -67,7 +68,7 @@ def _without_accidents(value: Any, namespace: str) -> Any:
     if isinstance(value, list):
         return [_without_accidents(item, namespace) for item in value]
     if isinstance(value, str):
-        text = value.replace(namespace, "<ns>")
+        text = "<age>" if _AGE.fullmatch(value) else value.replace(namespace, "<ns>")
         return _REVISIONS.sub("(<rv>)", _UID.sub("<uid>", _TIME.sub("<time>", text)))
     return value
 
@@ -156,6 +157,12 @@ def _causes(obj: dict[str, Any]) -> None:
         obj["details"].pop("causes", None)
 
 
+def _column_descriptions(obj: dict[str, Any]) -> None:
+    for column in obj.get("columnDefinitions") or ():
+        for name in ("description", "type", "format"):
+            column.pop(name, None)
+
+
 EXCLUSIONS = (
     Exclusion("managed-fields", _managed_fields),
     Exclusion("nulls", _nulls),
@@ -167,4 +174,5 @@ EXCLUSIONS = (
     Exclusion("crd-at-once", _crd_at_once, always=False),
     Exclusion("zero-values", _zero_values, always=False),
     Exclusion("volume-protection", _volume_protection, always=False),
+    Exclusion("column-descriptions", _column_descriptions, always=False),
 )

@@ -25,6 +25,7 @@ BATCH = "/apis/batch/v1/namespaces/$ns/jobs"
 BUDGETS = "/apis/policy/v1/namespaces/$ns/poddisruptionbudgets"
 LABELS = {"x": "y"}
 POD = pod()["spec"]
+TWICE = b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'
 TIME = "2026-01-01T00:00:00Z"
 
 
@@ -208,16 +209,17 @@ CASES = [
     Case(
         "keys that come twice",
         [
-            post(f"{CM}?fieldValidation=Strict", b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'),
+            post(f"{CM}?fieldValidation=Strict", TWICE),
             post(f"{CM}?fieldValidation=Strict",
                  b'{"metadata":{"name":"a","name":"a"},"data":{"a":"1"},"data":{"a":"1"}}'),
-            post(f"{CM}?fieldValidation=Warn", b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'),
-            post(f"{CM}?fieldValidation=Ignore", b'{"metadata":{"name":"b"},"data":{"a":"1","a":"2"}}'),
+            post(f"{CM}?fieldValidation=Warn", TWICE),
+            post(f"{CM}?fieldValidation=Ignore", TWICE.replace(b'"a"}', b'"b"}', 1)),
             post(f"{CM}?fieldValidation=Strict", b'{"metadata":{"name":"c"},"x":1,"x":2}'),
             Step("POST", f"{CM}?fieldValidation=Strict",
                  b"metadata: {name: d}\ndata:\n  a: x\n  a: y\n", "application/yaml"),
             post(f"{JOBS}?fieldValidation=Strict",
-                 b'{"apiVersion":"kubeflow.org/v1","kind":"TFJob","metadata":{"name":"a"},"spec":{"a":1,"a":2}}'),
+                 b'{"apiVersion":"kubeflow.org/v1","kind":"TFJob","metadata":{"name":"a"},'
+                 b'"spec":{"a":1,"a":2}}'),
         ],
         ("wording",),
     ),

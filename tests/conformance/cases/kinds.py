@@ -75,6 +75,7 @@ CLUSTER: dict[str, dict[str, Any]] = {
         "subjects": [{"kind": "User", "name": "u", "apiGroup": "rbac.authorization.k8s.io"}],
     },
 }
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 KINDS = {"tfjobs": "TFJob", "podgroups": "PodGroup"}
 DIFFERS = {
     "events": ("zero-values",),
@@ -135,7 +136,22 @@ def life(place: str, rest: dict[str, Any], *, namespaced: bool) -> Case:
     return Case(f"the life of {plural} in {version}", steps, DIFFERS.get(plural, ()))
 
 
+def row(place: str, rest: dict[str, Any], *, namespaced: bool) -> Case:
+    """What a table shows of an object."""
+    version, _, plural = place.rpartition("/")
+    root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+    many = f"{root}/namespaces/$ns/{plural}" if namespaced else f"{root}/{plural}"
+    said = {"apiVersion": version, "kind": KINDS[plural]} if plural in KINDS else {}
+    meta = {"name": "$ns-t", "labels": {"case": "$ns"}}
+    shown = get(f"{many}?labelSelector=case%3D$ns", accept=TABLE)
+    steps = [post(many, {**said, "metadata": meta, **rest}), shown]
+    differs = (*DIFFERS.get(plural, ()), "column-descriptions")
+    return Case(f"a row of {plural} in {version}", steps, differs)
+
+
 CASES = [
     *(life(place, rest, namespaced=True) for place, rest in NAMESPACED.items()),
     *(life(place, rest, namespaced=False) for place, rest in CLUSTER.items()),
+    *(row(place, rest, namespaced=True) for place, rest in NAMESPACED.items()),
+    *(row(place, rest, namespaced=False) for place, rest in CLUSTER.items()),
 ]

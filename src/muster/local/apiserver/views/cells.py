@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
-NONE, UNKNOWN = "<none>", "<unknown>"
+NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
 
 
 def age(since: str | None, now: datetime) -> str:

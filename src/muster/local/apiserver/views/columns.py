@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.local.apiserver.objects import at
+from muster.local.apiserver.views import cluster_cells
 from muster.local.apiserver.views.cells import NONE, UNKNOWN, age, age_of, condition, name_of
 from muster.local.apiserver.views.pod_cells import pod_cells
 
@@ -65,6 +66,20 @@ def _node(node: Raw, now: datetime) -> list[Any]:
     ]
 
 
+def _outside(service: Raw) -> str:
+    """Where a service is found from outside."""
+    addresses = list(at(service, "spec.externalIPs") or ())
+    match at(service, "spec.type"):
+        case "ExternalName":
+            return str(at(service, "spec.externalName") or NONE)
+        case "LoadBalancer":
+            given = at(service, "status.loadBalancer.ingress") or ()
+            addresses = [i.get("ip") or i.get("hostname", "") for i in given] + addresses
+            return ",".join(addresses) or "<pending>"
+        case _:
+            return ",".join(addresses) or NONE
+
+
 def _service(service: Raw, now: datetime) -> list[Any]:
     ports = []
     for port in at(service, "spec.ports") or ():
@@ -74,7 +89,7 @@ def _service(service: Raw, now: datetime) -> list[Any]:
         name_of(service),
         at(service, "spec.type") or "ClusterIP",
         at(service, "spec.clusterIP") or NONE,
-        ",".join(at(service, "spec.externalIPs") or ()) or NONE,
+        _outside(service),
         ",".join(ports) or NONE,
         age_of(service, now),
         _labels(at(service, "spec.selector")),
@@ -211,14 +226,11 @@ def _endpoints(endpoints: Raw, now: datetime) -> list[Any]:
     return [name_of(endpoints), (shown + more) or NONE, age_of(endpoints, now)]
 
 
-def _definition(crd: Raw, now: datetime) -> list[Any]:
-    return [name_of(crd), crd["metadata"].get("creationTimestamp")]
-
-
 def _plain(obj: Raw, now: datetime) -> list[Any]:
     return [name_of(obj), age_of(obj, now)]
 
 
+_BINDING = ("Name", "Role", "Age", "Users+", "Groups+", "ServiceAccounts+")
 PLAIN = Printer(("Name", "Age"), _plain)
 PRINTERS: dict[str, Printer] = {
     "pods": Printer(
@@ -277,6 +289,41 @@ PRINTERS: dict[str, Printer] = {
     "leases.coordination.k8s.io": Printer(("Name", "Holder", "Age"), _lease),
     "endpoints": Printer(("Name", "Endpoints", "Age"), _endpoints),
     "customresourcedefinitions.apiextensions.k8s.io": Printer(
-        ("Name", "Created At"), _definition
+        ("Name", "Created At"), cluster_cells.dated
     ),
+    "resourcequotas": Printer(("Name", "Request", "Limit", "Age"), cluster_cells.quota),
+    "limitranges": Printer(("Name", "Created At"), cluster_cells.dated),
+    "persistentvolumes": Printer(
+        (
+            "Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim",
+            "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode+",
+        ),
+        cluster_cells.volume,
+    ),
+    "persistentvolumeclaims": Printer(
+        (
+            "Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass",
+            "VolumeAttributesClass", "Age", "VolumeMode+",
+        ),
+        cluster_cells.claim,
+    ),
+    "podgroups.scheduling.k8s.io": Printer(
+        ("Name", "Policy", "Workload", "Status", "Age"), cluster_cells.pod_group
+    ),
+    "endpointslices.discovery.k8s.io": Printer(
+        ("Name", "AddressType", "Ports", "Endpoints", "Age"), cluster_cells.endpoint_slice
+    ),
+    "storageclasses.storage.k8s.io": Printer(
+        (
+            "Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion",
+            "Age",
+        ),
+        cluster_cells.storage_class,
+    ),
+    "roles.rbac.authorization.k8s.io": Printer(("Name", "Created At"), cluster_cells.dated),
+    "clusterroles.rbac.authorization.k8s.io": Printer(
+        ("Name", "Created At"), cluster_cells.dated
+    ),
+    "rolebindings.rbac.authorization.k8s.io": Printer(_BINDING, cluster_cells.binding),
+    "clusterrolebindings.rbac.authorization.k8s.io": Printer(_BINDING, cluster_cells.binding),
 }  # fmt: skip

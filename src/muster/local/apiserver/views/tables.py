@@ -32,7 +32,9 @@ def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
         return answer.body
     body = objects.decode(answer.body)
     items = body["items"] if is_list else [body]
-    meta = body["metadata"] if is_list else _list_meta(body)
+    meta = _list_meta(body)
+    if is_list:
+        meta = {name: value for name, value in body["metadata"].items() if value != ""}
     if wanted == "Table":
         include = call.query.get("includeObject", "Metadata")
         return objects.dump(_table(call.resource, items, meta, include, now))
