@@ -72,7 +72,7 @@ def test_a_gang_that_fits_trains_to_the_end(local: Local) -> None:
 
 def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: Local) -> None:
     steps = "--steps=111"
-    command = f"{TRAIN} {steps} --pause=0.05 --report=1"
+    command = f"{TRAIN} {steps} --pause=0.12 --report=1"
     local.submit("survivor", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=command)
     until(lambda: "step 5 " in local.arena("logs", "survivor", check=False).stdout, what="training")
     before = processes_with(steps)

@@ -85,7 +85,7 @@ def test_pytorchs_contract_is_enough_to_train(local: Local, reader: Reader, tmp_
 
 def test_a_killed_daemon_does_not_disturb_tensorflow(local: Local) -> None:
     mark = "--steps=101"
-    command = f"python {EXAMPLES / 'tf_multiworker.py'} {mark} --pause=0.03 --report=1"
+    command = f"python {EXAMPLES / 'tf_multiworker.py'} {mark} --pause=0.12 --report=1"
     local.submit("calm", "--gang", "--workers=2", "--success-policy=AllWorkers", command=command)
     until(lambda: len(losses(local, "calm")) > 5, timeout=60, every=0.5, what="training")
     before = processes_with(mark)
