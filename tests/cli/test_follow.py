@@ -106,7 +106,7 @@ def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_follow_the_log_is_read_once() -> None:
-    script = Script([[b"a\n", b"b"]], [])
+    script = Script([[b"a\n", b"b"]], [pod("Running")])
 
     assert run(script, Wanted(tail=2)) == b"a\nb"
     assert script.asked == [
@@ -135,7 +135,8 @@ def test_all_logs_have_their_names_before_each_line(
 def test_a_log_that_cannot_be_read_does_not_end_the_others(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    scripts = iter([Script([[NotFound("no log")]], []), Script([[b"a\n"]], [])])
+    there = pod("Running")
+    scripts = iter([Script([[NotFound("no log")]], [there]), Script([[b"a\n"]], [there])])
     keys = [Key("default", "x"), Key("default", "y")]
 
     chorus.sing(lambda: cast(BlockingClient, next(scripts)), keys, Wanted())
@@ -146,7 +147,47 @@ def test_a_log_that_cannot_be_read_does_not_end_the_others(
 
 
 def test_when_no_log_can_be_read_that_is_an_error() -> None:
-    script = Script([[NotFound("no log")]], [])
+    script = Script([[NotFound("no log")]], [pod("Running")])
 
     with pytest.raises(NotFound):
         chorus.sing(lambda: cast(BlockingClient, script), [KEY], Wanted())
+
+
+def initialising(**state: Any) -> Pod:
+    """A pod whose code is being fetched."""
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [{"name": "init-code", **state}],
+        "containerStatuses": [{"name": "main", "state": {"waiting": {}}}],
+    }
+    return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": status}, Pod)
+
+
+FAILED = {"terminated": {"exitCode": 128}}
+
+
+@pytest.mark.parametrize(
+    ("found", "container"),
+    [
+        (initialising(state={"running": {}}), "init-code"),
+        (initialising(state=FAILED), "init-code"),
+        (initialising(state={"waiting": {}}, lastState=FAILED), "init-code"),
+        (initialising(state={"terminated": {"exitCode": 0}}), ""),
+        (initialising(state={"waiting": {}}), ""),
+        (pod("Running"), ""),
+    ],
+)
+def test_while_code_is_fetched_its_log_is_the_pods(found: Pod, container: str) -> None:
+    script = Script([[b"x"]], [found])
+
+    run(script, Wanted())
+
+    assert script.asked[0]["container"] == container
+
+
+def test_a_container_that_is_named_is_read_whatever_happens() -> None:
+    script = Script([[b"x"]], [initialising(state=FAILED)])
+
+    run(script, Wanted(container="main"))
+
+    assert script.asked[0]["container"] == "main"

@@ -43,25 +43,29 @@ class Wanted(NamedTuple):
 def one(client: BlockingClient, pod: Key, wanted: Wanted, write: Callable[[bytes], object]) -> None:
     """Write the pod's log; with `follow`, until the pod has ended."""
     if not wanted.follow:
-        for chunk in _stream(client, pod, wanted, timestamps=wanted.timestamps):
+        chosen = _speaking(client.get(PODS, pod), wanted)
+        for chunk in _stream(client, pod, chosen, timestamps=wanted.timestamps):
             write(chunk)
         return
     tail = Tail(timestamps=wanted.timestamps)
     wait_started(client, pod)
-    uid = _uid(client, pod)
-    while True:
+    seen: Pod | None = client.get(PODS, pod)
+    while seen is not None:
         try:
-            for chunk in _stream(client, pod, wanted, timestamps=True):
+            for chunk in _stream(client, pod, _speaking(seen, wanted), timestamps=True):
                 if data := tail.feed(chunk):
                     write(data)
         except (Unreachable, ServerError) as error:
             note(f"the log of {pod.name} broke off: {error}; waiting for the cluster")
-        if _over(client, pod, uid):
-            return
+        seen = _goes_on(client, pod, seen.metadata.uid)
         tail.again()
         since = tail.since(datetime.now(UTC))
         if since is not None:
             wanted = wanted._replace(since=since, tail=None)
+
+
+def _speaking(pod: Pod, wanted: Wanted) -> Wanted:
+    return wanted if wanted.container else wanted._replace(container=speaking(pod))
 
 
 def _stream(
@@ -78,26 +82,38 @@ def _stream(
     )
 
 
-def _uid(client: BlockingClient, pod: Key) -> str:
-    return client.get(PODS, pod).metadata.uid
+def speaking(pod: Pod) -> str:
+    """The init container that works, or that failed, as long as the others wait; else none."""
+    states = [status.state for status in pod.status.container_statuses]
+    if any(state.running or state.terminated for state in states):
+        return ""
+    for status in pod.status.init_container_statuses:
+        ended = status.state.terminated or status.last_state.terminated
+        if status.state.running or (ended is not None and ended.exit_code != 0):
+            return status.name
+    return ""
 
 
-def _over(client: BlockingClient, key: Key, uid: str) -> bool:
-    """Whether the pod has ended or is another; waits while the cluster is away or it restarts."""
+def _goes_on(client: BlockingClient, key: Key, uid: str) -> Pod | None:
+    """The pod once it runs again, None if it has ended or is another.
+
+    Waits while the cluster is away, and while the pod is between two runs.
+    """
     end = time.monotonic() + PATIENCE
     while True:
         try:
             pod = client.get(PODS, key)
         except NotFound:
-            return True
+            return None
         except (Unreachable, ServerError):
             if time.monotonic() > end:
                 raise
         else:
             if pod.finished or pod.metadata.uid != uid:
-                return True
-            if any(status.state.running for status in pod.status.container_statuses):
-                return False
+                return None
+            rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+            if any(row.state.running for row in rows):
+                return pod
             end = time.monotonic() + PATIENCE
         time.sleep(LOOK_AGAIN)
 
@@ -158,5 +174,9 @@ def _seen_started(client: BlockingClient, key: Key, *, waiting: bool) -> bool:
 
 
 def _started(pod: Pod) -> bool:
+    """Whether there is a log to read: of the containers, or of an init container that failed."""
     states = [status.state for status in pod.status.container_statuses]
-    return pod.finished or any(state.running or state.terminated for state in states)
+    if pod.finished or any(state.running or state.terminated for state in states):
+        return True
+    ends = [status.state.terminated for status in pod.status.init_container_statuses]
+    return any(end is not None and end.exit_code != 0 for end in ends)
