@@ -306,3 +306,11 @@ def test_reading_changes_nothing_of_the_manifest() -> None:
 def test_another_kind_is_refused() -> None:
     with pytest.raises(InvalidJob, match="'Deployment' is not a job"):
         forms.read({"kind": "Deployment"})
+
+
+@pytest.mark.parametrize("written", ["tfReplicaSpec", "tfreplicaspec", "tfReplicas", "ReplicaSpec"])
+def test_a_field_that_is_almost_right_is_named(written: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        forms.read(tfjob({written: {"Worker": {"template": pod()}}}))
+
+    assert refused.value.hint == f"write tfReplicaSpecs instead of {written}"

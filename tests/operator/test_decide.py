@@ -328,3 +328,14 @@ def test_a_warning_about_the_manifest_is_told_once() -> None:
     model.settle()
 
     assert [event.reason for event in model.events] == ["UnusualContainerName"]
+
+
+def test_a_job_of_no_replicas_says_that_nothing_is_to_run() -> None:
+    model = Model(manifest(roles={"Worker": replica(0)}))
+    model.settle()
+    assert model.status["waiting"]["reason"] == "NoReplicas"
+
+    model.edit(tfReplicaSpecs={"Worker": replica(1)})
+    model.settle()
+    assert "waiting" not in model.status
+    assert sorted(model.pods) == ["j-worker-0"]

@@ -136,6 +136,17 @@ async def has_no_image(server: Server) -> None:
         await asyncio.sleep(5)
 
 
+async def keeps_crashing(server: Server) -> None:
+    await submit(server, "OnFailure")
+    for seconds in (10, 20, 40):
+        waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {seconds}s"}
+        ended = {"terminated": {"exitCode": 3, "reason": "Error"}}
+        row = {"name": "tensorflow", "state": {"waiting": waiting}, "lastState": ended}
+        for rows in ([row], []):
+            server.patch(f"{POD}/j-ps-0", {"status": {"containerStatuses": rows}})
+            await asyncio.sleep(5)
+
+
 TOLD = [
     (succeeds, "Normal", "SuccessfulCreatePod", "Created pods: j-ps-0, j-worker-0, j-worker-1"),
     (succeeds, "Normal", "SuccessfulDeletePod", "Deleted pods: j-"),
@@ -158,6 +169,7 @@ TOLD = [
     (is_odd, "Warning", "SetPodTemplateRestartPolicy", "spec.tfReplicaSpecs.Worker.template"),
     (is_odd, "Warning", "SetPodTemplateSchedulerName", "spec.tfReplicaSpecs.Worker.template"),
     (finds_its_name_taken, "Warning", "ErrResourceExists", "Pod j-worker-0 exists and is not"),
+    (keeps_crashing, "Warning", "CrashLoopBackOff", "Pod j-ps-0 exited with code 3"),
     (has_no_image, "Warning", "ImagePullBackOff", "Pod j-ps-0: no image"),
 ]
 

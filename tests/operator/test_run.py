@@ -211,6 +211,56 @@ async def test_an_orphan_with_the_jobs_labels_is_adopted() -> None:
         assert pod["metadata"]["ownerReferences"][0]["name"] == "j"
 
 
+async def test_what_a_former_job_left_behind_is_adopted() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        former = (server.get(JOB) or {})["metadata"]["uid"]
+        for path in server.owned.pop(former):
+            server.patch(path, {"metadata": {"ownerReferences": None}})
+        server.remove(JOB)
+        server.remove(f"{POD}/j-worker-1")
+        await passes()
+        submit(server)
+        await passes()
+
+        uid = (server.get(JOB) or {})["metadata"]["uid"]
+        mine = [obj for path, obj in server.objects.items() if "/tfjobs/" not in path]
+        made = [obj for obj in mine if "involvedObject" not in obj]
+        assert len(made) == 7
+        assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in made} == {uid}
+        assert conditions(server) == ["Created"]
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"conditions": "junk", "startTime": "yesterday", "replicaStatuses": 5},
+        {"conditions": ["junk"], "restarts": "many", "observedGeneration": "new"},
+        {"replicaStatuses": [{"tf_replica_type": "PS", "state": "Running"}], "replaced": 1},
+        {"completionTime": "2026-01-01", "waiting": "long", "launcherAttempt": None},
+    ],
+    ids=["text", "rows", "the first version's", "more"],
+)
+async def test_a_status_that_another_wrote_is_mended(junk: Raw) -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes()
+        server.patch(JOB, {"status": junk})
+        await passes(30)
+        phase(server, "j-worker-0", "Succeeded")
+        await passes(30)
+
+        found = (server.get(JOB) or {})["status"]
+        assert conditions(server)[-1] == "Succeeded"
+        assert found["replicaStatuses"]["Worker"] == {"succeeded": 2}
+
+
 async def test_a_pod_whose_labels_were_taken_is_let_go_and_its_name_waited_for() -> None:
     server = Server()
     async with operating(server):

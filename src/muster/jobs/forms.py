@@ -72,9 +72,20 @@ def _from_map(spec: Raw, shape: Shape) -> Iterator[_Written]:
     path = f"spec.{shape.replicas}"
     found = lookup(spec, shape.replicas)
     if found is None:
-        raise InvalidJob(path, "is missing", hint=f"write {path}.{shape.roles[-1]}.template")
+        raise InvalidJob(path, "is missing", hint=_instead(spec, shape))
     for role, body in mapping(found, path).items():
         yield str(role), f"{path}.{role}", mapping(body, f"{path}.{role}")
+
+
+def _instead(spec: Raw, shape: Shape) -> str:
+    """What to write where the replicas are missing; their field may be there, misspelt."""
+    from difflib import get_close_matches  # only ever needed here, and every command pays for it
+
+    alike = get_close_matches(shape.replicas.lower(), [str(key).lower() for key in spec], 1)
+    written = next((key for key in spec if str(key).lower() in alike), None)
+    if written is not None:
+        return f"write {shape.replicas} instead of {written}"
+    return f"write spec.{shape.replicas}.{shape.roles[-1]}.template"
 
 
 def _replicas(

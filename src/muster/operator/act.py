@@ -23,7 +23,7 @@ from muster.errors import (
     MusterError,
     NotFound,
 )
-from muster.jobs.names import ROLE
+from muster.jobs import names
 from muster.operator import keys, measure, news, status
 from muster.operator.actions import (
     Action,
@@ -35,6 +35,7 @@ from muster.operator.actions import (
     PatchStatus,
     Wait,
 )
+from muster.operator.pods import owner
 from muster.operator.watched import raw
 
 if TYPE_CHECKING:
@@ -156,6 +157,10 @@ class Actor:
             raise Stop(0.0) from None
         meta = found["metadata"]
         ours = any(row.get("uid") == job.uid for row in meta.get("ownerReferences") or ())
+        if not ours and _left_behind(job, meta):
+            change = {"metadata": {"uid": meta["uid"], "ownerReferences": [owner(job)]}}
+            await self._client.patch(raw(action.kind), key, change)
+            ours = True
         if ours and not meta.get("deletionTimestamp"):
             self._remember(job, action.kind, await self._client.get(_held_as(action.kind), key))
             return
@@ -210,6 +215,13 @@ def _is_birth(job: Job, actions: Sequence[Action]) -> bool:
     return made and not any(isinstance(action, Delete) for action in actions)
 
 
+def _left_behind(job: Job, meta: Raw) -> bool:
+    """Whether it was made for a job of this kind and name and belongs to nobody by now."""
+    wanted = names.selector(job.shape.operator, job.name).items()
+    alone = not meta.get("ownerReferences") and not meta.get("deletionTimestamp")
+    return alone and wanted <= (meta.get("labels") or {}).items()
+
+
 def _held_as(kind: Kind[Any]) -> Kind[Any]:
     """The kind as its informer holds it: pods and services as structs, all else whole."""
     return kind if kind in (PODS, SERVICES) else raw(kind)
@@ -228,7 +240,7 @@ def _stage(action: Action) -> tuple[str, str]:
 
 def _refused(job: Job, action: Create, error: Invalid | BadRequest) -> InvalidJob:
     """The API server says that the pod of this template cannot be."""
-    role = action.manifest["metadata"]["labels"].get(ROLE, "")
+    role = action.manifest["metadata"]["labels"].get(names.ROLE, "")
     replica = job.replica(job.shape.role(role) or "")
     path = f"{replica.path}.template" if replica else "spec"
     return InvalidJob(path, str(error), hint="correct the template")

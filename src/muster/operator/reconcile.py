@@ -54,13 +54,13 @@ class Reconciler:
         cached = self._watched.job(ref)
         if cached is None:
             return None  # Its objects go with it, by their owner.
-        raw = self._memory.newest(cached)
+        raw = self._newest(ref, cached)
         if self._rests(raw):
             return None
         try:
-            job = self._read({**raw, "kind": ref.kind})
+            job = self._read(raw)
         except InvalidJob as error:
-            await self._reject(ref, raw, error)
+            await self._reject(raw, error)
             return None
         actions = self._decide(job)
         if not actions or (self._replaces(job, actions) and not await self._still_there(job)):
@@ -68,9 +68,13 @@ class Reconciler:
         try:
             again = await self._actor.apply(job, actions)
         except InvalidJob as error:
-            await self._reject(ref, self._memory.newest(raw), error)
+            await self._reject(self._newest(ref, raw), error)
             return None
         return None if again is None else After(again)
+
+    def _newest(self, ref: Ref, cached: Raw) -> Raw:
+        raw = self._memory.newest(cached)
+        return {**raw, "kind": ref.kind, "status": status.readable(raw.get("status"))}
 
     def _read(self, raw: Raw) -> Job:
         """The job; a manifest made senseless while its pods run counts as it was before."""
@@ -87,7 +91,7 @@ class Reconciler:
 
     def _rests(self, raw: Raw) -> bool:
         """Whether a job has ended, has nothing left and stays: most are so, and cost nothing."""
-        ended = raw.get("status") or {}
+        ended = raw["status"]
         if status.outcome(ended) is None or rejected(ended) or _expires(raw):
             return False
         return not self._watched.owns(raw["metadata"]["uid"])
@@ -96,11 +100,11 @@ class Reconciler:
         now = self._clock()
         return decide(job, self._watched.seen(job, self._memory, now), self._settings, now)
 
-    async def _reject(self, ref: Ref, raw: Raw, error: InvalidJob) -> None:
+    async def _reject(self, raw: Raw, error: InvalidJob) -> None:
         runs = self._watched.runs(raw["metadata"]["uid"])
         actions = reject(raw, error, self._clock(), runs=runs)
         if actions:
-            await self._actor.apply(forms.stub({**raw, "kind": ref.kind}), actions)
+            await self._actor.apply(forms.stub(raw), actions)
 
     def _replaces(self, job: Job, actions: Sequence[Action]) -> bool:
         """Whether something is created for a job that was looked at before."""

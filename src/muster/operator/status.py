@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api.meta import timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
@@ -26,6 +26,40 @@ if TYPE_CHECKING:
 
 FINAL = ("Succeeded", "Failed")
 _RIVALS = {"Running": "Restarting", "Restarting": "Running"}
+
+
+_SHAPES: dict[str, Callable[[Any], bool]] = {
+    "conditions": lambda value: _are(value, dict),
+    "replicaStatuses": lambda value: isinstance(value, dict) and _are([*value.values()], dict),
+    "startTime": lambda value: _is_time(value),
+    "completionTime": lambda value: _is_time(value),
+    "observedGeneration": lambda value: isinstance(value, int),
+    "restarts": lambda value: isinstance(value, int),
+    "launcherAttempt": lambda value: isinstance(value, int),
+    "replaced": lambda value: _are(value, str),
+    "waiting": lambda value: isinstance(value, dict),
+}
+
+
+def readable(written: object) -> Raw:
+    """A status without what is not of the shape that we write: another operator may have been here.
+
+    The first version kept replicaStatuses as a list, and anybody may write anything.
+    """
+    if not isinstance(written, dict):
+        return {}
+    return {name: v for name, v in written.items() if name not in _SHAPES or _SHAPES[name](v)}
+
+
+def _are(values: object, kind: type) -> bool:
+    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return datetime.fromisoformat(str(value)).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def time(status: Raw, field: str) -> datetime | None:

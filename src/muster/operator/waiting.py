@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.jobs import cause
 from muster.operator.actions import Emit
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def _for_us(job: Job, seen: Seen) -> Raw | None:
         some = f"{len(seen.former)} pod{'s' if len(seen.former) > 1 else ''}"
         message = f"waits for {some} of the former job {job.name} to end"
         return {"reason": "FormerJob", "message": message}
+    if not job.total:
+        return {"reason": "NoReplicas", "message": "every role has 0 replicas: nothing is to run"}
     if seen.refused:
         return {"reason": "QuotaExceeded", "message": seen.refused}
     return None
@@ -60,6 +63,12 @@ def _on_a_node(mine: Sequence[Pod]) -> Raw | None:
         for row in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             state = row.state.waiting
             if state is not None and state.reason not in _ORDINARY:
-                reason = _ALIKE.get(state.reason, state.reason)
-                return {"reason": reason, "message": f"Pod {pod.metadata.name}: {state.message}"}
+                return _trouble(pod, _ALIKE.get(state.reason, state.reason), state.message)
     return None
+
+
+def _trouble(pod: Pod, reason: str, message: str) -> Raw:
+    """How a container that keeps crashing ended says more than how long the next try is away."""
+    if reason == "CrashLoopBackOff":
+        return {"reason": reason, "message": f"Pod {pod.metadata.name} {cause.of(pod)}"}
+    return {"reason": reason, "message": f"Pod {pod.metadata.name}: {message}"}
