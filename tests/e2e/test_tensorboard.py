@@ -31,7 +31,7 @@ with EventWriter("/training_logs/run") as events:
     while True:
         step += 1
         events.scalar("loss", 1 / step, step)
-        time.sleep(0.2)
+        time.sleep(0.2)  # pace: a trainer that goes on until its job is deleted
 """
 
 
