@@ -15,6 +15,12 @@ _CREATE = frozenset({"create"})
 _STATUS = frozenset({"status"})
 _SCALED = frozenset({"status", "scale"})
 
+_EVENT_FIELDS = (
+    "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
+    "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
+    "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
+)  # fmt: skip
+
 _CORE = (
     Resource(
         "", "v1", "namespaces", "Namespace", False, short=("ns",), verbs=_NO_COLLECTION,
@@ -48,14 +54,7 @@ _CORE = (
         "", "v1", "serviceaccounts", "ServiceAccount", short=("sa",),
         subresources=frozenset({"token"}),
     ),
-    Resource(
-        "", "v1", "events", "Event", short=("ev",), upserts=True,
-        fields=(
-            "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
-            "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
-            "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
-        ),
-    ),
+    Resource("", "v1", "events", "Event", short=("ev",), upserts=True, fields=_EVENT_FIELDS),
     Resource("", "v1", "resourcequotas", "ResourceQuota", short=("quota",), subresources=_STATUS),
     Resource("", "v1", "limitranges", "LimitRange", short=("limits",), upserts=True),
     Resource(
@@ -88,6 +87,10 @@ _APPS = (
 )  # fmt: skip
 
 _CLUSTER = (
+    Resource(
+        "events.k8s.io", "v1", "events", "Event", short=("ev",), home="", upserts=True,
+        fields=_EVENT_FIELDS,
+    ),
     Resource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short=("pc",)
     ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from muster.local.apiserver import structural
+from muster.local.apiserver import event_forms, structural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,12 +52,19 @@ def stored(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
     return encoder(obj, resource.stored_api_version)
 
 
+def inward(obj: Raw, resource: Resource) -> Raw:
+    """An object in the form it is stored in."""
+    return obj if resource.home is None else event_forms.to_core(obj)
+
+
 def in_version(value: bytes, resource: Resource) -> bytes:
     """Stored bytes as the version of the resource that was asked for.
 
     Versions are not converted. But an object is read as the storage version's schema is now, with
     its defaults, and each version shows only what its own schema knows.
     """
+    if resource.home is not None:
+        return dump(event_forms.from_core(decode(value), resource.api_version))
     if resource.reshapes and resource.shape is not None:
         obj = decode(value) | {"apiVersion": resource.api_version}
         structural.reshape(obj, resource.stored or resource.shape)

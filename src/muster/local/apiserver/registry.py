@@ -52,21 +52,29 @@ class Resource:
     columns: tuple[Raw, ...] = field(default=(), compare=False)
     scale: Raw = field(default_factory=dict, compare=False)
     deprecation: str = ""
+    home: str | None = None
+    """The group that its objects are stored in, where that is another one."""
     upserts: bool = False
     """Whether replacing an object that is not there creates it."""
 
     @property
     def collection(self) -> str:
         """`pods`, `tfjobs.kubeflow.org`: where its objects are stored, in all versions."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        group = self.stored_group
+        return f"{self.plural}.{group}" if group else self.plural
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def stored_group(self) -> str:
+        return self.group if self.home is None else self.home
+
+    @property
     def stored_api_version(self) -> str:
-        return f"{self.group}/{self.storage_version}" if self.group else self.storage_version
+        group = self.stored_group
+        return f"{group}/{self.storage_version}" if group else self.storage_version
 
     @property
     def selectable(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from muster.local.apiserver.admission.screening import check_shape, schema_of, s
 from muster.local.apiserver.quota.quotas import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
 from muster.local.apiserver.request import bodies, patch
-from muster.local.apiserver.request.call import Answer, Call, one, raw
+from muster.local.apiserver.request.call import Answer, Call, one, raw, unstored
 from muster.local.apiserver.request.duplicates import repeated
 from muster.local.apiserver.views import lists
 
@@ -104,6 +104,7 @@ class Verbs:
         warnings = screen(resource, obj, strictness, repeated=repeated(call))
         named = obj["metadata"].get("name") or obj["metadata"].get("generateName")
         namespace = self._home(call, str(named or ""))
+        obj = objects.inward(obj, resource)
         if obj["metadata"].get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
         generated = not obj["metadata"].get("name")
@@ -133,7 +134,7 @@ class Verbs:
     def _pretend(self, call: Call, key: str, new: Raw) -> Answer:
         if self.store.get(key) is not None:
             raise self._taken(call.resource, key)
-        return raw(new, 201, call.resource)
+        return unstored(call.resource, new, 201)
 
     def _taken(self, resource: Resource, key: str) -> Refusal:
         going = (entry := self.store.get(key)) is not None and objects.going(entry.value)
@@ -223,6 +224,7 @@ class Verbs:
             warnings = screen(call.resource, new, strictness, patched, twice)
             claimed = str(new["metadata"].get("resourceVersion") or "")
             claims.check_identity(call, new, old)
+            old, new = objects.inward(old, call.resource), objects.inward(new, call.resource)
             new = admit.on_update(call.resource, new, old, call.route.subresource)
             new = policy.on_update(new, old, call.resource)
             self.guard(call, new, old)
@@ -243,14 +245,14 @@ class Verbs:
         resource = call.resource
         if deletion.released(resource, new):
             if call.dry_run:
-                return raw(new, 200, resource)
+                return unstored(resource, new)
             return one(resource, await self._remove(call.resource, entry, new))
         if admit.same(new, old):
             return one(resource, entry)
         encode = objects.stored(new, resource)
         with self.quotas.charged(resource, entry.key, new, old):
             if call.dry_run:
-                return raw(new, 200, resource)
+                return unstored(resource, new)
             return one(resource, await self.store.update(entry.key, encode, entry.revision))
 
     # -- deleting --------------------------------------------------------------------------------
@@ -290,7 +292,7 @@ class Verbs:
             encode = objects.encoder(plan.obj, resource.stored_api_version)
             entry = await self.store.update(entry.key, encode, entry.revision)
         if dry:
-            return raw(plan.obj, 200, resource)
+            return unstored(resource, plan.obj)
         return one(resource, entry)
 
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:

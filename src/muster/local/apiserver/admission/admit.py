@@ -132,7 +132,7 @@ def _check(resource: Resource, obj: Raw) -> list[Cause]:
 def _refuse(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
     if causes:
         name = str(obj["metadata"].get("name") or "")
-        raise status.invalid(resource.group, resource.kind, name, causes)
+        raise status.invalid(resource.stored_group, resource.kind, name, causes)
 
 
 def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:

@@ -69,6 +69,11 @@ def one(resource: Resource, entry: Entry, code: int = 200) -> Answer:
     return Answer(code, objects.in_version(entry.value, resource), resource)
 
 
+def unstored(resource: Resource, obj: Raw, code: int = 200) -> Answer:
+    """An object as it would be stored."""
+    return Answer(code, objects.in_version(objects.dump(obj), resource), resource)
+
+
 def raw(obj: Raw, code: int = 200, resource: Resource | None = None) -> Answer:
     """Anything else."""
     return Answer(code, objects.dump(obj), resource)

@@ -100,7 +100,9 @@ def _event(event: Raw, now: datetime) -> list[Any]:
     involved = event.get("involvedObject") or {}
     first = event.get("firstTimestamp") or event.get("eventTime")
     last = event.get("lastTimestamp") or at(event, "series.lastObservedTime") or first
-    source = at(event, "source.component") or event.get("reportingComponent") or ""
+    source = [at(event, "source.component"), at(event, "source.host")]
+    if not any(source):
+        source = [event.get("reportingComponent"), event.get("reportingInstance")]
     subobject = involved.get("fieldPath") or ""
     return [
         age(last, now),
@@ -108,7 +110,7 @@ def _event(event: Raw, now: datetime) -> list[Any]:
         event.get("reason", ""),
         f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}",
         subobject,
-        ", ".join(p for p in (source, at(event, "source.host") or "") if p),
+        ", ".join(part for part in source if part),
         str(event.get("message", "")).strip(),
         age(first, now),
         event.get("count") or at(event, "series.count") or 1,

@@ -109,7 +109,7 @@ def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Ra
         return _custom(resource, now)
     printer = PRINTERS.get(resource.collection, PLAIN)
     columns = [_column(name) for name in printer.columns]
-    return columns, lambda obj: printer.cells(obj, now)
+    return columns, lambda obj: printer.cells(objects.inward(obj, resource), now)
 
 
 def _column(name: str) -> Raw:

@@ -14,7 +14,7 @@ import msgspec
 from muster.api.affinity import LabelSelector
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
-from muster.local.apiserver import objects, status
+from muster.local.apiserver import event_forms, objects, status
 from muster.local.apiserver.admission.validation import config, pods, quotas, services, storage
 from muster.local.apiserver.admission.validation.metadata import UNQUALIFIED
 
@@ -138,12 +138,30 @@ def _lease(lease: Raw) -> list[Cause]:
 
 
 def _event(event: Raw) -> list[Cause]:
+    if event["apiVersion"].startswith(event_forms.GROUP):
+        return _new_event(event)
     about = (event.get("involvedObject") or {}).get("namespace") or ""
     home = event["metadata"].get("namespace", "")
     if about == home or (not about and home == "default"):
         return []
     told = "does not match event.namespace"
     return [status.bad_value("involvedObject.namespace", about, told)]
+
+
+def _new_event(event: Raw) -> list[Cause]:
+    """Newer recorders say who they are, and what was done."""
+    causes = [] if event.get("eventTime") else [status.required("eventTime")]
+    for field, told in (
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+        ("action", "action"),
+        ("reason", "reason"),
+    ):
+        if not event.get(field):
+            causes.append(status.required(told))
+    if event.get("type") not in ("Normal", "Warning"):
+        causes.append(status.bad_value("type", event.get("type") or "", "has invalid value: "))
+    return causes
 
 
 def _namespace(namespace: Raw) -> list[Cause]:
