@@ -135,9 +135,9 @@ def _finish(
     target = "FailureTarget" if end.failed else "SuccessCriteriaMet"
     if conditions.row(rows, target) is None:
         rows = [*rows, _row(target, "True", end.reason, end.message, now)]
-    left = [pod for pod in pods if not pod.finished]
+    left = [pod for pod in pods if not pod.finished or ledger.tracked(pod)]
     news: tuple[News, ...] = ()
-    if not left and book.settled and not book.release:
+    if not left and book.settled:
         rows = [*rows, _row(_last(end), "True", end.reason, end.message, now)]
         base.pop("active", None)
         if end.failed:
