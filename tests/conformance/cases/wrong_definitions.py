@@ -116,6 +116,24 @@ CASES = [
         ("wording", "causes"),
     ),
     Case(
+        "a version that is going out of use",
+        [
+            post(
+                CRDS,
+                definition(
+                    version(schema=OPEN),
+                    version("v1beta1", OPEN, storage=False, deprecated=True),
+                    version("v2", OPEN, storage=False),
+                    version("v3", OPEN, storage=False, deprecated=True),
+                ),
+            ),
+            get(THINGS, until=answered(200)),
+            get(THINGS.replace("/v1/", "/v1beta1/"), until=answered(200)),
+            get(THINGS.replace("/v1/", "/v3/"), until=answered(200)),
+        ],
+        ("crd-at-once",),
+    ),
+    Case(
         "versions that are stored",
         [
             post(CRDS, definition(version(), version("v2", storage=False))),

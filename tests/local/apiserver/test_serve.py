@@ -246,3 +246,63 @@ async def test_a_deployment_is_scaled_through_its_scale(talk: Talk) -> None:
     assert read.body["status"]["selector"] == "x=y"
     assert wrong.status == 422
     assert (await talk.say("GET", f"{path}/d")).body["spec"]["replicas"] == 3
+
+
+async def test_a_body_that_is_not_what_its_encoding_says_is_refused(talk: Talk) -> None:
+    reply = await talk.say("POST", CM, {"metadata": {"name": "a"}}, **{"Content-Encoding": "gzip"})
+
+    assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
+
+
+async def test_a_long_selector_is_read(talk: Talk) -> None:
+    names = ",".join(f"name-{i}" for i in range(10_000))
+
+    reply = await talk.say("GET", f"{CM}?labelSelector=a+in+({names})")
+
+    assert (reply.status, reply.body["items"]) == (200, [])
+
+
+async def test_a_pattern_that_takes_for_ever_elsewhere_takes_no_time(talk: Talk) -> None:
+    text = {"type": "string", "pattern": "^(a+)+$"}
+    spec = {"type": "object", "properties": {"text": text}}
+    await talk.say(
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {
+            "metadata": {"name": "things.x.io"},
+            "spec": {
+                "group": "x.io",
+                "scope": "Namespaced",
+                "names": {"plural": "things", "kind": "Thing"},
+                "versions": [
+                    {
+                        "name": "v1",
+                        "served": True,
+                        "storage": True,
+                        "schema": {
+                            "openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}
+                        },
+                    }
+                ],
+            },
+        },
+    )
+    thing = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
+
+    async with asyncio.timeout(5):
+        reply = await talk.say(
+            "POST",
+            "/apis/x.io/v1/namespaces/default/things",
+            {**thing, "spec": {"text": "a" * 10_000 + "!"}},
+        )
+
+    assert reply.status == 422
+    assert reply.body["details"]["causes"][0]["field"] == "spec.text"
+
+
+async def test_logs_since_before_the_world_began_are_all_of_them(talk: Talk) -> None:
+    await talk.create_pod("a", nodeName="n")
+
+    reply = await talk.say("GET", f"{PODS}/a/log?sinceSeconds=99999999999")
+
+    assert reply.status != 500

@@ -176,7 +176,7 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
             reshapes=(changed or schema != stored) and not _open(schema),
             columns=tuple(version.get("additionalPrinterColumns") or ()),
             scale=subresources.get("scale") or {},
-            deprecation=_deprecation(version, spec["group"], names["kind"]),
+            deprecation=_deprecation(version, spec),
         )
 
 
@@ -199,11 +199,19 @@ def _without_metadata(schema: Raw) -> Raw:
     return {**schema, "properties": properties}
 
 
-def _deprecation(version: Raw, group: str, kind: str) -> str:
+def _deprecation(version: Raw, spec: Raw) -> str:
     if not version.get("deprecated"):
         return ""
-    said = version.get("deprecationWarning")
-    return str(said or f"{group}/{version['name']} {kind} is deprecated")
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    group, kind, rank_of_it = spec["group"], spec["names"]["kind"], rank(version["name"])
+    better = [
+        v["name"]
+        for v in spec["versions"]
+        if v.get("served") and not v.get("deprecated") and rank(v["name"]) < rank_of_it
+    ]
+    use = f"; use {group}/{min(better, key=rank)} {kind}" if better else ""
+    return f"{group}/{version['name']} {kind} is deprecated{use}"
 
 
 def rank(version: str) -> tuple[int, ...]:
