@@ -137,7 +137,7 @@ else:
             peer = socket.create_connection((first[0], int(first[1])))
             break
         except OSError:
-            time.sleep(0.05)
+            time.sleep(0.05)  # pace: until the first one listens
     peer.sendall(f"hello from {me}".encode())
 """
 

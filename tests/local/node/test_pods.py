@@ -102,7 +102,7 @@ async def test_the_clusters_own_state_is_hidden(local: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "number"), [("exit 3", 3, None), ("kill -9 $$", 137, 9), ("true", 0, None)]
+    ("script", "code", "number"), [("exit 3", 3, None), ("kill -9 $$$$", 137, 9), ("true", 0, None)]
 )
 async def test_exit_codes_and_signals_are_told(
     local: Cluster, script: str, code: int, number: int | None

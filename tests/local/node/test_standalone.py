@@ -33,7 +33,7 @@ def test_a_standalone_program_loads_the_standard_library_only(program: str) -> N
 
     loaded = set(done.stdout.split())
     assert loaded - set(sys.stdlib_module_names) - {"muster", "__main__"} == set()
-    assert not loaded & {"asyncio", "subprocess", "logging", "shutil", "ssl"}
+    assert not loaded & {"asyncio", "dataclasses", "logging", "pathlib", "subprocess", "ssl"}
 
 
 def test_a_line_is_one_record_and_the_rest_waits_for_more() -> None:

@@ -77,11 +77,13 @@ class Sources:
         space = pod.metadata.namespace
         maps: dict[str, dict[str, str]] = {}
         for name in sorted(config_maps(pod)):
+            if name == ROOT_CA:
+                maps[name] = {"ca.crt": self._root_ca}
+                continue
             try:
                 maps[name] = (await self._client.get(CONFIG_MAPS, Key(space, name))).data
             except NotFound:
-                if name == ROOT_CA:
-                    maps[name] = {"ca.crt": self._root_ca}
+                continue
         hidden: dict[str, dict[str, str]] = {}
         for name in sorted(secrets(pod)):
             try:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
+
+from muster.local.node.standalone import files
 
 
 def enter(memory: dict[str, str]) -> None:
@@ -15,7 +16,7 @@ def enter(memory: dict[str, str]) -> None:
     come from is not, even that is forbidden: then there is no limit."""
     if memory:
         with contextlib.suppress(PermissionError):
-            (Path(memory["group"]) / "cgroup.procs").write_text("0")
+            files.write(f"{memory['group']}/cgroup.procs", "0")
 
 
 def killed_for_memory(memory: dict[str, str]) -> bool:
@@ -23,7 +24,7 @@ def killed_for_memory(memory: dict[str, str]) -> bool:
     if not memory:
         return False
     with contextlib.suppress(OSError):
-        for line in Path(memory["events"]).read_text().splitlines():
+        for line in files.read(memory["events"]).splitlines():
             name, _, count = line.partition(" ")
             if name == "oom_kill" and int(count):
                 return True

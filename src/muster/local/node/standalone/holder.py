@@ -13,9 +13,8 @@ import ipaddress
 import json
 import os
 import socket
-from pathlib import Path
 
-from muster.local.node.standalone import kernel, nftables
+from muster.local.node.standalone import files, kernel, nftables
 from muster.local.node.standalone.netlink import Netlink
 
 
@@ -24,7 +23,7 @@ def _let_out(wanted: dict[str, str]) -> None:
     this network changes by it."""
     subnet = ipaddress.IPv4Interface(wanted["address"]).network
     with contextlib.suppress(OSError):
-        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        files.write("/proc/sys/net/ipv4/ip_forward", "1")
         nftables.masquerade(wanted["bridge"], subnet, wanted["bridge"])
 
 
@@ -35,9 +34,9 @@ def main() -> int:
         return 1
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    files.write("/proc/self/setgroups", "deny")
+    files.write("/proc/self/uid_map", f"0 {user} 1")
+    files.write("/proc/self/gid_map", f"0 {group} 1")
     with Netlink() as net:
         net.add_bridge(wanted["bridge"])
         for link in net.links():

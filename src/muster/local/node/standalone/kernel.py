@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from pathlib import Path
+
+from muster.local.node.standalone import files
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -92,7 +93,7 @@ def reap_orphans() -> None:
     """
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            lines = Path(f"/proc/{name}/status").read_text().splitlines()
+            lines = files.read(f"/proc/{name}/status").splitlines()
             facts = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
             nested = len(facts.get("NSpid", "").split()) > 1
             if nested and facts["PPid"] == str(os.getpid()) and facts["State"][0] == "Z":
@@ -142,7 +143,7 @@ def pivot_root(root: str) -> None:
 def started(pid: int) -> int:
     """When a process started, in ticks since boot: with the PID, its identity. 0 if it is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = files.read(f"/proc/{pid}/stat")
     except OSError:
         return 0
     fields = stat.rpartition(")")[2].split()

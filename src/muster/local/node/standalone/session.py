@@ -13,7 +13,6 @@ import json
 import os
 import selectors
 import signal
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from muster.local.node.standalone import kernel, spawn, wire
@@ -24,16 +23,18 @@ if TYPE_CHECKING:
 _CHUNK = 64 * 1024
 
 
-@dataclass
 class _Streams:
     """Our ends: where the program's input goes and where its output comes from."""
 
-    stdin: int
-    outputs: dict[int, int]
-    theirs: tuple[int, int, int]
-    terminal: int = -1
-    pending: bytearray = field(default_factory=bytearray)
-    ending: bool = False
+    def __init__(
+        self, stdin: int, outputs: dict[int, int], theirs: tuple[int, int, int], terminal: int = -1
+    ) -> None:
+        self.stdin = stdin
+        self.outputs = outputs
+        self.theirs = theirs
+        self.terminal = terminal
+        self.pending = bytearray()
+        self.ending = False
 
 
 def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[str, str]) -> None:

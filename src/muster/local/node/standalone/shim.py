@@ -20,10 +20,9 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from muster.local.node.standalone import cgroup, crilog, kernel, mounts, session, spawn, wire
+from muster.local.node.standalone import cgroup, crilog, files, kernel, mounts, session, spawn, wire
 from muster.local.node.standalone.peer import Peer
 
 LOCK, LISTENER = 3, 4
@@ -268,13 +267,13 @@ def _session(pid: int) -> int:
 
 def _last_words() -> str:
     """What the program wrote to /dev/termination-log."""
-    with contextlib.suppress(OSError):
-        return Path("termination-log").read_bytes()[-4096:].decode(errors="replace")
+    with contextlib.suppress(OSError), open("termination-log", "rb") as file:
+        return file.read()[-4096:].decode(errors="replace")
     return ""
 
 
 def _write(name: str, body: dict[str, Any]) -> None:
-    Path(f".{name}").write_text(json.dumps(body), encoding="utf-8")
+    files.write(f".{name}", json.dumps(body))
     os.replace(f".{name}", name)
 
 
@@ -285,6 +284,6 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for fd in (LOCK, LISTENER):
         os.set_inheritable(fd, False)
-    spec = json.loads(Path("spec").read_text(encoding="utf-8"))
+    spec = json.loads(files.read("spec"))
     Shim(spec, socket.socket(fileno=LISTENER)).run()
     return 0

@@ -13,8 +13,7 @@ import signal
 import socket
 import struct
 import termios
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +23,7 @@ class StartFailed(Exception):
     """The program never ran; the text says why."""
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """What to run.
 
     `at_home` runs in the child before anything of `env` or `cwd` is looked up; the descriptor it

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
-from muster.local.node.standalone import kernel
+from muster.local.node.standalone import files, kernel
 from muster.local.node.standalone.netlink import Netlink
 
 _ALL = (
@@ -27,7 +26,7 @@ def main() -> int:
         if sys.argv[1] == "user":
             user = os.geteuid()
             kernel.unshare(kernel.CLONE_NEWUSER)
-            Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+            files.write("/proc/self/uid_map", f"0 {user} 1")
         kernel.unshare(_ALL)
         kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
         kernel.mount("muster", "/tmp", "tmpfs")
