@@ -153,7 +153,8 @@ async def test_orphans_stay_without_their_owner(client: Client) -> None:
     assert not child["metadata"].get("ownerReferences")
 
 
-async def test_kinds_that_are_defined_later_own_and_are_owned_like_others(client: Client) -> None:
+@pytest.mark.parametrize("way", ["Background", "Foreground", "Orphan"])
+async def test_kinds_that_are_defined_later_own_like_others(client: Client, way: str) -> None:
     widgets: Kind[Raw] = Kind("example.com", "v1", "widgets", "Widget", dict)
     schema = {"openAPIV3Schema": {"type": "object"}}
     definition = {
@@ -179,9 +180,29 @@ async def test_kinds_that_are_defined_later_own_and_are_owned_like_others(client
     widget |= {"apiVersion": "example.com/v1", "kind": "Widget"}
     await make(client, "child", widget)
 
-    await client.delete(widgets, Key("default", "w"))
+    await client.delete(widgets, Key("default", "w"), propagation=way)
 
-    await gone(client, "child")
+    await gone(client, "w", widgets)
+    if way == "Orphan":
+        assert await exists(client, "child")
+    else:
+        await gone(client, "child")
+
+
+async def test_orphaning_is_tried_again_when_a_dependent_changes_meanwhile(client: Client) -> None:
+    top = await make(client, "top")
+    for number in range(20):
+        await make(client, f"child-{number}", top)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(20):
+            key, change = Key("default", f"child-{number}"), {"data": {"a": "b"}}
+            group.create_task(client.patch(MAPS, key, change))
+        group.create_task(delete(client, "top", "Orphan"))
+
+    await gone(client, "top")
+    children = (await client.list(MAPS, "default")).items
+    assert [c for c in children if c["metadata"].get("ownerReferences")] == []
 
 
 async def test_an_owner_of_an_unknown_kind_is_not_judged(client: Client) -> None:

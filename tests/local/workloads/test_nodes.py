@@ -1,0 +1,138 @@
+"""Silent nodes and the notice their pods get; what a controller remembers of its own doings."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.meta import ObjectMeta, timestamp
+from muster.local.workloads.expect import KEEP, Expectations
+from muster.local.workloads.nodes import eviction, standing
+from muster.local.workloads.shapes import Node, Pod
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+Raw = dict[str, Any]
+
+
+def node(ready: str = "True", *taints: Raw, **spec: Any) -> Node:
+    rows = [
+        {"type": "Ready", "status": ready, "reason": "r", "message": "m"},
+        {"type": "MemoryPressure", "status": "False", "reason": "r", "message": "m"},
+    ]
+    body = {
+        "metadata": {"name": "n"},
+        "spec": {"taints": list(taints), **spec},
+        "status": {"conditions": rows},
+    }
+    return msgspec.convert(body, Node)
+
+
+def pod(*tolerations: Raw) -> Pod:
+    body = {"metadata": {"name": "p"}, "spec": {"tolerations": list(tolerations)}}
+    return msgspec.convert(body, Pod)
+
+
+def taint(key: str = standing.UNREACHABLE, effect: str = "NoExecute", ago: int = 0) -> Raw:
+    return {"key": key, "effect": effect, "timeAdded": timestamp(NOW - timedelta(seconds=ago))}
+
+
+def keys(rows: list[Raw] | None) -> set[tuple[str, str]]:
+    return {(row["key"], row["effect"]) for row in rows or ()}
+
+
+@pytest.mark.parametrize(
+    ("ready", "key"), [("False", standing.NOT_READY), ("Unknown", standing.UNREACHABLE)]
+)
+def test_a_node_that_is_not_ready_keeps_pods_away_and_gives_notice(ready: str, key: str) -> None:
+    wanted = standing.taints(node(ready), NOW)
+
+    assert keys(wanted) == {(key, "NoSchedule"), (key, "NoExecute")}
+    assert keys(standing.taints(node(ready), NOW, evicts=False)) == {(key, "NoSchedule")}
+
+
+def test_a_ready_node_loses_our_taints_and_keeps_those_of_others() -> None:
+    theirs = {"key": "gpu", "effect": "NoSchedule", "value": "yes"}
+
+    assert standing.taints(node("True", taint(), theirs), NOW) == [theirs]
+    assert standing.taints(node("True", theirs), NOW) is None
+
+
+def test_a_taint_that_stays_keeps_its_time() -> None:
+    known = [taint(ago=60), taint(effect="NoSchedule", ago=60)]
+
+    assert standing.taints(node("Unknown", *known), NOW) is None
+
+
+def test_a_cordoned_node_is_tainted() -> None:
+    wanted = standing.taints(node("True", unschedulable=True), NOW)
+
+    assert keys(wanted) == {(standing.UNSCHEDULABLE, "NoSchedule")}
+
+
+def test_silence_is_told_once() -> None:
+    rows = {row["type"]: row["reason"] for row in standing.silent(node(), NOW)}
+
+    assert rows["Ready"] == rows["MemoryPressure"] == "NodeStatusUnknown"
+    assert rows["DiskPressure"] == "NodeStatusNeverUpdated"
+    unknown = [
+        {"type": kind, "status": "Unknown"}
+        for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+    ]
+    silenced = msgspec.convert({"status": {"conditions": unknown}}, Node)
+    assert standing.silent(silenced, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "expected"),
+    [
+        ([], 0),
+        ([{"operator": "Exists"}], None),
+        ([{"key": standing.UNREACHABLE, "operator": "Exists", "tolerationSeconds": 300}], 200),
+        ([{"key": standing.UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}], None),
+        ([{"key": standing.UNREACHABLE, "operator": "Exists", "effect": "NoSchedule"}], 0),
+        ([{"key": "other", "operator": "Exists"}], 0),
+        ([{"operator": "Exists", "tolerationSeconds": -5}], -100),
+    ],
+)
+def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: int | None) -> None:
+    tainted = node("Unknown", taint(ago=100))
+
+    at = eviction.leaves_at(pod(*tolerations), tainted.spec.taints, NOW)
+
+    assert at == (None if expected is None else NOW + timedelta(seconds=expected))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_was_done_is_expected_until_it_is_seen() -> None:
+    expect = Expectations(Clock())
+    expect.creation("owner", "a")
+    expect.deletion("owner", "uid-b")
+
+    expect.saw("owner", ObjectMeta(name="a", uid="uid-a"), gone=False)
+    assert expect.pending("owner") == KEEP
+    expect.saw("owner", ObjectMeta(name="b", uid="uid-b"), gone=False)
+    assert expect.pending("owner") == KEEP  # it was seen, but not on its way out
+
+    expect.saw("owner", ObjectMeta(name="b", uid="uid-b", deletion_timestamp=NOW), gone=False)
+    assert expect.pending("owner") is None
+
+
+def test_nobody_waits_for_what_failed_or_for_ever() -> None:
+    clock = Clock()
+    expect = Expectations(clock)
+    expect.creation("owner", "a")
+    expect.failed("owner", "a")
+    assert expect.pending("owner") is None
+
+    expect.creation("owner", "b")
+    clock.now = KEEP
+    assert expect.pending("owner") is None
