@@ -186,9 +186,9 @@ class _Cluster:
         return {
             "nodes": self.settings.nodes,
             "data": str(self.settings.data),
-            "runtime": self.agent.choice.kind,
+            "runtime": self.agent.choice.name,
             "outside": self.agent.outside,
-            "memory limits": self.agent.memory_limits,
+            "memoryLimits": self.agent.memory_limits,
             **({"note": note} if note else {}),
         }
 

@@ -22,6 +22,12 @@ class Choice:
     why: str = ""
 
     @property
+    def name(self) -> str:
+        """For people."""
+        names = {"root": "namespaces", "rootless": "namespaces without root", "plain": "plain"}
+        return names[self.kind]
+
+    @property
     def sentence(self) -> str:
         """What to tell the user; nothing if all is as it should be."""
         if self.kind != "plain":
