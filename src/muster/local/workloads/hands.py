@@ -113,11 +113,10 @@ class Hands:
         self.expect.creation(owner.uid, name)
         try:
             await self.client.create(PODS, body)
-        except NotFound as error:  # the namespace went
-            self.expect.failed(owner.uid, name)
-            return error
         except MusterError as error:
             self.expect.failed(owner.uid, name)
+            if isinstance(error, NotFound) or "being terminated" in str(error):
+                return None  # The namespace is going, and the owner with it.
             self.tell(owner, News("FailedCreate", f"Error creating: {error}", "Warning"))
             return error
         except BaseException:
