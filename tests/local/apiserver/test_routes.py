@@ -46,7 +46,7 @@ from muster.local.apiserver.request.routes import Route, parse
             Route("delete", "kubeflow.org", "v1", "tfjobs", "a", "j"),
         ),
         ("GET", "/api/v1/namespaces/a%2Fb/pods", {}, Route("list", "", "v1", "pods", "a/b")),
-        ("HEAD", "/api/v1/nodes/n", {}, Route("get", "", "v1", "nodes", "", "n")),
+        ("HEAD", "/api/v1/nodes/n", {}, Route("head", "", "v1", "nodes", "", "n")),
         ("GET", "/", {}, None),
         ("GET", "/api", {}, None),
         ("GET", "/api/v1", {}, None),

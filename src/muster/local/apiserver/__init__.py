@@ -14,5 +14,5 @@ In reading order:
 `access/`                 who is asking, and what they may do
 `backend`, `pods/`        the seam to the node agent; log, exec, attach, proxy, eviction, usage
 `bootstrap`, `upkeep`     what a cluster begins with; what follows from a write
-`measures`                what the server tells of itself
+`about`, `measures`       health, version, metrics: what the server tells of itself
 """

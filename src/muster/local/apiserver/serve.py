@@ -1,4 +1,4 @@
-"""HTTP: listen, know the caller, parse, dispatch, stream. With `streams.py`, all of aiohttp here.
+"""HTTP: listen, know the caller, parse, dispatch, stream.
 
 `ApiServer` is started by `local/up.py` and by tests:
 
@@ -22,7 +22,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError
 
 from muster.errors import AlreadyExists, ApiError, Refusal
-from muster.local.apiserver import bootstrap, measures, objects, status
+from muster.local.apiserver import about, bootstrap, measures, objects, status
 from muster.local.apiserver.access import credentials, reviews
 from muster.local.apiserver.access.escalation import Escalation
 from muster.local.apiserver.access.gate import Gate
@@ -38,7 +38,7 @@ from muster.local.apiserver.store import Store
 from muster.local.apiserver.subresources import Subresources
 from muster.local.apiserver.upkeep import Upkeep
 from muster.local.apiserver.verbs import Verbs
-from muster.local.apiserver.views import discovery, openapi, tables
+from muster.local.apiserver.views import tables
 from muster.local.apiserver.views.negotiation import JSON, YAML, negotiate
 from muster.local.apiserver.views.watching import watch
 
@@ -209,12 +209,12 @@ class ApiServer:
     async def _respond(self, request: web.Request) -> web.StreamResponse:
         path = request.path
         if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            return self._about(request)
+            return about.answer(request, self.registry, self.store)
         user = self.gate.enter(request.headers)
         route = routes.parse(request.method, request.rel_url.raw_path, request.query)
         if route is None:
             self.gate.check_path(user, request.method, path)
-            return self._about(request)
+            return about.answer(request, self.registry, self.store)
         self.gate.check(user, route, request.query)
         form = negotiate(request.headers.get("Accept", ""))
         call = await self._call(request, route, user)
@@ -233,29 +233,6 @@ class ApiServer:
             content_type=form.media,
             headers=_warnings(call.resource, answer.warnings),
         )
-
-    def _about(self, request: web.Request) -> web.StreamResponse:
-        """Health, version, discovery, OpenAPI."""
-        path, accept = request.path, request.headers.get("Accept", "")
-        if path.partition("/")[2].partition("/")[0] in ("healthz", "livez", "readyz"):
-            return web.Response(text="ok")
-        if request.method not in ("GET", "HEAD"):
-            raise status.not_allowed()
-        if path == "/metrics":
-            measures.REVISION.set(self.store.revision)
-            text, kind = measures.exposition(accept)
-            return web.Response(body=text, headers={"Content-Type": kind})
-        if path == "/openapi/v2" and openapi.V2 in accept:
-            return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_SENT})
-        if path.startswith("/openapi/"):
-            found = openapi.document(self.registry, path)
-            kind = JSON
-        else:
-            found = discovery.answer(self.registry, path, accept)
-            kind = discovery.content_type(accept, path)
-        if found is None:
-            raise web.HTTPNotFound(text="404 page not found\n")
-        return web.Response(body=objects.dump(found), headers={"Content-Type": kind})
 
     async def _call(self, request: web.Request, route: Route, user: User) -> Call:
         return Call(

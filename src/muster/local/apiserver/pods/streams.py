@@ -1,7 +1,7 @@
 """Streams of a pod: log, exec, attach, proxy. What is asked is checked here, before any upgrade.
 
 Called by `serve.py`; finds the pod and its container, then hands over to the node agent's
-`NodeBackend`. The only other user of aiohttp in the API server.
+`NodeBackend`.
 """
 
 from __future__ import annotations

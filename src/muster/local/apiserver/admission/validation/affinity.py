@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WANTED = "preferredDuringSchedulingIgnoredDuringExecution"
-_RANGE = "must be in the range 1-100"
 
 
 def check(affinity: Raw, path: str) -> Iterator[Cause]:
@@ -39,9 +38,15 @@ def _nodes(affinity: Raw, path: str) -> Iterator[Cause]:
             yield from _term(term, f"{where}[{i}]")
     for i, wish in enumerate(affinity.get(_WANTED) or ()):
         where = f"{path}.{_WANTED}[{i}]"
-        if not 1 <= wish.get("weight", 0) <= 100:
-            yield status.bad_value(f"{where}.weight", wish.get("weight", 0), _RANGE)
+        yield from _weight(wish, where)
         yield from _term(wish.get("preference") or {}, f"{where}.preference")
+
+
+def _weight(wish: Raw, path: str) -> Iterator[Cause]:
+    if not 1 <= wish.get("weight", 0) <= 100:
+        yield status.bad_value(
+            f"{path}.weight", wish.get("weight", 0), "must be in the range 1-100"
+        )
 
 
 def _term(term: Raw, path: str) -> Iterator[Cause]:
@@ -71,8 +76,7 @@ def _pods(affinity: Raw, path: str) -> Iterator[Cause]:
         yield from _near(term, f"{path}.{_NEEDED}[{i}]")
     for i, wish in enumerate(affinity.get(_WANTED) or ()):
         where = f"{path}.{_WANTED}[{i}]"
-        if not 1 <= wish.get("weight", 0) <= 100:
-            yield status.bad_value(f"{where}.weight", wish.get("weight", 0), _RANGE)
+        yield from _weight(wish, where)
         yield from _near(wish.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
 
 
