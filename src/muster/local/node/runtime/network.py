@@ -107,7 +107,7 @@ class Network:
         self.prefix = f"mu{digest[:8]}"
         self._seed = int(digest[8:16], 16)
         self._file = data_dir / "network"
-        self.outside = Outside(data_dir, self.bridge)
+        self.outside = Outside(self.bridge)
         self._addresses: Addresses | None = None
 
     @property
@@ -165,7 +165,7 @@ class Network:
             for link in net.links():
                 if link.name.startswith(self.prefix) and link.name not in keep:
                     net.delete(link.number)
-        self.outside.open(self.addresses.subnet, self.bridge)
+        self.outside.open(self.addresses.subnet)
 
     def choose_subnet(self, taken: Iterable[Subnet]) -> None:
         """The former subnet while it is free, so that names keep their addresses."""
