@@ -19,23 +19,28 @@ PLAN_ANNOTATION = "muster.dev/plan"
 
 @dataclass(frozen=True)
 class Bind:
-    """Give each pod its node, all of them now. `size` members are bound when that is done."""
+    """Give each pod its node, all of them now.
+
+    `size` members make the gang whole, 0 if it has been that already; `spare` members were there
+    beyond them. After a restart they tell a half-bound gang from one that lost a member.
+    """
 
     gang: GangKey
     plan: str
     pairs: tuple[tuple[Pod, str], ...]
     size: int
+    spare: int = 0
 
     @property
     def annotation(self) -> str:
-        """Plan and size: after a restart it tells a half-bound gang from one that lost a member."""
-        return f"{self.plan}/{self.size}"
+        """Plan, size and spare: what the pods of this plan are marked with."""
+        return f"{self.plan}/{self.size}" + (f"+{self.spare}" if self.spare else "")
 
 
-def planned(annotation: str) -> int:
-    """How many members were to be bound once the plan of that annotation was done."""
-    size = annotation.rpartition("/")[2]
-    return int(size) if size.isdecimal() else 0
+def planned(annotation: str) -> tuple[int, int]:
+    """The size and the spare in a plan's annotation."""
+    size, _, spare = annotation.rpartition("/")[2].partition("+")
+    return (int(size) if size.isdecimal() else 0, int(spare) if spare.isdecimal() else 0)
 
 
 @dataclass(frozen=True)

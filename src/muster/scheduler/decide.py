@@ -94,8 +94,9 @@ def _remember(case: Case) -> None:
 def was_half_bound(muster: Muster) -> bool:
     """After a restart: whether binds were cut short, rather than a member lost since.
 
-    After a plan that was cut short fewer members are bound than it says, and one that waited then
-    is older than its siblings' binding; a replacement is younger. Both times are the server's own.
+    After a plan that was cut short fewer members are bound than it says, and of those that are
+    older than its binds more wait than were to spare; replacements are younger. Both times are the
+    server's own.
     """
     created = [
         pod.metadata.creation_timestamp
@@ -109,8 +110,8 @@ def was_half_bound(muster: Muster) -> bool:
         if plan and scheduled is not None and scheduled.last_transition_time is not None:
             plans.setdefault(plan, []).append(scheduled.last_transition_time)
     return any(
-        created and len(muster.bound) < planned(plan) and min(created) <= max(bound_at)
-        for plan, bound_at in plans.items()
+        len(muster.bound) < size and sum(old <= max(bound_at) for old in created) > spare
+        for bound_at, (size, spare) in ((at, planned(plan)) for plan, at in plans.items())
     )
 
 
@@ -244,8 +245,16 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
         entry.whole = False
     state.plans += 1
     pairs = tuple((p.pod, p.node) for p in members)
-    size = len(case.muster.bound) + len(pairs)
-    return [Bind(key, f"{state.run}-{state.plans}", pairs, size), *say(state, key, None)]
+    size, spare = _to_be_whole(case)
+    plan_id = f"{state.run}-{state.plans}"
+    return [Bind(key, plan_id, pairs, size, spare), *say(state, key, None)]
+
+
+def _to_be_whole(case: Case) -> tuple[int, int]:
+    """How many members make the gang whole (0 if it was that before), and how many are beyond."""
+    there, waiting = len(case.muster.bound), len(case.muster.pending)
+    needed = case.missing.total
+    return (0 if case.entry.whole else there + needed, max(0, waiting - needed))
 
 
 def _provision(case: Case, plan: Plan) -> list[Action]:

@@ -1,0 +1,96 @@
+"""What a scheduler that has just started makes of gangs that another one left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.api.core import Pod
+from muster.errors import Unreachable
+from muster.scheduler.state import State
+from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.fake import FakeCluster
+
+pytestmark = pytest.mark.looptime
+
+
+def restart(cluster: FakeCluster) -> None:
+    """A new scheduler that has just synced, in the worst order: rivals first."""
+    cluster.scheduler(State(cluster.settings))
+    pods = sorted(cluster.pods.values(), key=lambda p: p.metadata.name, reverse=True)
+    for item in (*cluster.nodes.values(), *cluster.groups.values(), *pods):
+        cluster.add(item)
+
+
+async def four_nodes(members: int, dialect: str = "volcano") -> FakeCluster:
+    """A gang that needs four, one to each node, and what is beyond that waits."""
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(4)))
+    if dialect == "volcano":
+        cluster.add(volcano_group("g", 4))
+    cluster.add(*gang("g", members, gpus=1, dialect=dialect))
+    return cluster
+
+
+@pytest.mark.parametrize("dialect", ["volcano", "lightweight:4"])
+async def test_a_whole_gang_with_surplus_that_lost_a_member_meanwhile_is_not_released(
+    dialect: str,
+) -> None:
+    cluster = await four_nodes(5, dialect)
+    async with cluster.running():
+        await cluster.settle()
+    (lost, where), *rest = cluster.bound("g").items()
+    cluster.delete_node(where)
+    cluster.delete_pod(lost)
+
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(60)
+
+    assert cluster.deletes == []
+    assert set(cluster.bound("g")) == {name for name, _ in rest}
+
+
+async def test_a_gang_with_surplus_whose_binds_were_cut_short_is_released() -> None:
+    cluster = await four_nodes(5)
+    cluster.fault = lambda pod, node: Unreachable("killed") if len(cluster.binds) >= 2 else None
+    async with cluster.running():
+        await cluster.settle(0.01)
+    assert len(cluster.bound("g")) == 2
+    for name in set(cluster.nodes) - set(cluster.bound("g").values()):
+        cluster.delete_node(name)
+
+    cluster.fault = lambda pod, node: None
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(10)
+
+    assert [d.reason for d in cluster.deletes] == ["Released"]
+    assert cluster.bound("g") == {}
+
+
+async def test_a_gang_that_was_whole_is_not_released_when_its_repair_is_cut_short() -> None:
+    cluster = await four_nodes(4)
+    cluster.add(node("n4", gpus=1))
+
+    def die(pod: Pod, node: str) -> Exception | None:
+        return Unreachable("killed") if len(cluster.binds) >= 5 else None
+
+    async with cluster.running():
+        await cluster.settle()
+        cluster.fault = die
+        lost = list(cluster.bound("g"))[:2]
+        for name in lost:
+            cluster.delete_pod(name)
+        cluster.add(*(pod(f"g-{i}", gpus=1, group="g", created=1_000_000.5) for i in (8, 9)))
+        await cluster.settle(0.01)
+    assert len(cluster.bound("g")) == 3
+    for name in set(cluster.nodes) - set(cluster.bound("g").values()):
+        cluster.delete_node(name)
+
+    cluster.fault = lambda pod, node: None
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(60)
+
+    assert cluster.deletes == []
+    assert len(cluster.bound("g")) == 3
