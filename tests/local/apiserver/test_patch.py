@@ -88,7 +88,6 @@ def test_json_patch_operations(target: Any, steps: Any, expected: Any) -> None:
     [
         {"op": "add"},
         [1],
-        [{"op": "add", "path": "/a"}],
         [{"op": "sing", "path": "/a"}],
         [{"op": "remove", "path": "/nope"}],
         [{"op": "remove", "path": ""}],

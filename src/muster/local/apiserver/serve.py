@@ -39,7 +39,7 @@ from muster.local.apiserver.subresources import Subresources
 from muster.local.apiserver.upkeep import Upkeep
 from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views import tables
-from muster.local.apiserver.views.negotiation import JSON, YAML, negotiate
+from muster.local.apiserver.views.negotiation import JSON, YAML, media_of, negotiate
 from muster.local.apiserver.views.watching import watch
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _warnings(resource: Resource, more: Sequence[str] = ()) -> Headers:
 
 def _refuse(refusal: Refusal, warnings: Headers | None = None, accept: str = "") -> web.Response:
     body = objects.dump(status.body(refusal))
-    media = YAML if accept.startswith(YAML) else JSON
+    media = media_of(accept)
     headers = [*(warnings or ()), *([("Retry-After", "1")] if refusal.status == 429 else ())]
     return web.Response(
         body=bodies.as_yaml(body) if media == YAML else body,

@@ -23,17 +23,38 @@ class Form(NamedTuple):
     """Table, PartialObjectMetadata, PartialObjectMetadataList, or nothing for the object itself."""
 
 
+def _choices(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Media types and their parameters, the most wanted first; what is not wanted is left out."""
+    found = []
+    for choice in accept.split(","):
+        media, *options = [part.strip() for part in choice.split(";")]
+        chosen = dict(option.partition("=")[::2] for option in options)
+        try:
+            wanted = float(chosen.get("q", 1))
+        except ValueError:
+            wanted = 1.0
+        if wanted > 0:
+            found.append((-wanted, media, chosen))
+    return [(media, chosen) for _, media, chosen in sorted(found, key=lambda choice: choice[0])]
+
+
+def media_of(accept: str) -> str:
+    """How a refusal is sent: as the client wants it, if that can be."""
+    try:
+        return negotiate(accept).media
+    except Refusal:
+        return JSON
+
+
 def negotiate(accept: str) -> Form:
-    """The first form that the client accepts and the server knows; 406 if there is none."""
+    """The form that the client likes best and the server knows; 406 if there is none."""
     if not accept:
         return Form()
     known = False
-    for choice in accept.split(","):
-        media, *options = [part.strip() for part in choice.split(";")]
+    for media, chosen in _choices(accept):
         if media not in (*_OFFERED, "*/*"):
             continue
         known = True
-        chosen = dict(option.partition("=")[::2] for option in options)
         shape = chosen.get("as", "")
         if not shape or (shape in _FORMS and chosen.get("v") == "v1"):
             return Form(YAML if media == YAML else JSON, shape)
