@@ -36,10 +36,20 @@ def command() -> None:
 
 def _stop(place: Home, pid: int) -> None:
     os.kill(pid, signal.SIGTERM)
-    if not patiently(lambda: place.running() != pid, PATIENCE, "stopping pods …"):
+    if not patiently(lambda: not _lives(pid), PATIENCE, "stopping pods …"):
         raise MusterError(
             f"the daemon (pid {pid}) did not stop in {PATIENCE:g} s", hint=f"Its log: {place.log}"
         )
+
+
+def _lives(pid: int) -> bool:
+    """Whether the process is there; one that only waits for its parent to look is not."""
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _sweep(place: Home) -> None:
