@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +68,6 @@ async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
     assert not leftovers.of(tmp_path)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 async def answer(port: int, said: bytes) -> bytes:
     """What comes back; nothing if nobody answers."""
     try:
@@ -89,7 +83,6 @@ async def answer(port: int, said: bytes) -> bytes:
 @pytest.mark.slow
 @needs_namespaces
 async def test_a_node_port_leads_to_the_pods_of_its_service_in_turn(local: Cluster) -> None:
-    port = free_port()
     for name in ("web-0", "web-1"):
         body = manifest(name, container("main", "python", "-c", SERVE))
         body["metadata"]["labels"] = {"app": "web"}
@@ -98,7 +91,8 @@ async def test_a_node_port_leads_to_the_pods_of_its_service_in_turn(local: Clust
             "periodSeconds": 1,
         }
         await local.run(body)
-    await local.client.create(SERVICES, service(nodePort=port, targetPort=8080))
+    made = await local.client.create(SERVICES.read_as(dict), service(targetPort=8080))
+    port = made["spec"]["ports"][0]["nodePort"]
 
     async def both() -> bool:
         heard = {await answer(port, b"x") for _ in range(2)}
