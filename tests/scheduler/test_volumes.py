@@ -8,7 +8,7 @@ import pytest
 from msgspec import convert
 
 from muster.api.meta import Key
-from muster.scheduler.volumes import Claim, CsiNode, PersistentVolume, StorageClass
+from muster.scheduler.storage import Claim, CsiNode, PersistentVolume, StorageClass
 from tests.scheduler.builders import node, pod, volcano_group
 from tests.scheduler.fake import FakeCluster
 
@@ -79,7 +79,7 @@ async def test_a_gang_is_bound_whole_once_volumes_are_made_where_it_was_placed()
     cluster.add(*(pod(f"g-{i}", gpus=1, group="g", spec=using(f"data-{i}")) for i in range(2)))
     async with cluster.running():
         await cluster.settle()
-        told = [(key.name, where) for p in cluster.provisions for key, where in p.claims]
+        told = [(key.name, one.node) for p in cluster.provisions for key, one in p.claims]
         assert told == [("data-0", "a"), ("data-1", "a")]
         assert cluster.bound() == {}
         cluster.add(pod("rival", gpus=2, created=9), pod("rival-2", gpus=1, created=10))
@@ -96,6 +96,7 @@ async def test_a_gang_is_bound_whole_once_volumes_are_made_where_it_was_placed()
 
 
 def one_pod_claim(cluster: FakeCluster, name: str) -> None:
+    cluster.state.volume_changed("pv", convert({"metadata": {"name": "pv"}}, PersistentVolume))
     raw = {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOncePod"]},
@@ -189,4 +190,5 @@ async def test_a_volume_is_made_only_where_its_storage_class_allows_it() -> None
     async with cluster.running():
         await cluster.settle()
 
-    assert [(k.name, where) for p in cluster.provisions for k, where in p.claims] == [("data", "b")]
+    told = [(key.name, one.node) for p in cluster.provisions for key, one in p.claims]
+    assert told == [("data", "b")]

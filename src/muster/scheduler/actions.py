@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Key
     from muster.scheduler.explain import Reason
     from muster.scheduler.gangs import GangKey
+    from muster.scheduler.volumes import Choice
 
 PLAN_ANNOTATION = "muster.dev/plan"
 
@@ -64,10 +65,10 @@ class Say:
 
 @dataclass(frozen=True)
 class Provision:
-    """Tell claims the node of the pod that they wait for."""
+    """Tell claims the node of the pod that they wait for, or give them a volume that exists."""
 
     gang: GangKey
-    claims: tuple[tuple[Key, str], ...]
+    claims: tuple[tuple[Key, Choice], ...]
 
 
 Action = Bind | Delete | Say | Provision

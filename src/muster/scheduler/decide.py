@@ -24,6 +24,7 @@ from muster.scheduler.gangs import GangKey, role_of
 from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place, place_surplus
 from muster.scheduler.podclass import amounts_of
+from muster.scheduler.provision import choose, provision, tell, waits_for
 from muster.scheduler.remedy import release, spot, unplaced
 from muster.scheduler.snapshot import Slot, Stay
 
@@ -152,7 +153,8 @@ def _place(case: Case, pods: tuple[Pod, ...]) -> list[Action]:
     if not isinstance(result, Unplaced):
         result = place(case.state.snapshot, demand)
     if isinstance(result, Plan):
-        return _provision(case, result) or _commit(case, result)
+        waits = provision(case, result)
+        return _commit(case, result) if waits is None else waits
     if signature:
         case.state.failed[signature] = result
     return unplaced(case, demand, result)
@@ -257,30 +259,12 @@ def _to_be_whole(case: Case) -> tuple[int, int]:
     return (0 if case.entry.whole else there + needed, max(0, waiting - needed))
 
 
-def _provision(case: Case, plan: Plan) -> list[Action]:
-    """Claims that wait for a node: keep the rooms, tell the claims, bind once they are bound."""
-    state, volumes = case.state, case.state.snapshot.volumes
-    claims = tuple((k, p.node) for p in plan.placements for k in volumes.unprovisioned(p.pod))
-    if not claims:
-        return []
-    reason = Reason(explain.PROVISIONING, f"waits for {len(claims)} volumes to be provisioned")
-    waits = wait(case, reason, Spot(Wake.STORAGE))
-    if set(claims) <= set(case.entry.told) and case.entry.holds:
-        return waits
-    kept = hold.Hold(case.now + state.hold_seconds(case.gang), promised=True)
-    rooms.give_up_rooms(state, case.key)
-    for pod, node, cls in plan.placements:
-        state.keep_room(case.key, Slot(pod.metadata.uid, node, cls, pod), kept)
-    case.entry.preempts, case.entry.told = True, claims
-    return [Provision(case.key, claims), *waits]
-
-
 def _surplus(case: Case) -> list[Action]:
     """Members beyond the minimum: as many as fit, late ones first; the rest wait."""
     pods = sorted(case.muster.pending, key=lambda pod: role_of(pod) not in _late_roles(case))
     demand = _demand(case, tuple(pods))
     plan = place_surplus(case.state.snapshot, demand)
-    actions = _commit(case, plan) if plan.placements else []
+    actions = _commit_surplus(case, plan) if plan.placements else []
     placed = {p.pod.metadata.uid for p in plan.placements}
     left = tuple(pod for pod in pods if pod.metadata.uid not in placed)
     if not left:
@@ -294,6 +278,17 @@ def _surplus(case: Case) -> list[Action]:
 
 def _late_roles(case: Case) -> set[str]:
     return {kept.late for kept in case.entry.holds.values()} - {""}
+def _commit_surplus(case: Case, plan: Plan) -> list[Action]:
+    """Bind those that wait for no volume; the others are tried again once theirs are bound."""
+    choices = choose(case.state.snapshot, plan.placements)
+    if not choices:
+        return _commit(case, plan)
+    volumes = case.state.snapshot.volumes
+    ready = [p for p in plan.placements if not volumes.waiting(p.cls.namespace, p.cls.claims)]
+    told = [*tell(case, choices), *wait(case, waits_for(len(choices)), Spot(Wake.STORAGE))]
+    return [*(_commit(case, Plan(tuple(ready))) if ready else []), *told]
+
+
 
 
 # -- what became of a bind ---------------------------------------------------------------------

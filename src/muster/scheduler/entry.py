@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from muster.api.meta import Key
     from muster.scheduler.explain import Reason
     from muster.scheduler.hold import Hold
 
@@ -33,8 +32,8 @@ class Entry:
     """Pods being evicted for it: while they are there, no more are chosen."""
     preempts: bool = False
     """Its rooms were taken from others, before it had a member running."""
-    told: tuple[tuple[Key, str], ...] = ()
-    """Claims that have been told a node, for rooms that are kept until they are bound."""
+    told: bool = False
+    """Its claims have been told what they get, and its rooms are kept until they are bound."""
     phase: tuple[bool, ...] = ()
     """What its object's status last said: has members, is whole, is done."""
     guarded: bool = False

@@ -121,6 +121,7 @@ def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
         mask &= near.spreads_evenly(snapshot, cls)
     if cls.claims:
         mask &= near.has_claims_to_itself(snapshot, cls) & near.can_attach(snapshot, cls)
+        mask &= near.has_volumes_left(snapshot, cls)
     return mask
 
 
@@ -151,4 +152,5 @@ FILTERS: tuple[Filter, ...] = (
     Filter(near.spreads_evenly, "against the topology spread"),
     Filter(near.has_claims_to_itself, "out because its claim is for one pod and in use"),
     Filter(near.can_attach, "with no more volumes to attach"),
+    Filter(near.has_volumes_left, "whose volumes go to others"),
 )

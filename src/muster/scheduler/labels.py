@@ -13,14 +13,17 @@ import numpy as np
 
 from muster.api.affinity import NodeSelectorTerm, SelectorTerm, Toleration
 from muster.scheduler.nodes import keeps_away
+from muster.scheduler.storage import ZONES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.api.affinity import NodeSelector
     from muster.api.core import Taint
     from muster.scheduler.nodes import Mask, NodeTable
     from muster.scheduler.podclass import PodClass, Vector
     from muster.scheduler.snapshot import Snapshot
+    from muster.scheduler.storage import Claim, PersistentVolume
 
 
 def is_ready(snapshot: Snapshot, cls: PodClass) -> Mask:
@@ -52,21 +55,78 @@ def matches_selector(snapshot: Snapshot, cls: PodClass) -> Mask:
         mask &= label_mask(nodes, SelectorTerm(key, "In", (value,)))
     affinity = spec.affinity.node_affinity if spec.affinity else None
     if affinity is not None and affinity.required is not None:
-        any_term = np.zeros(len(nodes), np.bool_)
-        for term in affinity.required.node_selector_terms:
-            any_term |= term_mask(nodes, term)
-        mask &= any_term
+        mask &= _any_term(nodes, affinity.required)
     return mask
 
 
 def reaches_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes from which every bound volume of the class can be reached."""
+    """Nodes where every volume of the class can be reached, and every one it lacks can be had."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for required in snapshot.volumes.affinities(cls.namespace, cls.claims):
-        allowed = np.zeros(len(snapshot.nodes), np.bool_)
-        for term in required.node_selector_terms:
-            allowed |= term_mask(snapshot.nodes, term)
-        mask &= allowed
+    for claim in snapshot.volumes.known(cls.namespace, cls.claims):
+        mask &= _claim_mask(snapshot, claim)
+    return mask
+
+
+def _claim_mask(snapshot: Snapshot, claim: Claim) -> Mask:
+    volumes, nodes = snapshot.volumes, snapshot.nodes
+    volume = volumes.volumes.get(claim.spec.volume_name)
+    if volume is not None:
+        return volume_mask(snapshot, volume)
+    if not volumes.waits(claim):
+        return np.ones(len(nodes), np.bool_)
+    mask = makes_volumes(snapshot, claim)
+    for candidate in volumes.candidates(claim):
+        mask |= volume_mask(snapshot, candidate)
+    return mask
+
+
+def makes_volumes(snapshot: Snapshot, claim: Claim) -> Mask:
+    """Nodes where a volume can be made for a claim; none where it is promised one that exists."""
+    if snapshot.volumes.promised(claim) is not None:
+        return np.zeros(len(snapshot.nodes), np.bool_)
+    storage = snapshot.volumes.classes.get(claim.spec.storage_class_name)
+    mask = np.full(len(snapshot.nodes), snapshot.volumes.can_be_made(claim))
+    if storage is not None and storage.allowed is not None:
+        mask &= _any_term(snapshot.nodes, storage.allowed)
+    return mask
+
+
+def volume_mask(snapshot: Snapshot, volume: PersistentVolume) -> Mask:
+    """Nodes from which a volume can be reached: its node affinity, and its labels of zones."""
+    nodes, kept = snapshot.nodes, snapshot.volumes.reach
+    stamp = (nodes.version, nodes.layout)
+    found = kept.get(volume.metadata.name)
+    if found is not None and found[0] == stamp and found[1] is volume:
+        return found[2]
+    affinity = volume.spec.node_affinity
+    mask = np.ones(len(nodes), np.bool_)
+    if affinity is not None and affinity.required is not None:
+        mask &= _any_term(nodes, affinity.required)
+    mask &= _zone_mask(nodes, volume)
+    kept[volume.metadata.name] = (stamp, volume, mask)
+    return mask
+
+
+def _zone_mask(nodes: NodeTable, volume: PersistentVolume) -> Mask:
+    """A node that says nothing of zones is in all of them; an old label also meets its new name."""
+    mask = np.ones(len(nodes), np.bool_)
+    for key, values in volume.zones.items():
+        here = SelectorTerm(key, "In", tuple(values))
+        renamed = SelectorTerm(ZONES[key], "In", tuple(values))
+        named = label_mask(nodes, SelectorTerm(key, "Exists"))
+        mask &= np.where(named, label_mask(nodes, here), label_mask(nodes, renamed))
+    if not volume.zones:
+        return mask
+    says = np.zeros(len(nodes), np.bool_)
+    for key in ZONES:
+        says |= label_mask(nodes, SelectorTerm(key, "Exists"))
+    return mask | ~says
+
+
+def _any_term(nodes: NodeTable, selector: NodeSelector) -> Mask:
+    mask = np.zeros(len(nodes), np.bool_)
+    for term in selector.node_selector_terms:
+        mask |= term_mask(nodes, term)
     return mask
 
 

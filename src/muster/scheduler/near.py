@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.scheduler.labels import matches_selector, tolerates_taints
+from muster.scheduler import pairing
+from muster.scheduler.labels import (
+    makes_volumes,
+    matches_selector,
+    tolerates_taints,
+    volume_mask,
+)
 
 if TYPE_CHECKING:
     from muster.scheduler.nodes import Codes, Mask
     from muster.scheduler.podclass import PodClass, PodTerm, SpreadTerm, Vector
     from muster.scheduler.snapshot import Snapshot
+    from muster.scheduler.storage import Claim
     from muster.scheduler.tally import Tally
 
 
@@ -127,6 +134,36 @@ def has_claims_to_itself(snapshot: Snapshot, cls: PodClass) -> Mask:
         snapshot.tallies.users(key) for key in snapshot.volumes.exclusive(cls.namespace, cls.claims)
     )
     return np.full(len(snapshot.nodes), not taken)
+
+
+def has_volumes_left(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes where the volumes that its claims wait for are not promised to other claims."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    waiting = snapshot.volumes.waiting(cls.namespace, cls.claims)
+    if not waiting:
+        return mask
+    own = {claim.metadata.key for claim in waiting}
+    gone = pairing.taken(snapshot, own)
+    asked = [(claim, pairing.left(snapshot, claim, gone)) for claim in waiting]
+    for claim, volumes in asked:
+        here = makes_volumes(snapshot, claim) & _where_promised(snapshot, claim)
+        for volume in volumes:
+            here |= volume_mask(snapshot, volume)
+        mask &= here
+    if len(asked) > 1:
+        for row in np.flatnonzero(mask):
+            mask[row] = pairing.all_paired(snapshot, asked, int(row))
+    return mask
+
+
+def _where_promised(snapshot: Snapshot, claim: Claim) -> Mask:
+    """A volume is made for one node, where the first pod of those that share it must go."""
+    rows = snapshot.nodes.rows_of([snapshot.volumes.pinned(claim)])
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    if rows and rows[0] not in snapshot.tallies.claims.get(claim.metadata.key, ()):
+        mask[:] = False
+        mask[rows] = True
+    return mask
 
 
 def can_attach(snapshot: Snapshot, cls: PodClass) -> Mask:

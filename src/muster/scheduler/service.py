@@ -25,7 +25,14 @@ from muster.scheduler.loop import Loop
 from muster.scheduler.report import Reporter, log
 from muster.scheduler.settings import NAMES, Settings, load
 from muster.scheduler.state import State
-from muster.scheduler.volumes import CLAIMS, CSI_NODES, SELECTED_NODE, STORAGE_CLASSES, VOLUMES
+from muster.scheduler.storage import (
+    CLAIMS,
+    CSI_NODES,
+    SELECTED_NODE,
+    STORAGE_CLASSES,
+    VOLUMES,
+    kept_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +42,11 @@ if TYPE_CHECKING:
     from muster.kube.lease import Election
     from muster.kube.store import Change
     from muster.scheduler.actions import Bind, Delete, Provision, Say
+    from muster.scheduler.volumes import Choice
 
 T = TypeVar("T", bound=HasMetadata)
 RELOAD_EVERY = 5.0
+PROVISION_AGAIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -138,15 +147,30 @@ class Service:
             self._provisions.put_nowait(provision)
 
     async def _provision(self) -> None:
-        """Tell claims their node; what fails is told again when the gang is looked at again."""
+        """Write what claims get; what fails is decided again a little later."""
         while True:
             provision = await self._provisions.get()
-            for key, node in provision.claims:
-                marks = {"metadata": {"annotations": {SELECTED_NODE: node}}}
+            for key, choice in provision.claims:
                 try:
-                    await self._client.patch(CLAIMS, key, marks)
+                    await self._give(key, choice)
                 except MusterError as error:
-                    log.warning("claim %s: not told its node: %s", key, error)
+                    log.warning("claim %s: not told what it gets: %s", key, error)
+                    when = asyncio.get_running_loop().time() + PROVISION_AGAIN
+                    self.state.not_provisioned(provision.gang, key, when)
+                    if self._loop is not None:
+                        self._loop.wake()
+
+    async def _give(self, key: Key, choice: Choice) -> None:
+        """An existing volume is bound to the claim; else one is asked for on the node."""
+        claim = self.state.snapshot.volumes.claims.get(key)
+        volume = self.state.snapshot.volumes.volumes.get(choice.volume)
+        if claim is None or not self._may_act():
+            raise NotFound(f"the claim {key} is gone, or this process no longer leads", status=404)
+        if volume is None:
+            marks = {"metadata": {"annotations": {SELECTED_NODE: choice.node}}}
+            await self._client.patch(CLAIMS, key, marks)
+        else:
+            await self._client.patch(VOLUMES, volume.metadata.key, kept_for(volume, claim))
 
     async def _reload(self, config: Path) -> None:
         """Take up changes of the settings file; one that cannot be used changes nothing."""

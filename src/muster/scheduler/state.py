@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from muster.scheduler.nodes import Mask
     from muster.scheduler.podclass import PodClass
     from muster.scheduler.settings import Settings
-    from muster.scheduler.volumes import Claim, CsiNode, PersistentVolume, StorageClass
+    from muster.scheduler.storage import Claim, CsiNode, PersistentVolume, StorageClass
 
 
 NOBODY = GangKey("", "", "")
@@ -139,6 +139,11 @@ class State:
         self._happened(Wake.STORAGE)
 
     # -- who is next ---------------------------------------------------------------------------
+
+    def not_provisioned(self, gang: GangKey, claim: Key, when: float) -> None:
+        """A claim could not be told what it gets: look at the gang again at that time."""
+        self.snapshot.volumes.not_chosen(claim)
+        self.look_again(gang, when)
 
     def touch(self, key: GangKey) -> None:
         """Something about this gang changed: look at it again."""

@@ -2,136 +2,57 @@
 
 Part of the snapshot, kept current by watch events, read by a filter and by `decide`. A bound claim
 ties its pods to the nodes its volume allows. A claim that is bound only once a node is known
-(WaitForFirstConsumer) leaves the choice to the trial; then the node is written to the claim, the
-gang's rooms are held, and the gang is bound when all its claims are.
+(WaitForFirstConsumer) leaves the choice to the trial: a node where a volume that exists suits it,
+or one where a volume can be made. `provision` then writes the choice and waits for it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.affinity import NodeSelector, NodeSelectorTerm, SelectorTerm
-from muster.api.kinds import Kind
-from muster.api.meta import Key, Object, ObjectMeta
+from muster.api.meta import Key
+from muster.scheduler.storage import NO_PROVISIONER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from muster.api.core import Pod
+    from muster.scheduler.nodes import Mask
+    from muster.scheduler.storage import Claim, CsiNode, PersistentVolume, StorageClass
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-
-
-class ClaimSpec(Object, frozen=True):
-    volume_name: str = ""
-    storage_class_name: str = ""
-    access_modes: tuple[str, ...] = ()
-
-
-class ClaimStatus(Object, frozen=True):
-    phase: str = ""
-
-
-class Claim(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
-
-    @property
-    def bound(self) -> bool:
-        return bool(self.spec.volume_name) and self.status.phase == "Bound"
-
-
-class VolumeAffinity(Object, frozen=True):
-    required: NodeSelector | None = None
-
-
-class CsiSource(Object, frozen=True):
-    driver: str = ""
-    volume_handle: str = ""
-
-
-class PersistentVolumeSpec(Object, frozen=True):
-    node_affinity: VolumeAffinity | None = None
-    csi: CsiSource | None = None
-
-
-class PersistentVolume(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PersistentVolumeSpec = PersistentVolumeSpec()
-
-
-class TopologyRow(Object, frozen=True):
-    key: str = ""
-    values: tuple[str, ...] = ()
-
-
-class TopologyTerm(Object, frozen=True):
-    match_label_expressions: tuple[TopologyRow, ...] = ()
-
-
-class StorageClass(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    provisioner: str = ""
-    volume_binding_mode: str = "Immediate"
-    allowed_topologies: tuple[TopologyTerm, ...] = ()
-
-    @property
-    def allowed(self) -> NodeSelector | None:
-        """The nodes on which it can make a volume; None for all."""
-        terms = (
-            NodeSelectorTerm(
-                tuple(SelectorTerm(r.key, "In", r.values) for r in term.match_label_expressions)
-            )
-            for term in self.allowed_topologies
-        )
-        return NodeSelector(tuple(terms)) if self.allowed_topologies else None
-
-
-class Attachable(Object, frozen=True):
-    count: int | None = None
-
-
-class Driver(Object, frozen=True):
-    name: str = ""
-    allocatable: Attachable | None = None
-
-
-class CsiNodeSpec(Object, frozen=True):
-    drivers: tuple[Driver, ...] = ()
-
-
-class CsiNode(Object, frozen=True):
-    """What the storage drivers on one node can do; named like the node."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: CsiNodeSpec = CsiNodeSpec()
-
-
-CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", Claim)
-VOLUMES = Kind(
-    "", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False
-)
-STORAGE_CLASSES = Kind(
-    "storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass, namespaced=False
-)
-CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", CsiNode, namespaced=False)
 ONE_POD = "ReadWriteOncePod"
+
+
+class Choice(NamedTuple):
+    """What a claim gets: a node, and the volume, or none if one is to be made."""
+
+    node: str
+    volume: str = ""
 
 
 class Volumes:
     """What is known of storage; `version` grows with every change."""
 
     def __init__(self) -> None:
+        self.chosen: dict[Key, Choice] = {}
+        """Choices that are being written, until the claim or the volume says so itself."""
+        self._kept: dict[Key, dict[str, PersistentVolume]] = {}
+        """Volumes that name a claim as their own, by claim."""
+        self._candidates: dict[Key, tuple[int, list[PersistentVolume]]] = {}
         self.claims: dict[Key, Claim] = {}
         self.volumes: dict[str, PersistentVolume] = {}
         self.classes: dict[str, StorageClass] = {}
         self.limits: dict[str, dict[str, int]] = {}
         """By driver and node, how many volumes can be attached."""
         self.version = 0
+        self.reach: dict[str, tuple[tuple[int, int], PersistentVolume, Mask]] = {}
+        """Nodes from which each volume can be reached, kept by `labels` until nodes change."""
 
     def put_claim(self, key: Key, claim: Claim | None) -> None:
         self.version += 1
+        choice = self.chosen.get(key)
+        if choice and (claim is None or claim.bound or claim.selected == choice.node):
+            del self.chosen[key]
         if claim is None:
             self.claims.pop(key, None)
         else:
@@ -139,10 +60,17 @@ class Volumes:
 
     def put_volume(self, name: str, volume: PersistentVolume | None) -> None:
         self.version += 1
+        old = self.volumes.pop(name, None)
+        if old is not None and old.owner in self._kept:
+            self._kept[old.owner].pop(name, None)
         if volume is None:
-            self.volumes.pop(name, None)
-        else:
-            self.volumes[name] = volume
+            self.reach.pop(name, None)
+            return
+        self.volumes[name] = volume
+        if volume.owner is not None:
+            self._kept.setdefault(volume.owner, {})[name] = volume
+            if self.chosen.get(volume.owner, Choice("")).volume == name:
+                del self.chosen[volume.owner]
 
     def put_class(self, name: str, storage: StorageClass | None) -> None:
         self.version += 1
@@ -162,9 +90,10 @@ class Volumes:
                 self.limits.setdefault(item.name, {})[name] = item.allocatable.count
 
     def waits(self, claim: Claim) -> bool:
-        """Whether a claim is bound only once its pod has a node."""
+        """Whether a claim gets its volume only once its pod has a node."""
         storage = self.classes.get(claim.spec.storage_class_name)
-        return storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer"
+        late = storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer"
+        return late and not claim.bound and not claim.spec.volume_name
 
     def trouble(self, pod: Pod) -> str:
         """Why no node would do for this pod, whatever it is; empty if storage is no obstacle."""
@@ -172,30 +101,75 @@ class Volumes:
             claim = self.claims.get(Key(pod.metadata.namespace, name))
             if claim is None:
                 return f"its claim {name} does not exist"
+            if claim.metadata.deletion_timestamp is not None:
+                return f"its claim {name} is being deleted"
+            if claim.bound and claim.spec.volume_name not in self.volumes:
+                return f"the volume {claim.spec.volume_name} of its claim {name} does not exist"
             if not claim.bound and not self.waits(claim):
                 return f"its claim {name} is not bound to a volume yet"
         return ""
 
-    def affinities(self, namespace: str, claims: Iterable[str]) -> Iterator[NodeSelector]:
-        """What the volumes of some claims require of a node: those bound, and those to be made."""
-        for claim in self._known(namespace, claims):
-            volume = self.volumes.get(claim.spec.volume_name)
-            affinity = volume.spec.node_affinity if volume is not None else None
-            if affinity is not None and affinity.required is not None:
-                yield affinity.required
-            storage = self.classes.get(claim.spec.storage_class_name)
-            if not claim.bound and storage is not None and storage.allowed is not None:
-                yield storage.allowed
+    def waiting(self, namespace: str, claims: Iterable[str]) -> list[Claim]:
+        """Those of the claims for which a volume is yet to be chosen or made."""
+        return [claim for claim in self.known(namespace, claims) if self.waits(claim)]
+
+    def candidates(self, claim: Claim) -> list[PersistentVolume]:
+        """Volumes that a waiting claim could get, the smallest first."""
+        key = claim.metadata.key
+        kept = self._candidates.get(key)
+        if kept is None or kept[0] != self.version:
+            kept = self._candidates[key] = (self.version, self._find(claim))
+        return kept[1]
+
+    def promised(self, claim: Claim) -> PersistentVolume | None:
+        """The volume that a waiting claim has been given, and is not bound to yet."""
+        choice = self.chosen.get(claim.metadata.key)
+        if choice is not None:
+            return self.volumes.get(choice.volume)
+        kept = self._kept.get(claim.metadata.key, {}).values()
+        return next((volume for volume in kept if volume.is_kept_for(claim)), None)
+
+    def _find(self, claim: Claim) -> list[PersistentVolume]:
+        choice = self.chosen.get(claim.metadata.key)
+        if choice is not None:
+            return [self.volumes[choice.volume]] if choice.volume in self.volumes else []
+        ours = self.promised(claim)
+        if ours is not None or claim.selected:
+            return [] if ours is None else [ours]
+        taken = {choice.volume for choice in self.chosen.values()}
+        suited = (v for v in self.volumes.values() if v.suits(claim))
+        free = [volume for volume in suited if volume.metadata.name not in taken]
+        return sorted(free, key=lambda volume: (volume.size, volume.metadata.name))
+
+    def choose(self, choices: Mapping[Key, Choice]) -> None:
+        """These are being written: the volumes are not for others."""
+        self.version += 1
+        self.chosen.update(choices)
+
+    def not_chosen(self, key: Key) -> None:
+        """A choice could not be written."""
+        self.version += 1
+        self.chosen.pop(key, None)
+
+    def can_be_made(self, claim: Claim) -> bool:
+        """Whether something makes volumes of the claim's class."""
+        storage = self.classes.get(claim.spec.storage_class_name)
+        return storage is not None and storage.provisioner != NO_PROVISIONER
+
+    def pinned(self, claim: Claim) -> str:
+        """The node that a waiting claim has been given; empty if none."""
+        choice = self.chosen.get(claim.metadata.key)
+        return choice.node if choice is not None else claim.selected
 
     def exclusive(self, namespace: str, claims: Iterable[str]) -> list[Key]:
         """Those of the claims that only one pod may use at a time."""
-        known = self._known(namespace, claims)
+        known = self.known(namespace, claims)
         return [claim.metadata.key for claim in known if ONE_POD in claim.spec.access_modes]
 
     def handles(self, namespace: str, claims: Iterable[str]) -> list[tuple[str, str]]:
         """The volumes behind the claims, as driver and handle; one to be made goes by its claim."""
         found = []
-        for claim in self._known(namespace, claims):
+        for claim in self.known(namespace, claims):
             volume = self.volumes.get(claim.spec.volume_name)
             storage = self.classes.get(claim.spec.storage_class_name)
             if volume is not None and volume.spec.csi is not None:
@@ -207,16 +181,13 @@ class Volumes:
     def couple(self, namespace: str, claims: tuple[str, ...]) -> bool:
         """Whether one pod's use of these claims decides where the next may go."""
         limited = any(driver in self.limits for driver, _ in self.handles(namespace, claims))
-        return limited or bool(self.exclusive(namespace, claims))
+        alone = bool(self.exclusive(namespace, claims))
+        return limited or alone or bool(self.waiting(namespace, claims))
 
-    def _known(self, namespace: str, claims: Iterable[str]) -> Iterator[Claim]:
+    def known(self, namespace: str, claims: Iterable[str]) -> Iterator[Claim]:
+        """The claims of these names that exist."""
         found = (self.claims.get(Key(namespace, name)) for name in claims)
         return (claim for claim in found if claim is not None)
-
-    def unprovisioned(self, pod: Pod) -> list[Key]:
-        """The claims that wait for this pod's node."""
-        keys = (Key(pod.metadata.namespace, name) for name in claims_of(pod))
-        return [key for key in keys if key in self.claims and not self.claims[key].bound]
 
 
 def claims_of(pod: Pod) -> tuple[str, ...]:

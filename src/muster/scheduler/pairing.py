@@ -1,0 +1,103 @@
+"""Which claim gets which of the volumes that exist: each volume goes to one claim.
+
+Asked by `near` during a trial, for claims that placed pods wait for, and by `provision` once a
+plan stands. Theory: a maximum matching, grown claim by claim along augmenting paths, so a claim
+that has a volume keeps one. Claims that only an existing volume can satisfy come first, small
+before large; each would rather have the smallest volume that suits it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.scheduler.labels import makes_volumes, volume_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from muster.api.meta import Key
+    from muster.scheduler.snapshot import Snapshot
+    from muster.scheduler.storage import Claim, PersistentVolume
+
+
+class Asked(NamedTuple):
+    """A claim that waits for a volume, and the rows of the pods that use it."""
+
+    claim: Claim
+    rows: tuple[int, ...]
+
+
+def taken(snapshot: Snapshot, but: Collection[Key]) -> set[str]:
+    """The volumes of claims that nothing else would satisfy, of pods that have a place.
+
+    In this trial or by a room kept. A claim for which a volume can be made gives way to others.
+    """
+    volumes = snapshot.volumes
+    placed = ((volumes.claims.get(key), rows) for key, rows in snapshot.tallies.claims.items())
+    asked = [
+        Asked(claim, tuple(rows))
+        for claim, rows in placed
+        if claim is not None and rows and claim.metadata.key not in but and volumes.waits(claim)
+    ]
+    return set(pair(snapshot, [one for one in asked if not _made(snapshot, one)]).values())
+
+
+def pair(snapshot: Snapshot, asked: Iterable[Asked]) -> dict[Key, str]:
+    """The volume that each claim gets; a claim for which there is none is left out."""
+    order = sorted(
+        asked,
+        key=lambda one: (_made(snapshot, one), one.claim.size, one.claim.metadata.key),
+    )
+    return _grow({one.claim.metadata.key: _wishes(snapshot, one) for one in order})
+
+
+def left(snapshot: Snapshot, claim: Claim, gone: Collection[str]) -> list[PersistentVolume]:
+    """The volumes a claim could get beside those gone, reached by the pods that share it."""
+    rows = tuple(snapshot.tallies.claims.get(claim.metadata.key, ()))
+    suited = snapshot.volumes.candidates(claim)
+    return [
+        volume
+        for volume in suited
+        if volume.metadata.name not in gone and volume_mask(snapshot, volume)[list(rows)].all()
+    ]
+
+
+def all_paired(
+    snapshot: Snapshot, asked: Sequence[tuple[Claim, list[PersistentVolume]]], row: int
+) -> bool:
+    """Whether the claims of one pod each find a volume on a row, or can have one made."""
+    wishes = {
+        claim.metadata.key: [v.metadata.name for v in volumes if volume_mask(snapshot, v)[row]]
+        for claim, volumes in asked
+        if not makes_volumes(snapshot, claim)[row]
+    }
+    return len(_grow(wishes)) == len(wishes)
+
+
+def _made(snapshot: Snapshot, asked: Asked) -> bool:
+    return bool(makes_volumes(snapshot, asked.claim)[list(asked.rows)].all())
+
+
+def _wishes(snapshot: Snapshot, asked: Asked) -> list[str]:
+    return [
+        volume.metadata.name
+        for volume in snapshot.volumes.candidates(asked.claim)
+        if volume_mask(snapshot, volume)[list(asked.rows)].all()
+    ]
+
+
+def _grow(wishes: Mapping[Key, Sequence[str]]) -> dict[Key, str]:
+    owner: dict[str, Key] = {}
+
+    def find(key: Key, tried: set[str]) -> bool:
+        for name in wishes[key]:
+            if name not in tried:
+                tried.add(name)
+                if name not in owner or find(owner[name], tried):
+                    owner[name] = key
+                    return True
+        return False
+
+    for key in wishes:
+        find(key, set())
+    return {key: name for name, key in owner.items()}
