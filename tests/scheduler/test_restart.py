@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from muster.api.core import Pod
+from muster.api.gangs import GroupStatus
 from muster.errors import Unreachable
 from muster.scheduler.state import State
-from tests.scheduler.builders import gang, node, pod, volcano_group
+from muster.scheduler.status import Standing, group_status
+from tests.scheduler.builders import (
+    coscheduling_group,
+    gang,
+    native_group,
+    node,
+    pod,
+    volcano_group,
+)
 from tests.scheduler.fake import FakeCluster
 
 pytestmark = pytest.mark.looptime
@@ -94,3 +106,50 @@ async def test_a_gang_that_was_whole_is_not_released_when_its_repair_is_cut_shor
 
     assert cluster.deletes == []
     assert len(cluster.bound("g")) == 3
+
+
+@pytest.mark.parametrize("dialect", ["volcano", "coscheduling", "native"])
+async def test_a_member_that_succeeded_and_is_gone_is_remembered_by_the_groups_status(
+    dialect: str,
+) -> None:
+    cluster = FakeCluster()
+    make = {"volcano": volcano_group, "coscheduling": coscheduling_group, "native": native_group}
+    group = make[dialect]("g", 3)  # type: ignore[operator]
+    cluster.add(node("n1", gpus=3), group, *gang("g", 3, gpus=1, dialect=dialect))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.finish("g-0", "Succeeded")
+        await cluster.settle()
+        cluster.delete_pod("g-0")
+        await cluster.settle()
+    cluster.add(told(cluster, group))
+
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("bare", gpus=1, created=9))
+        await cluster.settle()
+
+    assert set(cluster.bound()) == {"g-1", "g-2", "bare"}
+    assert cluster.deletes == []
+
+
+async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_next() -> None:
+    cluster = FakeCluster()
+    done = msgspec.structs.replace(volcano_group("g", 3), status=GroupStatus(succeeded=3))
+    cluster.add(node("n1", gpus=2), done, *gang("g", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle(60)
+
+    assert cluster.bound() == {}
+    assert "2 of 3 pods fit" in cluster.reason("g")
+
+
+def told(cluster: FakeCluster, group: Any) -> Any:
+    """The group with the status that the scheduler gives it now."""
+    (found,) = (g for g in cluster.state.roster.gangs.values() if g.key.name == "g")
+    muster, terms = cluster.state.muster(found), found.terms
+    assert terms is not None
+    standing = Standing(terms, muster, cluster.state.succeeded(found, muster), None)
+    status = group_status(found.key, standing, "2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(group, status=msgspec.convert(status, GroupStatus))

@@ -7,7 +7,14 @@ manifests, by the operator.
 from __future__ import annotations
 
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
-from muster.api.meta import Object, ObjectMeta
+from muster.api.meta import Condition, Object, ObjectMeta
+
+
+class GroupStatus(Object, frozen=True):
+    """What the scheduler reads again of what it wrote."""
+
+    succeeded: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class VolcanoSpec(Object, frozen=True):
@@ -22,6 +29,7 @@ class VolcanoPodGroup(Object, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolcanoSpec = VolcanoSpec()
+    status: GroupStatus = GroupStatus()
 
 
 class CoschedulingSpec(Object, frozen=True):
@@ -34,6 +42,7 @@ class CoschedulingPodGroup(Object, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CoschedulingSpec = CoschedulingSpec()
+    status: GroupStatus = GroupStatus()
 
 
 class GangPolicy(Object, frozen=True):
@@ -55,3 +64,4 @@ class NativePodGroup(Object, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NativeSpec = NativeSpec()
+    status: GroupStatus = GroupStatus()

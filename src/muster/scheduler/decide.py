@@ -56,6 +56,8 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
     if terms is None:
         rooms.give_up_rooms(state, key)
         return say(state, key, explain.no_group(key) if muster.pending else None)
+    runs.review(state, gang, terms, now)
+    muster = state.muster(gang)
     case = Case(state, gang, entry, terms, muster, state.missing(gang, muster), now)
     _remember(case)
     actions: list[Action] = []
@@ -69,7 +71,7 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
 
 def _show(case: Case, actions: list[Action]) -> list[Action]:
     """A gang that starts, breaks or ends has its object's status written, also without a reason."""
-    done = len(case.muster.succeeded) >= case.terms.min
+    done = case.state.succeeded(case.gang, case.muster) >= case.terms.min
     phase = (case.started, not case.missing.total, done)
     if phase == case.entry.phase or case.gang.label_only:
         return []
@@ -276,8 +278,6 @@ def _surplus(case: Case) -> list[Action]:
     return [*actions, *wait(case, reason, spot(result))]
 
 
-def _late_roles(case: Case) -> set[str]:
-    return {kept.late for kept in case.entry.holds.values()} - {""}
 def _commit_surplus(case: Case, plan: Plan) -> list[Action]:
     """Bind those that wait for no volume; the others are tried again once theirs are bound."""
     choices = choose(case.state.snapshot, plan.placements)
@@ -289,6 +289,8 @@ def _commit_surplus(case: Case, plan: Plan) -> list[Action]:
     return [*(_commit(case, Plan(tuple(ready))) if ready else []), *told]
 
 
+def _late_roles(case: Case) -> set[str]:
+    return {kept.late for kept in case.entry.holds.values()} - {""}
 
 
 # -- what became of a bind ---------------------------------------------------------------------

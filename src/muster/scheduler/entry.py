@@ -39,4 +39,12 @@ class Entry:
     guarded: bool = False
     """A timer runs that will look whether it starves."""
     succeeded: dict[str, str] = field(default_factory=dict)
-    """Members that succeeded, name to role, also after their objects are gone."""
+    """Members that succeeded in this run, name to role, also after their objects are gone."""
+    met: bool = False
+    """It has been looked at since this process started."""
+    recalled: int = 0
+    """Members that succeeded before this process started and whose objects are gone."""
+    done: int = 0
+    """Members that succeeded in the run that is over, while no other has begun."""
+    expects: list[float] = field(default_factory=list)
+    """Until when replacements are expected, one time for each member that died."""

@@ -54,15 +54,31 @@ class Missing:
     roles: Mapping[str, int]
 
 
-def missing(terms: Terms, muster: Muster, gone: tuple[str, ...] = ()) -> Missing:
-    """What is missing; members that succeeded count as there, `gone` (their roles) too."""
+def missing(terms: Terms, muster: Muster, gone: tuple[str, ...] = (), unnamed: int = 0) -> Missing:
+    """What is missing; members that succeeded count as there, `gone` (their roles) too.
+
+    `unnamed` are gone as well and nobody knows their roles: they stand for roles of which there is
+    nobody first.
+    """
     there = (*muster.bound, *muster.succeeded)
     have = per_role(there) if terms.roles else {}
     for role in gone:
         have[role] = have.get(role, 0) + 1
     roles = {role: n - have.get(role, 0) for role, n in terms.roles.items()}
     roles = {role: n for role, n in roles.items() if n > 0}
-    return Missing(max(terms.min - len(there) - len(gone), sum(roles.values()), 0), roles)
+    if roles and unnamed:
+        roles = _stand_in(roles, {*have, *per_role(muster.pending)}, unnamed)
+    count = len(there) + len(gone) + unnamed
+    return Missing(max(terms.min - count, sum(roles.values()), 0), roles)
+
+
+def _stand_in(roles: Mapping[str, int], present: set[str], unnamed: int) -> dict[str, int]:
+    left = {}
+    for role in sorted(roles, key=lambda role: (role in present, role)):
+        filled = min(unnamed, roles[role])
+        unnamed -= filled
+        left[role] = roles[role] - filled
+    return {role: n for role, n in left.items() if n > 0}
 
 
 def how_it_left(last: Pod, now: Pod | None, *, node_lost: bool) -> Left:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import EVENTS, PODS
 from muster.errors import Forbidden, MusterError, NotFound
 from muster.kube.request import Patch
-from muster.scheduler.status import group_status
+from muster.scheduler.status import Standing, group_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,7 +111,9 @@ class Reporter:
     async def _tell_group(self, gang: Gang, reason: Reason | None) -> None:
         terms = gang.terms
         if terms is not None and gang.kind is not None and gang.declared is not None:
-            status = group_status(gang.key, terms, self._state.muster(gang), reason, _stamp())
+            muster = self._state.muster(gang)
+            standing = Standing(terms, muster, self._state.succeeded(gang, muster), reason)
+            status = group_status(gang.key, standing, _stamp())
             if status is not None:
                 where = gang.declared.metadata.key
                 await self._try(

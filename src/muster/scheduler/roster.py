@@ -46,6 +46,8 @@ class Gang:
     kind: Kind[Any] | None = None
     called: Muster | None = None
     """The members as last sorted; None once one of them has changed."""
+    past: set[str] = field(default_factory=set)
+    """Pods that ended in a run that is over: they no longer count."""
 
     @property
     def terms(self) -> Terms | None:
@@ -90,6 +92,7 @@ class Muster:
     succeeded: tuple[Pod, ...]
     failed: tuple[Pod, ...]
     gated: int = 0
+    running: int = 0
 
 
 class Roster:
@@ -237,26 +240,29 @@ class Roster:
         gang = self.gangs.get(key)
         if gang is not None:
             gang.pods.pop(uid, None)
+            gang.past.discard(uid)
             gang.called = None
 
 
 def call(gang: Gang, assumed: Mapping[str, str]) -> Muster:
     """Sort a gang's members by what they are doing; `assumed` are binds in flight, UID to node."""
     lists: dict[str, list[Pod]] = {"bound": [], "pending": [], "leaving": [], "ok": [], "bad": []}
-    gated = 0
+    gated = running = 0
     for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
         if pod.finished:
-            lists["ok" if pod.status.phase == "Succeeded" else "bad"].append(pod)
+            if pod.metadata.uid not in gang.past:
+                lists["ok" if pod.status.phase == "Succeeded" else "bad"].append(pod)
         elif pod.metadata.deletion_timestamp is not None:
             lists["leaving"].append(pod)
         elif pod.spec.node_name or pod.metadata.uid in assumed:
             lists["bound"].append(pod)
+            running += pod.status.phase == "Running"
         elif pod.spec.scheduling_gates:
             gated += 1
         else:
             lists["pending"].append(pod)
     bound, pending, leaving, succeeded, failed = (tuple(found) for found in lists.values())
-    return Muster(bound, pending, leaving, succeeded, failed, gated)
+    return Muster(bound, pending, leaving, succeeded, failed, gated, running)
 
 
 def per_role(pods: Iterable[Pod]) -> dict[str, int]:

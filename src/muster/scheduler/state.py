@@ -82,6 +82,8 @@ class State:
         self._room_changed(slot, self.snapshot.slots.get(uid))
         if before == key and self._one_of_many(slot, new, key):
             return
+        if before is None and key in self.entries and self.entries[key].expects:
+            self.entries[key].expects.pop(0)
         for gang in {before, key} - {None}:
             assert gang is not None
             self._member_changed(gang, pod, slot, gone=new is None)
@@ -138,12 +140,12 @@ class State:
         self.snapshot.volumes.put_csi_node(name, new)
         self._happened(Wake.STORAGE)
 
-    # -- who is next ---------------------------------------------------------------------------
-
     def not_provisioned(self, gang: GangKey, claim: Key, when: float) -> None:
         """A claim could not be told what it gets: look at the gang again at that time."""
         self.snapshot.volumes.not_chosen(claim)
         self.look_again(gang, when)
+
+    # -- who is next ---------------------------------------------------------------------------
 
     def touch(self, key: GangKey) -> None:
         """Something about this gang changed: look at it again."""
@@ -209,13 +211,23 @@ class State:
         if terms is None:
             return hold.Missing(0, {})
         entry = self.entries.get(gang.key)
+        if entry is None or not (entry.succeeded or entry.recalled):
+            return hold.missing(terms, muster)
+        return hold.missing(terms, muster, self._gone(gang, entry), entry.recalled)
+
+    def succeeded(self, gang: Gang, muster: Muster) -> int:
+        """How many members succeeded in this run, or in the last one if no other has begun."""
+        entry = self.entry(gang.key)
+        now = len(muster.succeeded) + len(self._gone(gang, entry)) + entry.recalled
+        return now or entry.done
+
+    @staticmethod
+    def _gone(gang: Gang, entry: Entry) -> tuple[str, ...]:
+        """The roles of members that succeeded in this run and whose objects are gone."""
+        if not entry.succeeded:
+            return ()
         present = {pod.metadata.name for pod in gang.pods.values()}
-        gone = {
-            name: role
-            for name, role in (entry.succeeded if entry else {}).items()
-            if name not in present
-        }
-        return hold.missing(terms, muster, tuple(gone.values()))
+        return tuple(role for name, role in entry.succeeded.items() if name not in present)
 
     def rooms(self, key: GangKey) -> tuple[Slot, ...]:
         """The slots kept for a gang, in a fixed order."""
@@ -299,7 +311,9 @@ class State:
     def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
         self.touch(key)
         if pod.status.phase == "Succeeded":
-            self.entry(key).succeeded[pod.metadata.name] = role_of(pod)
+            gang = self.roster.gangs.get(key)
+            if gang is not None and not gone and pod.metadata.uid not in gang.past:
+                self.entry(key).succeeded[pod.metadata.name] = role_of(pod)
         elif not gone and not pod.finished:
             entry = self.entries.get(key)
             if entry is not None:
@@ -324,6 +338,9 @@ class State:
         node = self.snapshot.nodes.get(slot.node)
         left = hold.how_it_left(slot.pod, None if gone else pod, node_lost=node is None)
         kept = hold.hold_for(left, self.now, self.hold_seconds(gang))
+        if kept is not None:
+            self.entry(key).expects.append(kept.until)
+            self.look_again(key, kept.until)
         muster = self.muster(gang)
         if gang.label_only and not muster.bound:
             return

@@ -1,11 +1,16 @@
 """A gang's state in the words of its own dialect: what goes into its object's `status`.
 
-Called by `report`. Pure. Each dialect's users read the fields and phases they know.
+Called by `report`. Pure. Each dialect's users read the fields and phases they know. What it says
+of members that succeeded is also the scheduler's own memory: `runs` reads it after a restart.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from muster.api.gangs import GroupStatus
+from muster.api.meta import condition
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -14,16 +19,48 @@ if TYPE_CHECKING:
     from muster.scheduler.roster import Muster
 
 
-def group_status(
-    key: GangKey, terms: Terms, muster: Muster, reason: Reason | None, stamp: str
-) -> Raw | None:
+SUCCEEDED = "muster.dev/Succeeded"
+"""The condition that counts them where a dialect's status has no field for it."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A gang as it stands: what it needs, its members, and how many succeeded, gone or not."""
+
+    terms: Terms
+    muster: Muster
+    succeeded: int
+    reason: Reason | None
+
+    @property
+    def there(self) -> int:
+        return len(self.muster.bound) + self.succeeded
+
+    @property
+    def done(self) -> bool:
+        return self.succeeded >= self.terms.min
+
+
+def group_status(key: GangKey, gang: Standing, stamp: str) -> Raw | None:
     """The status to write, or None where the dialect's object has none that is ours."""
     write = {"volcano": _volcano, "coscheduling": _coscheduling, "native": _native}.get(key.dialect)
-    return None if write is None else write(terms, muster, reason, stamp)
+    return None if write is None else write(gang, stamp)
 
 
-def _volcano(terms: Terms, muster: Muster, reason: Reason | None, stamp: str) -> Raw:
-    there = len(muster.bound) + len(muster.succeeded)
+def succeeded_before(key: GangKey, group: object) -> int:
+    """How many members had succeeded when the status was written that a group has."""
+    status = getattr(group, "status", None)
+    if not isinstance(status, GroupStatus):
+        return 0
+    if key.dialect != "native":
+        return status.succeeded
+    found = condition(status.conditions, SUCCEEDED)
+    number = found.message.partition(" ")[0] if found is not None else ""
+    return int(number) if number.isdecimal() else 0
+
+
+def _volcano(gang: Standing, stamp: str) -> Raw:
+    muster, reason = gang.muster, gang.reason
     waiting = {
         "type": "Unschedulable",
         "status": "True",
@@ -41,53 +78,56 @@ def _volcano(terms: Terms, muster: Muster, reason: Reason | None, stamp: str) ->
         "transitionID": "",
     }
     return {
-        "phase": _volcano_phase(terms, muster, there),
+        "phase": _volcano_phase(gang),
         "conditions": [waiting if reason else scheduled],
-        "running": sum(1 for pod in muster.bound if pod.status.phase == "Running"),
-        "succeeded": len(muster.succeeded),
+        "running": muster.running,
+        "succeeded": gang.succeeded,
         "failed": len(muster.failed),
     }
 
 
-def _volcano_phase(terms: Terms, muster: Muster, there: int) -> str:
-    if len(muster.succeeded) >= terms.min:
+def _volcano_phase(gang: Standing) -> str:
+    if gang.done:
         return "Completed"
-    if there >= terms.min:
+    if gang.there >= gang.terms.min:
         return "Running"
-    return "Unknown" if muster.bound else "Pending"
+    return "Unknown" if gang.muster.bound else "Pending"
 
 
-def _coscheduling(terms: Terms, muster: Muster, reason: Reason | None, stamp: str) -> Raw:
-    running = sum(1 for pod in muster.bound if pod.status.phase == "Running")
+def _coscheduling(gang: Standing, stamp: str) -> Raw:
     return {
-        "phase": _coscheduling_phase(terms, muster, running),
-        "scheduled": len(muster.bound),
-        "running": running,
-        "succeeded": len(muster.succeeded),
-        "failed": len(muster.failed),
+        "phase": _coscheduling_phase(gang),
+        "scheduled": len(gang.muster.bound),
+        "running": gang.muster.running,
+        "succeeded": gang.succeeded,
+        "failed": len(gang.muster.failed),
     }
 
 
-def _coscheduling_phase(terms: Terms, muster: Muster, running: int) -> str:
-    if len(muster.succeeded) >= terms.min:
+def _coscheduling_phase(gang: Standing) -> str:
+    if gang.done:
         return "Finished"
-    if muster.failed and len(muster.bound) + len(muster.succeeded) < terms.min:
+    if gang.muster.failed and gang.there < gang.terms.min:
         return "Failed"
-    if running + len(muster.succeeded) >= terms.min:
+    if gang.muster.running + gang.succeeded >= gang.terms.min:
         return "Running"
-    return "Scheduling" if muster.bound else "Pending"
+    return "Scheduling" if gang.muster.bound else "Pending"
 
 
-def _native(terms: Terms, muster: Muster, reason: Reason | None, stamp: str) -> Raw:
-    whole = len(muster.bound) + len(muster.succeeded) >= terms.min
-    return {
-        "conditions": [
-            {
-                "type": "PodGroupScheduled",
-                "status": "True" if whole else "False",
-                "reason": "Scheduled" if whole else "Unschedulable",
-                "message": "" if whole or reason is None else reason.text,
-                "lastTransitionTime": stamp,
-            }
-        ]
+def _native(gang: Standing, stamp: str) -> Raw:
+    whole = gang.there >= gang.terms.min
+    scheduled = {
+        "type": "PodGroupScheduled",
+        "status": "True" if whole else "False",
+        "reason": "Scheduled" if whole else "Unschedulable",
+        "message": "" if whole or gang.reason is None else gang.reason.text,
+        "lastTransitionTime": stamp,
     }
+    ended = {
+        "type": SUCCEEDED,
+        "status": "True" if gang.done else "False",
+        "reason": "MembersSucceeded",
+        "message": f"{gang.succeeded} of {gang.terms.min} members succeeded",
+        "lastTransitionTime": stamp,
+    }
+    return {"conditions": [scheduled, ended] if gang.succeeded else [scheduled]}
