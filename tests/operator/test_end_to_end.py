@@ -182,7 +182,7 @@ async def test_a_gang_that_a_quota_refuses_is_taken_back_and_comes_whole_later(
         await nothing(client, PODS, ns)
 
         await client.patch(quotas, Key(ns, "q"), {"spec": {"hard": {"pods": "10"}}})
-        await pods(client, ns, 3)
+        assert await pods(client, ns, 3) == ["j-ps-0", "j-worker-0", "j-worker-1"]
 
 
 async def test_an_mpi_job_gets_its_workers_then_its_launcher(client: Client, ns: str) -> None:
