@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
-from muster.scheduler import explain, hold, rooms
-from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Provision, Say, planned
+from muster.scheduler import explain, hold, rooms, runs
+from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Say, planned
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Demand, Manner, Plan, Unplaced, Want
 from muster.scheduler.explain import Reason
