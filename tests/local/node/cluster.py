@@ -135,22 +135,29 @@ async def cluster(home: Path, **settings: Any) -> AsyncIterator[Cluster]:
     """A cluster that is torn down at the end."""
     agent = Agent(Settings(home, declare(2, gpus_each=1), **settings))
     agent.open()
-    server = ApiServer(home / "data", backend=agent.backend)
-    await server.start(extra_addresses=agent.reachable, also_known_as=(agent.gateway,))
+    try:
+        server = ApiServer(home / "data", backend=agent.backend)
+        await server.start(extra_addresses=agent.reachable, also_known_as=(agent.gateway,))
+        try:
+            endpoint = await _served(server, agent)
+            async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
+                manager = agent.manager(client, agent.api(server.port, server.ca))
+                serving = group.create_task(manager.run())
+                yield Cluster(client, home, server.port, agent)
+                manager.stop()
+                await serving
+        finally:
+            await server.stop()
+    finally:
+        await agent.teardown()
+
+
+async def _served(server: ApiServer, agent: Agent) -> Endpoint:
+    """Where the server is, once it listens for pods too."""
     for_pods = agent.listen(server.port)
     if for_pods is not None:
         await server.accept_from(for_pods)
-    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
-    try:
-        async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-            manager = agent.manager(client, agent.api(server.port, server.ca))
-            serving = group.create_task(manager.run())
-            yield Cluster(client, home, server.port, agent)
-            manager.stop()
-            await serving
-    finally:
-        await agent.teardown()
-        await server.stop()
+    return Endpoint.with_token(server.url, server.token, ca=server.ca)
 
 
 async def serve(home: Path, runtime: str) -> None:
