@@ -38,8 +38,9 @@ class Case:
 
     @property
     def started(self) -> bool:
-        """Whether members are running, or on their way."""
-        return bool(self.muster.bound)
+        """Whether members of ours are running, or on their way."""
+        names = self.state.roster.names
+        return any(pod.spec.scheduler_name in names for pod in self.muster.bound)
 
     @property
     def annotations(self) -> dict[str, str]:

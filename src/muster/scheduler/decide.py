@@ -53,6 +53,8 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
         state.look_again(key, entry.not_before)
         return []
     terms, muster = gang.terms, state.muster(gang)
+    if not muster.ours and not entry.holds:
+        return []
     if terms is None:
         rooms.give_up_rooms(state, key)
         return say(state, key, explain.no_group(key) if muster.pending else None)
@@ -137,7 +139,7 @@ def _fill(case: Case) -> list[Action]:
     absent = rooms.absent(case)
     if absent and (not case.started or case.entry.gave_up or rooms.rooms_come_back(case)):
         there = len(case.muster.bound) + len(case.muster.succeeded) + len(pending)
-        reason = explain.too_few(case.terms, there, case.muster.gated, absent)
+        reason = explain.too_few(case.terms, there, case.muster, absent)
         return wait(case, reason if pending else None, Spot(Wake.NONE))
     phantoms = tuple(rooms.phantoms(case, absent))
     if not pending and len(phantoms) <= len(case.entry.holds):

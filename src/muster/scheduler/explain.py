@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.scheduler.demand import Short, Unplaced
+    from muster.scheduler.roster import Muster
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,16 @@ def no_group(key: GangKey) -> Reason:
     return Reason(NO_GROUP, f"waits for {key.name} to be created: there is no such {kinds}")
 
 
-def too_few(terms: Terms, there: int, gated: int, roles: dict[str, int]) -> Reason:
+def too_few(terms: Terms, there: int, muster: Muster, roles: dict[str, int]) -> Reason:
     """Members are yet to be created."""
     text = f"{there} of {terms.min} members exist"
     lacking = [f"{n} more {role or 'member'}" for role, n in sorted(roles.items())]
     if lacking:
         text += f"; needs {' and '.join(lacking)}"
-    if gated:
-        text += f"; {gated} held back by scheduling gates"
+    if muster.gated:
+        text += f"; {muster.gated} held back by scheduling gates"
+    if muster.foreign:
+        text += f"; {muster.foreign} addressed to another scheduler and not bound yet"
     return Reason(NOT_ENOUGH_MEMBERS, text)
 
 

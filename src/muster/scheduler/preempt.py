@@ -166,7 +166,7 @@ def victims(state: State, gang: Gang) -> Iterator[Victim]:
             continue
         guarded = any(state.roster.guards(slot.pod, but=key) for slot in slots)
         if not guarded:
-            terms = other.terms or Terms()
+            terms = other.terms or Terms(min=len(slots))  # undeclared: nobody in it is to spare
             yield from gang_victims(other, terms, state.roster.priority(other), slots)
 
 

@@ -98,7 +98,9 @@ def release(case: Case, why: str) -> list[Action]:
     """Delete the members that have a node, if something will make them anew."""
     case.entry.gave_up, case.entry.release_at = True, None
     give_up_rooms(case.state, case.key)
-    pods = tuple(pod for pod in case.muster.bound if pod.spec.node_name and pod.metadata.controller)
+    names = case.state.roster.names
+    bound = (pod for pod in case.muster.bound if pod.spec.node_name and pod.metadata.controller)
+    pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
     return [Delete(case.key, pods, why, "Released")] if pods else []
 
 

@@ -83,7 +83,8 @@ class Muster:
     """A gang called to order: its members by what they are doing now.
 
     `bound` are alive on a node or on their way there; `pending` want a node; `absent` are gated or
-    being deleted without one; succeeded and failed pods are counted only.
+    being deleted without one; succeeded and failed pods are counted only. `foreign` want a node of
+    another scheduler; `ours` says whether any member at all is addressed to us.
     """
 
     bound: tuple[Pod, ...]
@@ -93,10 +94,12 @@ class Muster:
     failed: tuple[Pod, ...]
     gated: int = 0
     running: int = 0
+    foreign: int = 0
+    ours: bool = True
 
 
 class Roster:
-    """All gangs of the pods that are addressed to us."""
+    """All gangs that pods name, and the pods addressed to us that are in none."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = frozenset(names)
@@ -200,9 +203,8 @@ class Roster:
     def _key_of(self, pod: Pod, before: GangKey | None) -> GangKey | None:
         named = named_gang(pod)
         if named is not None:
-            # A member addressed to another scheduler still counts in a gang that we serve.
-            ours = pod.spec.scheduler_name in self.names or named in self.gangs
-            return named if ours else None
+            # A gang counts whole, whoever schedules its members: we bind only our own of them.
+            return named
         if pod.spec.scheduler_name not in self.names:
             return None
         if may_be_budgeted(pod):
@@ -244,10 +246,13 @@ class Roster:
             gang.called = None
 
 
-def call(gang: Gang, assumed: Mapping[str, str]) -> Muster:
-    """Sort a gang's members by what they are doing; `assumed` are binds in flight, UID to node."""
+def call(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Muster:
+    """Sort a gang's members by what they are doing; `assumed` are binds in flight, UID to node.
+
+    `names` are the schedulers that we are: nobody else's pods are `pending`.
+    """
     lists: dict[str, list[Pod]] = {"bound": [], "pending": [], "leaving": [], "ok": [], "bad": []}
-    gated = running = 0
+    gated = running = foreign = 0
     for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
         if pod.finished:
             if pod.metadata.uid not in gang.past:
@@ -259,10 +264,13 @@ def call(gang: Gang, assumed: Mapping[str, str]) -> Muster:
             running += pod.status.phase == "Running"
         elif pod.spec.scheduling_gates:
             gated += 1
+        elif pod.spec.scheduler_name not in names:
+            foreign += 1
         else:
             lists["pending"].append(pod)
     bound, pending, leaving, succeeded, failed = (tuple(found) for found in lists.values())
-    return Muster(bound, pending, leaving, succeeded, failed, gated, running)
+    ours = bool(pending) or any(p.spec.scheduler_name in names for p in gang.pods.values())
+    return Muster(bound, pending, leaving, succeeded, failed, gated, running, foreign, ours)
 
 
 def per_role(pods: Iterable[Pod]) -> dict[str, int]:

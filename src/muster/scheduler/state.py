@@ -202,7 +202,7 @@ class State:
     def muster(self, gang: Gang) -> Muster:
         """The gang's members by what they are doing now."""
         if gang.called is None:
-            gang.called = call(gang, self.assumed)
+            gang.called = call(gang, self.assumed, self.roster.names)
         return gang.called
 
     def missing(self, gang: Gang, muster: Muster) -> hold.Missing:
@@ -334,6 +334,8 @@ class State:
     def _left_room(self, key: GangKey, pod: Pod, slot: Slot, *, gone: bool) -> None:
         gang = self.roster.gangs.get(key)
         if gang is None or key.dialect == ALONE.name or gang.ended or self.entry(key).gave_up:
+            return
+        if pod.spec.scheduler_name not in self.roster.names:
             return
         node = self.snapshot.nodes.get(slot.node)
         left = hold.how_it_left(slot.pod, None if gone else pod, node_lost=node is None)
