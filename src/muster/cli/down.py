@@ -26,7 +26,7 @@ def command() -> None:
     if pid is not None:
         _stop(place, pid)
         note("local cluster is down")
-    elif any((place.last_data() / "pods").glob("*")):
+    elif place.was_killed():
         _sweep(place)
         note("no local cluster was up; what a killed one had left is removed")
     else:

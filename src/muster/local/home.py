@@ -76,6 +76,13 @@ class Home:
             return int(self.lock.read_text() or 0) or None
         return None
 
+    def was_killed(self) -> bool:
+        """Whether the last daemon ended without cleaning up behind itself."""
+        try:
+            return self.running() is None and bool(self.lock.read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Be the daemon of this home for the length of the block."""
@@ -92,10 +99,10 @@ class Home:
             file.write(str(os.getpid()))
             file.flush()
             self.record.unlink(missing_ok=True)
-            try:
-                yield
-            finally:
-                self.record.unlink(missing_ok=True)
+            yield
+            # Not in a finally: what is left of a crash is for `was_killed` to tell.
+            self.record.unlink(missing_ok=True)
+            file.truncate(0)
 
     def announce(self, **facts: Any) -> None:
         """Say that the cluster is ready; readers see the whole record or none."""

@@ -1,0 +1,26 @@
+"""`arena down` removes what the cluster had on the machine, also after its daemon was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.footprint import Footprint
+from tests.e2e.local import Local
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_killed_daemon_that_had_no_pods_leaves_nothing_after_down(tmp_path: Path) -> None:
+    local, before = Local(tmp_path), Footprint.now()
+    local.up()
+    os.kill(local.daemon, signal.SIGKILL)
+
+    said = local.arena("down").stderr
+
+    assert "what a killed one had left is removed" in said
+    assert Footprint.now().beyond(before, tmp_path) == []
+    assert "no local cluster was up\n" in local.arena("down").stderr
