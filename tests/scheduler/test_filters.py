@@ -230,6 +230,13 @@ def test_match_label_keys_narrow_a_term_to_the_pod_s_own_revision() -> None:
     assert homes(state, pod("q", labels={**X, "rev": "1"}, spec=term)) is None
 
 
+def test_pods_on_nodes_without_the_label_do_not_keep_the_first_of_a_group_from_starting() -> None:
+    nodes = (node("bare"), node("in-z", labels={"zone": "z"}))
+    state = cluster(*nodes, running={"bare": pod("stray", labels=X)})
+
+    assert homes(state, pod("first", labels=X, spec=near("x", "zone"))) == ["in-z"]
+
+
 def test_spread_keeps_the_domains_even() -> None:
     zones = [node(n, labels={"zone": n}) for n in ("a", "b", "c")]
     members = [pod(f"p{i}", labels=X, spec=spread("zone")) for i in range(7)]

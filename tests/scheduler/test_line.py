@@ -28,6 +28,92 @@ async def test_an_impossible_gang_never_blocks_a_possible_one_behind_it() -> Non
     assert cluster.reason("huge").startswith("4 of 9 pods fit")
 
 
+async def test_a_gang_that_not_even_an_empty_cluster_holds_keeps_nodes_from_nobody() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(*(node(f"n{i}", gpus=4) for i in range(3)))
+    cluster.add(pod("guest", gpus=4, priority=9))
+    cluster.add(volcano_group("ports", 5, created=0), *gang("ports", 5, ports=(8080,)))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(volcano_group("small", 8, created=5), *gang("small", 8, gpus=1))
+        await cluster.settle()
+        assert len(cluster.bound("small")) == 8
+        for i in range(3, 5):
+            cluster.add(node(f"n{i}", gpus=4))
+        await cluster.settle()
+
+    assert len(cluster.bound("ports")) == 5
+
+
+async def test_a_gang_that_only_an_emptier_cluster_holds_gets_its_nodes_kept() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=1), node("n2", gpus=1))
+    cluster.add(pod("guest", ports=(8080,), controller="Job"))
+    cluster.add(volcano_group("ports", 2, created=1), *gang("ports", 2, gpus=1, ports=(8080,)))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(pod("behind", gpus=1, created=5))
+        await cluster.settle()
+        assert cluster.bound("behind") == {}
+        cluster.finish("guest", "Succeeded")
+        await cluster.settle()
+
+    assert len(cluster.bound("ports")) == 2
+
+
+async def test_a_gang_in_the_way_of_pods_that_never_leave_keeps_nodes_from_nobody() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=1))
+    cluster.add(pod("agent", ports=(8080,), controller="DaemonSet"))
+    cluster.add(pod("ports", gpus=1, ports=(8080,), created=1))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(pod("behind", gpus=1, created=5))
+        await cluster.settle()
+
+    assert cluster.bound("behind") == {"behind": "n1"}
+
+
+async def test_a_gang_whose_spread_a_lost_node_makes_even_is_tried_again() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("a", gpus=2, labels={"zone": "a"}), node("b", labels={"zone": "b"}))
+    even = {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "x"}},
+            }
+        ]
+    }
+    for i in range(2):
+        cluster.add(pod(f"p{i}", gpus=1, labels={"app": "x"}, spec=even, created=i))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 1
+        cluster.delete_node("b")
+        await cluster.settle()
+
+    assert len(cluster.bound()) == 2
+
+
+async def test_each_of_many_alike_is_tried_again_when_the_pods_they_want_near_come() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1"))
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    near = {"affinity": {"podAffinity": required}}
+    cluster.add(*(pod(f"p{i}", spec=near, created=i) for i in range(2)))
+    async with cluster.running():
+        await cluster.settle()
+        assert cluster.bound() == {}
+        cluster.add(pod("x", labels={"app": "x"}, scheduler="other", spec={"nodeName": "n1"}))
+        await cluster.settle()
+
+    assert set(cluster.bound("p")) == {"p0", "p1"}
+
+
 async def test_a_gang_that_waited_too_long_gets_its_nodes_kept_from_those_behind() -> None:
     cluster = FakeCluster(Settings(starvation_after=100))
     cluster.add(node("n1", gpus=4))

@@ -152,7 +152,7 @@ def _place(case: Case, pods: tuple[Pod, ...]) -> list[Action]:
     short = _below_min_resources(case, demand)
     if short is not None:
         return wait(case, short, Spot(Wake.NODES | Wake.PODS))
-    signature = _signature(demand)
+    signature = _signature(case.state, demand)
     result = case.state.failed.get(signature) if signature else None
     if not isinstance(result, Unplaced):
         result = place(case.state.snapshot, demand)
@@ -198,12 +198,14 @@ def group(state: State, pods: Iterable[Pod]) -> tuple[Want, ...]:
     return tuple(Want(cls, role, tuple(members)) for (cls, role), members in groups.items())
 
 
-def _signature(demand: Demand) -> object:
+def _signature(state: State, demand: Demand) -> object:
     """What makes two demands fail alike; nothing where rooms of its own help one of them."""
     if demand.rooms or demand.barred is not None:
         return None
     wants = tuple((want.cls, want.role, len(want.pods)) for want in demand.wants)
-    return (wants, demand.need, tuple(sorted(demand.roles.items())))
+    coupled = any(want.cls.coupled or want.cls.claims for want in demand.wants)
+    since = state.moves if coupled else 0
+    return (wants, demand.need, tuple(sorted(demand.roles.items())), since)
 
 
 def _below_min_resources(case: Case, demand: Demand) -> Reason | None:

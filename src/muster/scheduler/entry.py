@@ -36,6 +36,8 @@ class Entry:
     """Its claims have been told what they get, and its rooms are kept until they are bound."""
     phase: tuple[bool, ...] = ()
     """What its object's status last said: has members, is whole, is done."""
+    hopeless: tuple[object, bool] = (None, False)
+    """Whether it would not even fit an empty cluster, and what that was judged by."""
     guarded: bool = False
     """A timer runs that will look whether it starves."""
     succeeded: dict[str, str] = field(default_factory=dict)

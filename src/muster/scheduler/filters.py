@@ -102,12 +102,6 @@ def could_ever(snapshot: Snapshot, cls: PodClass) -> Mask:
     )
 
 
-def potential(snapshot: Snapshot, cls: PodClass) -> int:
-    """How many copies the cluster would hold if it were empty."""
-    room = snapshot.nodes.allocatable[cls.columns] // cls.amounts[:, None]
-    return int((room.min(axis=0) * standing(snapshot, cls)).sum())
-
-
 def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes that other pods allow; asked anew after every copy of a coupled class."""
     mask = near.unwanted_by_none(snapshot, cls)

@@ -38,16 +38,17 @@ def near_wanted_pods(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes in a domain that has the pods required affinity asks for.
 
     Where there are several terms a pod counts only if it matches all of them. The first pod of a
-    group that wants itself near may go anywhere, or no such group could start.
+    group that wants itself near may go anywhere, or no such group could start; pods on nodes
+    outside all domains do not make it a later one.
     """
     nodes = snapshot.nodes
     mask = np.ones(len(nodes), np.bool_)
     if not cls.affinity:
         return mask
     tally = snapshot.matching(*cls.affinity)
-    first = not tally.counts.any() and tally.matches(cls)
-    for term in cls.affinity:
-        here = nodes.column(term.topology).codes > 0
+    labelled = [nodes.column(term.topology).codes > 0 for term in cls.affinity]
+    first = tally.matches(cls) and not any(tally.counts[here].any() for here in labelled)
+    for term, here in zip(cls.affinity, labelled, strict=True):
         mask &= here if first else here & (by_domain(snapshot, term, tally) > 0)
     return mask
 

@@ -7,14 +7,17 @@ cannot use; one that has waited too long gets its candidate nodes kept from thos
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.scheduler import explain, filters, hold
+from muster.scheduler import explain, hold
 from muster.scheduler.actions import Action, Delete
 from muster.scheduler.case import Case, wait
+from muster.scheduler.demand import Plan
 from muster.scheduler.explain import Reason
 from muster.scheduler.parked import Spot, Wake
-from muster.scheduler.preempt import preempt, victims
+from muster.scheduler.place import place
+from muster.scheduler.preempt import may_be_evicted, preempt, victims
 from muster.scheduler.rooms import give_up_rooms, is_phantom
 from muster.scheduler.snapshot import Slot, Stay
 
@@ -31,7 +34,7 @@ def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
     actions = [*evictions, *wait(case, reason, spot(result))]
     if case.started and case.entry.whole is False and not case.entry.victims:
         actions += _repair(case, reason)
-    _guard(case, result)
+    _guard(case, demand, result)
     return actions
 
 
@@ -104,7 +107,7 @@ def release(case: Case, why: str) -> list[Action]:
     return [Delete(case.key, pods, why, "Released")] if pods else []
 
 
-def _guard(case: Case, result: Unplaced) -> None:
+def _guard(case: Case, demand: Demand, result: Unplaced) -> None:
     """After a long wait, keep those behind from the nodes this gang could use.
 
     Only if it would fit an empty cluster: an impossible gang must not block a possible one.
@@ -118,6 +121,19 @@ def _guard(case: Case, result: Unplaced) -> None:
             case.entry.guarded = True
             state.look_again(case.key, due)
         return
-    snapshot = state.snapshot
-    if all(filters.potential(snapshot, s.want.cls) >= s.wanted for s in result.short):
+    if _is_hopeless(case, demand):
+        state.stop_starving(case.key)
+    else:
         state.starving[case.key] = tuple(short.want.cls for short in result.short)
+
+
+def _is_hopeless(case: Case, demand: Demand) -> bool:
+    """Whether it would not fit if all that can ever leave had left; kept until nodes change."""
+    snapshot = case.state.snapshot
+    stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
+    wants = tuple((want.cls, len(want.pods)) for want in demand.wants)
+    if case.entry.hopeless[0] != (stamp, wants):
+        leave = tuple(slot for slot in snapshot.slots.values() if may_be_evicted(slot.pod))
+        found = place(snapshot, replace(demand, rooms=leave, barred=None))
+        case.entry.hopeless = ((stamp, wants), not isinstance(found, Plan))
+    return case.entry.hopeless[1]

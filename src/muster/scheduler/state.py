@@ -53,6 +53,8 @@ class State:
         self.freed: set[str] = set()
         self.failed: dict[object, object] = {}
         """Demands that failed since room was last freed, so that equal ones are not tried again."""
+        self.moves = 0
+        """Grows with every event: what fails by other pods may succeed after any of them."""
         self.now = 0.0
         self.run = "plan"
         """Tells this process's plans from those of others."""
@@ -94,6 +96,7 @@ class State:
             self.snapshot.put_node(new)
         elif old is not None:
             self.snapshot.drop_node(old.metadata.name)
+            self._happened(Wake.PODS)  # with a domain gone, spread may be even
         if old is not None and (new is None or not _takes_pods(new)):
             self._drop_holds_on(old.metadata.name)
         if new is not None and (old is None or _looks(old) != _looks(new)):
@@ -252,6 +255,10 @@ class State:
     def no_longer_starving(self, key: GangKey) -> None:
         """It got what it waited for, or is gone: those behind it may look again."""
         self.entry(key).guarded = False
+        self.stop_starving(key)
+
+    def stop_starving(self, key: GangKey) -> None:
+        """No nodes are kept for it any more."""
         if self.starving.pop(key, None) is not None:
             self._happened(Wake.NODES)
 
@@ -372,6 +379,7 @@ class State:
 
     def _happened(self, event: int) -> None:
         self.events |= event
+        self.moves += 1
         if event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
             self.failed.clear()
 
