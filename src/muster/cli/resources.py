@@ -1,39 +1,26 @@
 """From apiVersion and kind to the resource's path, by asking the cluster what it serves.
 
-Used by `apply` and `create`, which take objects of any kind. What the cluster said is remembered
-for the length of one command.
+Used by `apply` and `create`, which take objects of any kind, and by `submit`. What the cluster said
+is remembered for the length of one command.
 """
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-import msgspec
-
-from muster.api.kinds import Kind
 from muster.errors import NotFound
-from muster.kube.request import Request
+from muster.kube import discovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.kube.blocking import BlockingClient
 
 CRD = "CustomResourceDefinition"
 PATIENCE = 10.0
-
-
-class _Resource(msgspec.Struct, gc=False):
-    name: str
-    kind: str
-    namespaced: bool = False
-
-
-class _Resources(msgspec.Struct, gc=False):
-    resources: list[_Resource] = []
 
 
 class Resources:
@@ -75,18 +62,11 @@ class Resources:
         return served[kind]
 
     def _ask(self, api_version: str, kind: str) -> dict[str, Kind[Raw]]:
-        group, _, version = api_version.rpartition("/")
-        root = "/apis" if group else "/api"
         try:
-            answer = self._client.send(Request("GET", f"{root}/{quote(api_version)}"))
+            answer = self._client.send(discovery.resources(api_version))
         except NotFound:
             raise _missing(api_version, kind) from None
-        rows = msgspec.json.decode(answer.body, type=_Resources).resources
-        return {
-            row.kind: Kind(group, version, row.name, row.kind, dict, row.namespaced)
-            for row in rows
-            if "/" not in row.name  # a subresource, such as pods/log
-        }
+        return {found.kind: found for found in discovery.kinds(answer.body, api_version, dict)}
 
 
 def _missing(api_version: str, kind: str) -> NotFound:

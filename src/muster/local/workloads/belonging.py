@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
+from muster.local.workloads.shapes import as_seen
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -53,17 +55,13 @@ def claim(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> Cla
 def adoption(meta: ObjectMeta, reference: Raw) -> Raw:
     """The patch that gives an object its controller, if it is still as we saw it."""
     others = [plain(owner) for owner in meta.owner_references]
-    return _if_unchanged(meta, {"ownerReferences": [*others, reference]})
+    return {"metadata": {**as_seen(meta), "ownerReferences": [*others, reference]}}
 
 
 def release(meta: ObjectMeta, owner: str) -> Raw:
     """The patch that takes this owner away."""
     left = [plain(one) for one in meta.owner_references if one.uid != owner]
-    return _if_unchanged(meta, {"ownerReferences": left})
-
-
-def _if_unchanged(meta: ObjectMeta, change: Raw) -> Raw:
-    return {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **change}}
+    return {"metadata": {**as_seen(meta), "ownerReferences": left}}
 
 
 def plain(owner: OwnerReference) -> Raw:

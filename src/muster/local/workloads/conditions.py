@@ -8,10 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.meta import timestamp
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from muster.api.meta import Raw
+
+
+def fresh(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
+    """A row that became so just now."""
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": timestamp(now),
+    }
 
 
 def row(conditions: Sequence[Raw], type_: str) -> Raw | None:

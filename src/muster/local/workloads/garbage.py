@@ -29,6 +29,7 @@ from muster.local.workloads.ownership import (
     blocking,
     judge,
 )
+from muster.local.workloads.shapes import as_seen
 
 if TYPE_CHECKING:
     from muster.api.meta import ObjectMeta, OwnerReference, Raw
@@ -47,7 +48,8 @@ class Garbage:
         self._graph = self.inventory.graph
         self._queue: WorkQueue[str] = WorkQueue("garbage")
         self._undecided: set[str] = set()
-        self.inventory.subscribe(self._changed, self._new_kinds)
+        self.inventory.subscribe(self._changed)
+        self.inventory.on_kinds(self._new_kinds)
 
     async def run(self) -> None:
         """Collect until cancelled."""
@@ -147,5 +149,5 @@ class Garbage:
 
     async def _patch(self, item: Item, changes: Raw) -> None:
         """Change metadata, if the object still is as we saw it."""
-        seen = {"uid": item.meta.uid, "resourceVersion": item.meta.resource_version}
-        await self._client.patch(item.kind, item.meta.key, {"metadata": seen | changes})
+        body = {"metadata": as_seen(item.meta) | changes}
+        await self._client.patch(item.kind, item.meta.key, body)

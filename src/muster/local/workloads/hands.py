@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.errors import Conflict, MusterError, NotFound
 from muster.local.workloads import belonging
-from muster.local.workloads.shapes import PODS, reference
+from muster.local.workloads.shapes import PODS, as_seen, reference
 from muster.local.workloads.tell import News
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ class Hands:
         """Make the status what it should be; whether that needed a write."""
         if new == old:
             return False
-        seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        body = {"metadata": seen, "status": difference(old, new)}
+        body = {"metadata": as_seen(meta), "status": difference(old, new)}
         await self.client.patch(self.kind, meta.key, body, subresource="status")
         return True
 

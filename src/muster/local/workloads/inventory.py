@@ -43,10 +43,13 @@ class Inventory:
         self._informers: list[Informer[Partial]] = []
         self._rediscover = asyncio.Event()
 
-    def subscribe(self, listener: Listener, on_kinds: Callable[[], None]) -> None:
-        """Hear of every change, and when there are new kinds."""
+    def subscribe(self, listener: Listener) -> None:
+        """Hear of every change."""
         self._listeners.append(listener)
-        self._on_kinds.append(on_kinds)
+
+    def on_kinds(self, listener: Callable[[], None]) -> None:
+        """Hear when there are new kinds."""
+        self._on_kinds.append(listener)
 
     async def synced(self) -> None:
         """Once everything of the kinds known now has been listed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import Key
@@ -28,7 +29,7 @@ from muster.local.workloads.rollout.sets import ReplicaSets
 from muster.local.workloads.services import MOMENT, Services
 from muster.local.workloads.shapes import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
 from muster.local.workloads.tell import Teller
-from muster.local.workloads.watched import Watched, on_owned
+from muster.local.workloads.watched import Watched, on_owned, suitors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,15 +76,17 @@ class Workloads:
         sets: WorkQueue[Key] = WorkQueue("replicasets")
         hands = self.hands(REPLICA_SETS, "replicaset-controller")
         replica_sets = ReplicaSets(hands, watched)
+        adopters = partial(suitors, watched.sets)
         watched.sets.subscribe(by_key(sets, hands.expect))
-        watched.pods.subscribe(on_owned("ReplicaSet", hands.expect, replica_sets.suitors, sets.add))
+        watched.pods.subscribe(on_owned("ReplicaSet", hands.expect, adopters, sets.add))
         self.manager.loop(sets, replica_sets, workers=_WORKERS)
 
         queue: WorkQueue[Key] = WorkQueue("deployments")
         hands = self.hands(DEPLOYMENTS, "deployment-controller")
         deployments = Deployments(hands, watched)
+        adopters = partial(suitors, watched.deployments)
         watched.deployments.subscribe(by_key(queue, hands.expect))
-        watched.sets.subscribe(on_owned("Deployment", hands.expect, deployments.suitors, queue.add))
+        watched.sets.subscribe(on_owned("Deployment", hands.expect, adopters, queue.add))
         self.manager.loop(queue, deployments, workers=_WORKERS)
 
     def jobs(self) -> None:
@@ -145,7 +148,7 @@ class Workloads:
                 queue.add(Key("", meta.namespace))
 
         spaces.subscribe(lambda change: queue.add(change.current.metadata.key))
-        garbage.inventory.subscribe(left, lambda: None)
+        garbage.inventory.subscribe(left)
         self.manager.loop(queue, namespaces)
 
 

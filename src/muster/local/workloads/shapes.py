@@ -11,7 +11,7 @@ from typing import Any
 from muster.api import core
 from muster.api.affinity import LabelSelector, Toleration
 from muster.api.kinds import Kind
-from muster.api.meta import Condition, Object, ObjectMeta, Raw
+from muster.api.meta import Object, ObjectMeta, Raw
 
 
 class TimedToleration(Toleration, frozen=True):
@@ -68,6 +68,10 @@ class Strategy(Object, frozen=True):
 
 NEVER = 2**31 - 1
 """What a deadline or a limit says that is not there."""
+
+
+BURST = 500
+"""The most pods that one look at an owner makes or deletes."""
 
 
 class DeploymentSpec(Object, frozen=True):
@@ -166,11 +170,6 @@ class Node(core.Node, frozen=True):
     spec: NodeSpec = NodeSpec()
 
 
-class NamespaceStatus(Object, frozen=True):
-    phase: str = "Active"
-    conditions: tuple[Condition, ...] = ()
-
-
 class NamespaceSpec(Object, frozen=True):
     finalizers: tuple[str, ...] = ()
 
@@ -178,7 +177,6 @@ class NamespaceSpec(Object, frozen=True):
 class Namespace(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NamespaceSpec = NamespaceSpec()
-    status: NamespaceStatus = NamespaceStatus()
 
 
 PODS = Kind("", "v1", "pods", "Pod", Pod)
@@ -188,6 +186,11 @@ SERVICES = Kind("", "v1", "services", "Service", Service)
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
+
+
+def as_seen(meta: ObjectMeta) -> Raw:
+    """Metadata by which a write holds only for the version that was looked at."""
+    return {"uid": meta.uid, "resourceVersion": meta.resource_version}
 
 
 def reference(kind: Kind[Any], meta: ObjectMeta) -> Raw:

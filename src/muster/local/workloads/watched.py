@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from muster.api.selectors import from_labels
+from muster.errors import InvalidSelector
 from muster.kube.informer import Informer
 from muster.local.workloads.shapes import (
     DEPLOYMENTS,
@@ -27,7 +29,7 @@ from muster.local.workloads.shapes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key, ObjectMeta
@@ -74,6 +76,16 @@ def _by_space(client: Client, kind: Kind[Any]) -> Informer[Any]:
 def candidates(informer: Informer[T], owner: ObjectMeta) -> list[T]:
     """What an owner may claim: what is its own, and what nobody controls in its namespace."""
     return informer.by(OWNER, owner.uid) + informer.by(ALONE, owner.namespace)
+
+
+def suitors(informer: Informer[Any], one: HasMetadata) -> Iterator[Key]:
+    """The owners whose selector matches an object, which may therefore want to adopt it."""
+    for owner in informer.by(SPACE, one.metadata.namespace):
+        try:
+            if from_labels(owner.spec.selector).matches(one.metadata.labels):
+                yield owner.metadata.key
+        except InvalidSelector:
+            continue
 
 
 def on_owned(

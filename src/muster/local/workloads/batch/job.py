@@ -15,6 +15,7 @@ from muster.api.meta import timestamp
 from muster.local.workloads import conditions, health
 from muster.local.workloads.batch import indexes, ledger, verdict
 from muster.local.workloads.batch.verdict import Verdict
+from muster.local.workloads.shapes import BURST
 from muster.local.workloads.tell import News
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from muster.local.workloads.batch.ledger import Ledger
     from muster.local.workloads.shapes import Job, Pod
 
-BURST = 500
 _TARGETS = {"FailureTarget": True, "SuccessCriteriaMet": False}
 
 
@@ -114,14 +114,8 @@ def _status(job: Job, pods: Sequence[Pod], book: Ledger, now: datetime) -> Raw:
 
 
 def _row(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
-    return {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastProbeTime": timestamp(now),
-        "lastTransitionTime": timestamp(now),
-    }
+    row = conditions.fresh(type_, status, reason, message, now)
+    return row | {"lastProbeTime": row["lastTransitionTime"]}
 
 
 def _finish(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from muster.api.selectors import from_labels
 from muster.control.loop import After
-from muster.errors import Conflict, InvalidSelector, NotFound
+from muster.errors import Conflict, NotFound
 from muster.local.workloads.batch import job as decisions
 from muster.local.workloads.batch import pods as manifests
 from muster.local.workloads.batch.ledger import FINALIZER, tracked
 from muster.local.workloads.belonging import claim
-from muster.local.workloads.shapes import JOBS, PODS
-from muster.local.workloads.watched import SPACE, candidates
+from muster.local.workloads.shapes import JOBS, PODS, as_seen
+from muster.local.workloads.watched import SPACE, candidates, suitors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,9 +86,9 @@ class Jobs:
                 continue
             meta = pod.metadata
             left = [name for name in meta.finalizers if name != FINALIZER]
-            seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            change = {"metadata": {**as_seen(meta), "finalizers": left}}
             with contextlib.suppress(NotFound, Conflict):
-                await self._client.patch(PODS, meta.key, {"metadata": {**seen, "finalizers": left}})
+                await self._client.patch(PODS, meta.key, change)
 
     def _left_behind(self, job: Key) -> list[Pod]:
         """Pods that wait to be counted by a job that is no more."""
@@ -114,12 +114,7 @@ class Jobs:
         """The jobs that may want this pod, or that must let it go."""
         if tracked(pod):
             yield pod.metadata.key._replace(name=_counted_by(pod))
-        for one in self._watched.jobs.by(SPACE, pod.metadata.namespace):
-            try:
-                if from_labels(one.spec.selector).matches(pod.metadata.labels):
-                    yield one.metadata.key
-            except InvalidSelector:
-                continue
+        yield from suitors(self._watched.jobs, pod)
 
 
 def _counted_by(pod: Pod) -> str:

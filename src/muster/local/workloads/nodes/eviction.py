@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from muster.api.meta import timestamp
+from muster.local.workloads import conditions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,10 +45,4 @@ def tolerates(toleration: TimedToleration, taint: TimedTaint) -> bool:
 
 def notice(reason: str, message: str, now: datetime) -> Raw:
     """The condition by which a pod says that it did not end by itself."""
-    return {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": timestamp(now),
-    }
+    return conditions.fresh("DisruptionTarget", "True", reason, message, now)

@@ -19,7 +19,7 @@ from muster.kube.informer import Informer
 from muster.kube.request import Patch
 from muster.local.workloads.health import ready
 from muster.local.workloads.nodes import standing
-from muster.local.workloads.shapes import NODES, PODS
+from muster.local.workloads.shapes import NODES, PODS, as_seen
 from muster.local.workloads.watched import NODE
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class Heartbeats:
         if wanted is None:
             return
         meta = node.metadata
-        seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        await self._client.patch(NODES, meta.key, {"metadata": seen, "spec": {"taints": wanted}})
+        body = {"metadata": as_seen(meta), "spec": {"taints": wanted}}
+        await self._client.patch(NODES, meta.key, body)
 
     async def _unready_pods(self, name: str) -> None:
         """Nobody can say that pods of a silent node are ready."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition, timestamp
+from muster.local.workloads import conditions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,17 +46,13 @@ def silent(node: Node, now: datetime) -> list[Raw]:
         found = condition(node.status.conditions, type_)
         if found is not None and found.status == "Unknown":
             continue
-        never = found is None
-        row = {
-            "type": type_,
-            "status": "Unknown",
-            "reason": "NodeStatusNeverUpdated" if never else "NodeStatusUnknown",
-            "message": "Kubelet never posted node status."
-            if never
-            else "Kubelet stopped posting node status.",
-            "lastTransitionTime": timestamp(now),
-        }
-        rows.append(row | ({"lastHeartbeatTime": timestamp(now)} if never else {}))
+        if found is None:
+            words = "Kubelet never posted node status."
+            row = conditions.fresh(type_, "Unknown", "NodeStatusNeverUpdated", words, now)
+            rows.append(row | {"lastHeartbeatTime": timestamp(now)})
+        else:
+            words = "Kubelet stopped posting node status."
+            rows.append(conditions.fresh(type_, "Unknown", "NodeStatusUnknown", words, now))
     return rows
 
 

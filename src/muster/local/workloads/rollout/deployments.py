@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from muster.api.selectors import from_labels
 from muster.control.loop import After
-from muster.errors import AlreadyExists, InvalidSelector, NotFound
+from muster.errors import AlreadyExists, NotFound
 from muster.local.workloads.belonging import claim
 from muster.local.workloads.rollout import deployment as decisions
 from muster.local.workloads.rollout import progress, revision
 from muster.local.workloads.rollout.deployment import Change, Make, Number, Remove
-from muster.local.workloads.shapes import DEPLOYMENTS, REPLICA_SETS, reference
+from muster.local.workloads.shapes import DEPLOYMENTS, REPLICA_SETS, as_seen, reference
 from muster.local.workloads.tell import News
-from muster.local.workloads.watched import OWNER, SPACE, candidates
+from muster.local.workloads.watched import OWNER, candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from muster.api.meta import Key, Raw
     from muster.local.workloads.hands import Hands
@@ -139,11 +139,7 @@ class Deployments:
         meta = step.target.metadata
         dropped: dict[str, str | None] = dict.fromkeys(meta.annotations.keys() - step.annotations)
         body = {
-            "metadata": {
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-                "annotations": {**dropped, **step.annotations},
-            },
+            "metadata": {**as_seen(meta), "annotations": {**dropped, **step.annotations}},
             "spec": {"replicas": step.replicas, "minReadySeconds": step.min_ready_seconds or None},
         }
         await self._client.patch(REPLICA_SETS, meta.key, body)
@@ -154,12 +150,3 @@ class Deployments:
         way = "up" if after > before else "down"
         words = f"Scaled {way} replica set {name} from {before} to {after}"
         self._hands.tell(found.metadata, News("ScalingReplicaSet", words))
-
-    def suitors(self, replica_set: ReplicaSet) -> Iterator[Key]:
-        """The deployments that may want to adopt this set."""
-        for one in self._watched.deployments.by(SPACE, replica_set.metadata.namespace):
-            try:
-                if from_labels(one.spec.selector).matches(replica_set.metadata.labels):
-                    yield one.metadata.key
-            except InvalidSelector:
-                continue

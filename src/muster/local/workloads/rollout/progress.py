@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from muster.api.meta import timestamp
 from muster.local.workloads import conditions
 from muster.local.workloads.rollout.proportion import asked, bounds
 from muster.local.workloads.shapes import NEVER
@@ -62,14 +61,8 @@ def _counts(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
 
 
 def _row(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
-    return {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastUpdateTime": timestamp(now),
-        "lastTransitionTime": timestamp(now),
-    }
+    row = conditions.fresh(type_, status, reason, message, now)
+    return row | {"lastUpdateTime": row["lastTransitionTime"]}
 
 
 def _known(deployment: Deployment) -> list[Raw]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.api.meta import timestamp
 from muster.local.workloads import conditions, health
+from muster.local.workloads.shapes import BURST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.workloads.shapes import Pod, ReplicaSet
-
-BURST = 500
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,7 @@ def _with_trouble(rows: list[Raw], trouble: str, now: datetime) -> list[Raw]:
         return conditions.without(rows, "ReplicaFailure")
     if conditions.row(rows, "ReplicaFailure") is not None:
         return rows
-    new = {
-        "type": "ReplicaFailure",
-        "status": "True",
-        "reason": "FailedCreate",
-        "message": trouble,
-        "lastTransitionTime": timestamp(now),
-    }
-    return [*rows, new]
+    return [*rows, conditions.fresh("ReplicaFailure", "True", "FailedCreate", trouble, now)]
 
 
 def look_again(replica_set: ReplicaSet, pods: Sequence[Pod], now: datetime) -> float | None:

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 from muster.api.selectors import from_labels
 from muster.control.loop import After
-from muster.errors import InvalidSelector
 from muster.local.workloads.belonging import claim
 from muster.local.workloads.hands import generated, pod_from
 from muster.local.workloads.rollout import replicaset
 from muster.local.workloads.shapes import PODS, REPLICA_SETS, reference
-from muster.local.workloads.watched import OWNER, SPACE, candidates
+from muster.local.workloads.watched import OWNER, candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from muster.api.meta import Key
     from muster.local.workloads.hands import Hands
     from muster.local.workloads.shapes import Pod, ReplicaSet
@@ -70,12 +67,3 @@ class ReplicaSets:
         controller = found.metadata.controller
         sets = [found] if controller is None else self._watched.sets.by(OWNER, controller.uid)
         return [pod for one in sets for pod in self._watched.pods.by(OWNER, one.metadata.uid)]
-
-    def suitors(self, pod: Pod) -> Iterator[Key]:
-        """The sets that may want to adopt this pod."""
-        for one in self._watched.sets.by(SPACE, pod.metadata.namespace):
-            try:
-                if from_labels(one.spec.selector).matches(pod.metadata.labels):
-                    yield one.metadata.key
-            except InvalidSelector:
-                continue

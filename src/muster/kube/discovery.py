@@ -1,0 +1,70 @@
+"""What a cluster says it serves, read as kinds. No I/O.
+
+Asked by whoever handles objects of kinds that this program does not know: `arena apply`, the
+inventory of the local cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from muster.api.kinds import Kind
+from muster.kube.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+T = TypeVar("T")
+
+
+class _Resource(msgspec.Struct, gc=False):
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = False
+    verbs: list[str] = []
+
+
+class _Resources(msgspec.Struct, gc=False):
+    resources: list[_Resource] = []
+
+
+class _Version(msgspec.Struct, gc=False, rename="camel"):
+    group_version: str = ""
+
+
+class _Group(msgspec.Struct, gc=False, rename="camel"):
+    preferred_version: _Version = msgspec.field(default_factory=_Version)
+
+
+class _Groups(msgspec.Struct, gc=False):
+    groups: list[_Group] = []
+
+
+GROUPS = Request("GET", "/apis")
+
+
+def preferred(body: bytes) -> list[str]:
+    """The apiVersion of each group that the cluster prefers, by its answer to `GROUPS`."""
+    groups = msgspec.json.decode(body, type=_Groups).groups
+    return ["v1", *(group.preferred_version.group_version for group in groups)]
+
+
+def resources(api_version: str) -> Request:
+    """The question which kinds there are in an apiVersion."""
+    root = "/apis" if "/" in api_version else "/api"
+    return Request("GET", f"{root}/{quote(api_version)}")
+
+
+def kinds(
+    body: bytes, api_version: str, model: type[T], *, verbs: Collection[str] = ()
+) -> list[Kind[T]]:
+    """The kinds that can do all these verbs, by the answer to `resources`; no subresources."""
+    group, _, version = api_version.rpartition("/")
+    return [
+        Kind(group, version, row.name, row.kind, model, row.namespaced)
+        for row in msgspec.json.decode(body, type=_Resources).resources
+        if "/" not in row.name and set(verbs) <= set(row.verbs)
+    ]
