@@ -165,10 +165,14 @@ def native_group(name: str, minimum: int) -> NativePodGroup:
     return msgspec.convert(raw, NativePodGroup)
 
 
-def budget(name: str, minimum: int | str, labels: Mapping[str, str]) -> PodDisruptionBudget:
+def budget(
+    name: str, minimum: int | str, labels: Mapping[str, str], *, allowed: int = 0
+) -> PodDisruptionBudget:
+    """A disruption budget that allows so many evictions now."""
     raw = {
         "metadata": _metadata(name),
         "spec": {"minAvailable": minimum, "selector": {"matchLabels": dict(labels)}},
+        "status": {"disruptionsAllowed": allowed},
     }
     return msgspec.convert(raw, PodDisruptionBudget)
 

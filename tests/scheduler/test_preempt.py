@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from muster.api.core import Pod
+from muster.api.meta import Key
 from muster.scheduler.settings import Settings
 from tests.scheduler.builders import budget, gang, node, pod, volcano_group
 from tests.scheduler.fake import FakeCluster
@@ -119,6 +123,97 @@ async def test_preemption_can_be_switched_off() -> None:
     async with cluster.running():
         await cluster.settle()
         cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+
+
+def web(count: int, **each: Any) -> list[Pod]:
+    """Pods of a service, each on a node of its own."""
+    labels = {"app": "web"}
+    return [
+        pod(f"web-{i}", gpus=1, labels=labels, controller="ReplicaSet", created=i, **each)
+        for i in range(count)
+    ]
+
+
+async def test_a_budget_gives_as_many_pods_as_it_allows_and_no_more() -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
+    cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.evict = lambda name, namespace: cluster.terminate(name)
+        cluster.add(pod("first", gpus=1, priority=5), pod("second", gpus=1, priority=5, created=1))
+        await cluster.settle(5)
+
+    assert len(evicted(cluster)) == 1
+
+
+async def test_a_gang_that_needs_more_than_a_budget_allows_evicts_nothing() -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
+    cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("high", 2), *gang("high", 2, gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+
+
+async def test_what_a_budget_allows_is_spent_where_it_helps() -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
+    cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
+    async with cluster.running():
+        await cluster.settle()
+        home = cluster.bound()["web-0"]
+        chosen = {"nodeSelector": {"kubernetes.io/hostname": home}}
+        cluster.add(pod("high", gpus=1, priority=5, spec=chosen))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"web-0"}
+
+
+async def test_pods_without_a_budget_go_before_those_of_one() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), budget("keep", "50%", {"app": "web"}, allowed=1), *web(1))
+    cluster.add(pod("batch", gpus=1, controller="Job"))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"batch"}
+
+
+@pytest.mark.parametrize("how", ["allows more", "is gone"])
+async def test_a_gang_that_a_budget_kept_waiting_is_tried_again_when_it(how: str) -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), budget("keep", "50%", {"app": "web"}), *web(1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+        assert cluster.deletes == []
+        if how == "is gone":
+            cluster.state.budget_changed(Key("default", "keep"), None)
+            cluster.loop.wake()
+        else:
+            cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"web-0"}
+    assert "high" in cluster.bound()
+
+
+async def test_the_room_of_a_surplus_member_is_not_counted_twice() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=3), volcano_group("low", 2), *gang("low", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("high", 4, created=9), *gang("high", 4, gpus=1, priority=5))
         await cluster.settle(5)
 
     assert cluster.deletes == []

@@ -237,9 +237,14 @@ class DisruptionBudgetSpec(Object, frozen=True):
     selector: LabelSelector | None = None
 
 
+class DisruptionBudgetStatus(Object, frozen=True):
+    disruptions_allowed: int = 0
+
+
 class PodDisruptionBudget(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
 
 class PriorityClass(Object, frozen=True):

@@ -185,6 +185,16 @@ class Budget(NamedTuple):
     object: PodDisruptionBudget
     selector: Selector
 
+    @property
+    def allowed(self) -> int:
+        """How many pods it would let go now."""
+        return self.object.status.disruptions_allowed
+
+    def is_no_milder(self, before: Budget) -> bool:
+        """Whether it lets nobody go whom the budget of before did not."""
+        same = self.object.spec.selector == before.object.spec.selector
+        return same and self.allowed <= before.allowed
+
 
 def gang_budget(budget: PodDisruptionBudget | None) -> Budget | None:
     """The budget as a gang's declaration; percentages and odd selectors declare none."""

@@ -27,6 +27,7 @@ class Wake:
     ROOM = 1  # room was freed on some node
     NODES = 2  # a node came, or its labels, taints, readiness or size changed
     STORAGE = 8  # a claim, volume or storage class changed
+    BUDGETS = 16  # a disruption budget allows more, or is gone
     PODS = 4  # a pod was placed or left: what affinity and spread look at
 
 

@@ -10,6 +10,7 @@ gang fits without its room. Both steps ask `place` itself, so every constraint i
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,11 @@ from muster.scheduler.roster import Gang, per_role
 from muster.scheduler.snapshot import Slot, Snapshot, Stay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from muster.api.core import Pod
+    from muster.api.meta import Key
     from muster.scheduler.state import State
 
 SPARED = 64
@@ -43,11 +45,17 @@ class Victim:
     priority: int
     whole: bool
     created: datetime
+    budgets: tuple[tuple[Key, str], ...] = ()
+    """The disruption budgets it is under, each with a pod of its own."""
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Surplus before whole gangs, then low priority before high, then young before old."""
-        return (self.whole, self.priority, -self.created.timestamp(), self.gang)
+        """Surplus before whole gangs, low priority before high, young before old.
+
+        Among those of a priority, pods under no budget go first.
+        """
+        young = -self.created.timestamp()
+        return (self.whole, self.priority, bool(self.budgets), young, self.gang)
 
 
 @dataclass(frozen=True)
@@ -58,12 +66,21 @@ class Eviction:
     victims: tuple[Victim, ...]
 
 
-def preempt(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Eviction | None:
-    """The least harmful way to make room, or None if there is none."""
+def preempt(
+    snapshot: Snapshot, demand: Demand, victims: Sequence[Victim], allowed: Mapping[Key, int]
+) -> Eviction | None:
+    """The least harmful way to make room, or None if there is none.
+
+    `allowed` is how many pods each disruption budget would let go.
+    """
     if not victims:
         return None
-    useful = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.order)
-    if _fits_without(snapshot, demand, useful) is None:
+    every = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.order)
+    best = _fits_without(snapshot, demand, every)
+    if best is None:
+        return None
+    useful = _affordable(every, allowed, {placement.node for placement in best.placements})
+    if len(useful) < len(every) and _fits_without(snapshot, demand, useful) is None:
         return None
     few, many = 0, len(useful)
     while few < many:
@@ -82,9 +99,26 @@ def preempt(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Ev
 
 
 def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Plan | None:
-    slots = tuple(slot for victim in victims for slot in victim.slots)
-    result = place(snapshot, replace(demand, rooms=(*demand.rooms, *slots)))
+    slots = {slot.uid: slot for victim in victims for slot in victim.slots}
+    result = place(snapshot, replace(demand, rooms=(*demand.rooms, *slots.values())))
     return result if isinstance(result, Plan) else None
+
+
+def _affordable(
+    victims: Sequence[Victim], allowed: Mapping[Key, int], nodes: Container[str]
+) -> list[Victim]:
+    """Victims that budgets allow all together; spent first on the nodes where they would help."""
+    left, chosen = dict(allowed), set()
+    spent: set[tuple[Key, str]] = set()
+    helpful = sorted(victims, key=lambda victim: not any(s.node in nodes for s in victim.slots))
+    for victim in helpful:
+        price = Counter(key for key, _ in {*victim.budgets} - spent)
+        if all(left.get(key, 0) >= n for key, n in price.items()):
+            chosen.add(id(victim))
+            spent.update(victim.budgets)
+            for key, n in price.items():
+                left[key] -= n
+    return [victim for victim in victims if id(victim) in chosen]
 
 
 def _useful(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> Iterator[Victim]:
@@ -146,30 +180,55 @@ def _created(pod: Pod) -> datetime:
 def victims(state: State, gang: Gang) -> Iterator[Victim]:
     """What could make room for this gang: everything of strictly lower priority.
 
-    A pod that a disruption budget guards is left alone, unless the budget is what declares its
-    own gang and the gang is taken whole.
+    Each is under the disruption budgets that speak of its pods, but for the one that declares its
+    own gang.
     """
-    ours = state.roster.priority(gang)
-    lowest = min((*state.snapshot.priorities, *state.roster.class_values()), default=ours)
-    if ours <= lowest:
+    if not may_preempt(state, gang):
         return
+    ours = state.roster.priority(gang)
     by_gang: dict[GangKey, list[Slot]] = {}
     for slot in state.snapshot.slots.values():
         key = slot.owner if slot.stay is Stay.HOLD else state.roster.of_pod.get(slot.uid)
         if isinstance(key, GangKey):
             by_gang.setdefault(key, []).append(slot)
-        elif _may_go(state, slot, ours):
-            yield lone_victim(slot)
+        elif _may_go(slot, ours):
+            yield _under_budgets(state, lone_victim(slot))
     for key, slots in by_gang.items():
         other = state.roster.gangs.get(key)
         if other is None or key == gang.key or state.roster.priority(other) >= ours:
             continue
-        guarded = any(state.roster.guards(slot.pod, but=key) for slot in slots)
-        if not guarded:
-            terms = other.terms or Terms(min=len(slots))  # undeclared: nobody in it is to spare
-            yield from gang_victims(other, terms, state.roster.priority(other), slots)
+        terms = other.terms or Terms(min=len(slots))  # undeclared: nobody in it is to spare
+        for victim in gang_victims(other, terms, state.roster.priority(other), slots):
+            yield _under_budgets(state, victim)
 
 
-def _may_go(state: State, slot: Slot, priority: int) -> bool:
+def may_preempt(state: State, gang: Gang) -> bool:
+    """Whether anything at all has a lower priority."""
+    ours = state.roster.priority(gang)
+    lowest = min((*state.snapshot.priorities, *state.roster.class_values()), default=ours)
+    return state.settings.preempt and ours > lowest
+
+
+def _may_go(slot: Slot, priority: int) -> bool:
     lower = slot.priority < priority and slot.stay is Stay.POD and not slot.terminating
-    return lower and may_be_evicted(slot.pod) and not state.roster.guards(slot.pod)
+    return lower and may_be_evicted(slot.pod)
+
+
+def _under_budgets(state: State, victim: Victim) -> Victim:
+    pods = [slot.pod for slot in victim.slots if slot.stay is Stay.POD and not slot.terminating]
+    found = tuple(
+        (key, pod.metadata.uid) for pod in pods for key in state.roster.guards(pod, but=victim.gang)
+    )
+    return replace(victim, budgets=found) if found else victim
+
+
+def allowed(state: State) -> dict[Key, int]:
+    """What each disruption budget still allows: it does not know yet of what we have evicted."""
+    left = state.roster.allowed()
+    if not left:
+        return left
+    for uid in {uid for entry in state.entries.values() for uid in entry.victims}:
+        slot = state.snapshot.slots.get(uid)
+        for key in state.roster.guards(slot.pod) if slot is not None else ():
+            left[key] -= 1
+    return left

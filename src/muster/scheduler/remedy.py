@@ -17,7 +17,7 @@ from muster.scheduler.demand import Plan
 from muster.scheduler.explain import Reason
 from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place
-from muster.scheduler.preempt import may_be_evicted, preempt, victims
+from muster.scheduler.preempt import allowed, may_be_evicted, may_preempt, preempt, victims
 from muster.scheduler.rooms import give_up_rooms, is_phantom
 from muster.scheduler.snapshot import Slot, Stay
 
@@ -31,7 +31,10 @@ def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
     evictions = _preempt(case, demand)
     if case.entry.victims:
         reason = Reason(explain.PREEMPTING, "waits for pods of lower priority to leave")
-    actions = [*evictions, *wait(case, reason, spot(result))]
+    waits = spot(result)
+    if may_preempt(case.state, case.gang):
+        waits.wakes |= Wake.BUDGETS
+    actions = [*evictions, *wait(case, reason, waits)]
     if case.started and case.entry.whole is False and not case.entry.victims:
         actions += _repair(case, reason)
     _guard(case, demand, result)
@@ -62,9 +65,9 @@ def _preempt(case: Case, demand: Demand) -> list[Action]:
     """Evict what makes room for this gang, if anything of lower priority does; keep that room."""
     state, entry = case.state, case.entry
     never = any(pod.spec.preemption_policy == "Never" for pod in case.muster.pending)
-    if never or entry.victims or not state.settings.preempt:
+    if never or entry.victims:
         return []
-    found = preempt(state.snapshot, demand, list(victims(state, case.gang)))
+    found = preempt(state.snapshot, demand, list(victims(state, case.gang)), allowed(state))
     if found is None:
         return []
     actions: list[Action] = []

@@ -107,7 +107,7 @@ class Roster:
         self.of_pod: dict[str, GangKey] = {}
         self._declared: dict[Kind[Any], dict[Key, HasMetadata]] = {}
         self._budgets: dict[Key, Budget] = {}
-        self._guarding: dict[Key, Budget] = {}
+        self.guarding: dict[Key, Budget] = {}
         self._classes: dict[str, int] = {}
 
     def put_pod(self, pod: Pod) -> GangKey | None:
@@ -149,9 +149,9 @@ class Roster:
         """A budget came, changed or went: pods may join its gang or leave it."""
         declared, guarding = gang_budget(budget), readable(budget)
         if guarding is not None:
-            self._guarding[key] = guarding
+            self.guarding[key] = guarding
         else:
-            self._guarding.pop(key, None)
+            self.guarding.pop(key, None)
         if declared is not None:
             self._budgets[key] = declared
         else:
@@ -172,13 +172,17 @@ class Roster:
             self._declare(gang_key)
         return touched
 
-    def guards(self, pod: Pod, but: GangKey | None = None) -> bool:
-        """Whether some disruption budget guards a pod, other than the one that declares `but`."""
-        return any(
-            key != (but.namespace, but.name) if but is not None else True
-            for key, budget in self._guarding.items()
-            if budget_covers(budget, pod)
-        )
+    def guards(self, pod: Pod, but: GangKey | None = None) -> list[Key]:
+        """The disruption budgets over a pod, other than the one that declares `but`."""
+        return [
+            key
+            for key, budget in self.guarding.items()
+            if (but is None or key != (but.namespace, but.name)) and budget_covers(budget, pod)
+        ]
+
+    def allowed(self) -> dict[Key, int]:
+        """How many pods each disruption budget would let go now."""
+        return {key: budget.allowed for key, budget in self.guarding.items()}
 
     def put_priority_class(self, name: str, priority: PriorityClass | None) -> None:
         if priority is None:

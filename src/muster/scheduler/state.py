@@ -109,8 +109,12 @@ class State:
 
     def budget_changed(self, key: Key, new: PodDisruptionBudget | None) -> None:
         """A disruption budget came, changed or went."""
+        before = self.roster.guarding.get(key)
         for gang in self.roster.put_budget(key, new):
             self.touch(gang)
+        after = self.roster.guarding.get(key)
+        if before is not None and (after is None or not after.is_no_milder(before)):
+            self._happened(Wake.BUDGETS)
 
     def priority_class_changed(self, name: str, new: PriorityClass | None) -> None:
         """A priority class came, changed or went."""
