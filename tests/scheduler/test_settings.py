@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.errors import ConfigError
-from muster.scheduler.settings import NAMES, Settings, Weights, load
+from muster.scheduler.settings import NAMES, Settings, Weights, load, take_up
 
 
 def written(folder: Path, text: str) -> Path:
@@ -45,12 +45,34 @@ def test_the_names_of_the_command_line_hold_unless_the_file_has_its_own(tmp_path
         ("weights: {heavy: 1}\n", "heavy"),
         ("[]\n", "object"),
         ("a: [\n", "settings.yaml"),
+        ("holdSeconds: 2026-99-99\n", "settings.yaml"),
+        ("names: []\n", "names"),
+        ("names: ['']\n", "names"),
     ],
 )
 def test_nonsense_names_the_file_and_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         load(written(tmp_path, text))
     assert "settings.yaml" in str(caught.value)
+
+
+def test_a_file_that_is_not_text_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_bytes(b"holdSeconds: 60 # \xff\xfe\n")
+
+    with pytest.raises(ConfigError, match=r"settings\.yaml"):
+        load(path)
+
+
+def test_what_cannot_be_changed_while_running_stays_and_is_named() -> None:
+    old = Settings(names=("muster",), binds_in_flight=8)
+    fresh = Settings(names=("volcano",), binds_in_flight=16, hold_seconds=60)
+
+    taken, left = take_up(old, fresh)
+
+    assert taken == Settings(names=("muster",), binds_in_flight=8, hold_seconds=60)
+    assert left == ["names", "bindsInFlight"]
+    assert take_up(old, Settings(names=("muster",), binds_in_flight=8)) == (old, [])
 
 
 def test_weights_and_placement_are_set_in_the_file(tmp_path: Path) -> None:

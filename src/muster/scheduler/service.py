@@ -23,7 +23,7 @@ from muster.scheduler.gangs import DIALECTS
 from muster.scheduler.line import Publisher
 from muster.scheduler.loop import Loop
 from muster.scheduler.report import Reporter, log
-from muster.scheduler.settings import NAMES, Settings, load
+from muster.scheduler.settings import NAMES, Settings, load, take_up
 from muster.scheduler.state import State
 from muster.scheduler.storage import (
     CLAIMS,
@@ -185,8 +185,10 @@ class Service:
             except ConfigError as error:
                 log.error("settings not taken up: %s", error)
             else:
-                self.state.settings = fresh
+                self.state.settings, left = take_up(self.state.settings, fresh)
                 log.info("settings taken up from %s", config)
+                if left:
+                    log.warning("changed, and needs a restart: %s", ", ".join(left))
 
     async def _delete(self) -> None:
         """Delete members, each only as the very pod that was meant; again until it is done."""

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
 NAMES = ("muster", "kube-batchd", "kube-batch")
+FIXED = {"names": "names", "binds_in_flight": "bindsInFlight"}
+"""What is used once, at the start, and what the file calls it."""
 
 
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1000)]
@@ -43,7 +46,7 @@ class Weights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Everything a person may tune. Times in seconds."""
 
-    names: tuple[str, ...] = NAMES
+    names: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)] = NAMES
     hold_seconds: Seconds = 300.0
     repair_seconds: Seconds = 5.0
     """How long a gang whose binds failed half-way may look for room before it is released."""
@@ -66,7 +69,7 @@ def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
 
     try:
         raw = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: not text, no such date
         raise ConfigError(f"{path}: {error}") from error
     if raw is None:
         raw = {}
@@ -76,3 +79,10 @@ def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
         return msgspec.convert(raw, Settings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def take_up(old: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
+    """Settings that a running scheduler goes on with, and what takes a restart to change."""
+    left = [name for name in FIXED if getattr(old, name) != getattr(fresh, name)]
+    kept = {name: getattr(old, name) for name in left}
+    return msgspec.structs.replace(fresh, **kept), [FIXED[name] for name in left]
