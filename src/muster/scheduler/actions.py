@@ -31,6 +31,10 @@ class Bind:
     pairs: tuple[tuple[Pod, str], ...]
     size: int
     spare: int = 0
+    at: float = 0.0
+    """When it was decided."""
+    mends: bool = False
+    """Whether the gang had members running and lacked others."""
 
     @property
     def annotation(self) -> str:

@@ -255,7 +255,11 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
     pairs = tuple((p.pod, p.node) for p in members)
     size, spare = _to_be_whole(case)
     plan_id = f"{state.run}-{state.plans}"
-    return [Bind(key, plan_id, pairs, size, spare), *say(state, key, None)]
+    mends = case.started and bool(case.missing.total)
+    return [
+        Bind(key, plan_id, pairs, size, spare, case.now, mends),
+        *say(state, key, None),
+    ]
 
 
 def _to_be_whole(case: Case) -> tuple[int, int]:

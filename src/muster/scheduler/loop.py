@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_BINDS = {outcome: measures.BINDS.labels(outcome.value) for outcome in Outcome}
 GANGS_AT_A_TIME = 16
 """Fruitless looks between two turns of the event loop; after a plan its binds go out at once."""
 
@@ -57,7 +58,8 @@ class Loop:
         """A bind has been settled; one that did not happen makes its gang first in line."""
         binding, outcome = settled.binding, settled.outcome
         key, pod = binding.bind.gang, binding.pod
-        measures.BINDS.labels(outcome.value).inc()
+        measures.BIND_SECONDS.observe(self._clock() - binding.bind.at)
+        _BINDS[outcome].inc()
         if outcome is Outcome.BOUND:
             return
         log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, settled.why)
@@ -100,9 +102,13 @@ class Loop:
     def _do(self, action: Action) -> None:
         if isinstance(action, Bind):
             measures.PODS_PLANNED.inc(len(action.pairs))
+            if action.mends:
+                measures.REPAIRS.labels("mended").inc()
             self._hands.bind(action)
         elif isinstance(action, Delete):
             measures.DELETED.labels(action.reason).inc(len(action.pods))
+            if action.reason == "Released":
+                measures.REPAIRS.labels("released").inc()
             self._hands.delete(action)
         elif isinstance(action, Provision):
             self._hands.provision(action)

@@ -12,6 +12,7 @@ BIND_SECONDS = histogram("bind_seconds", "Time from a plan to a bind that is set
 PODS_PLANNED = counter("pods_planned_total", "Pods given a node by a plan")
 BINDS = counter("binds_total", "Binds that were settled", "outcome")
 DELETED = counter("pods_deleted_total", "Members deleted", "reason")
+REPAIRS = counter("repairs_total", "Gangs that lacked members and were mended or released", "how")
 WAITING = gauge("gangs_waiting", "Gangs that wait", "reason")
 ROOMS_HELD = gauge("rooms_held", "Rooms kept for members to come")
 HALF_BOUND = gauge("gangs_half_bound", "Gangs that have some members running and lack others")
