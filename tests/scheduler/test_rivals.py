@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from muster.api.core import Lease
-from muster.scheduler.rivals import rivals
+from muster.scheduler.presence import holder, is_gone
+from muster.scheduler.rivals import mark_of, rivals
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -66,3 +70,33 @@ def test_leases_that_ran_out_were_given_up_or_belong_to_others_are_none(gone: Le
 
 def test_a_lease_that_lasts_long_is_alive_for_long() -> None:
     assert len(rivals(["volcano"], [lease("volcano", age=90, lasts=120)], NOW)) == 1
+
+
+def test_another_of_ours_that_answers_to_the_name_is_a_rival() -> None:
+    found = rivals(["muster", "volcano"], [lease(mark_of("volcano"), holder="host/7")], NOW)
+
+    assert [(one.name, one.holder) for one in found] == [("volcano", "host/7")]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lease(mark_of("muster"), age=20),
+        lease(mark_of("muster"), holder=""),
+        lease(mark_of("muster"), holder="host/dead"),
+        lease(mark_of("other")),
+    ],
+)
+def test_a_mark_that_ran_out_was_taken_away_or_is_of_one_that_died_is_none(mark: Lease) -> None:
+    assert rivals(["muster"], [mark], NOW, gone=lambda who: who == "host/dead") == []
+
+
+def test_only_a_process_of_this_machine_is_known_to_have_died() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+
+    assert is_gone(holder(child.pid))
+    assert is_gone(holder(os.getpid()))
+    assert not is_gone(holder(os.getppid()))
+    assert not is_gone("another-host/1")
+    assert not is_gone("elected")

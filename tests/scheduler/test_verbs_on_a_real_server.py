@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.api.kinds import JOB_KINDS, LEASES, NAMESPACES, PODS
-from muster.api.meta import Raw
+from muster.api.meta import Key, Raw
 from muster.jobs import names
 from muster.jobs.shapes import SHAPES
 from muster.kube.client import Client
 from muster.kube.config import load
+from muster.scheduler.rivals import mark_of
+from muster.scheduler.service import Options
 from tests.controlplane.cluster import ControlPlane
 from tests.scheduler import real
 
@@ -138,3 +140,23 @@ async def test_a_scheduler_of_a_name_that_is_alive_is_not_started_beside_it_unle
     finally:
         child.terminate()
         await child.wait()
+
+
+async def test_two_schedulers_without_an_election_are_not_started_side_by_side(
+    plane: ControlPlane, client: Client
+) -> None:
+    async with real.scheduling(plane, Options(names=("twin",))):
+
+        async def marked() -> bool:
+            leases = (await client.list(LEASES, "kube-system")).items
+            return any(one.metadata.name == mark_of("twin") for one in leases)
+
+        await real.becomes(marked, what="the scheduler's mark")
+        mark = Key("kube-system", mark_of("twin"))
+        await client.patch(LEASES, mark, {"spec": {"holderIdentity": "another-host/1"}})
+        code, _, said = await muster(plane, "scheduler", "--scheduler-name", "twin")
+        assert code == 2
+        assert "another-host/1 renewed the lease kube-system/muster-scheduler.twin" in said
+
+    found = await client.get(LEASES, mark)
+    assert not found.spec.holder_identity

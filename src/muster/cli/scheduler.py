@@ -62,7 +62,7 @@ def command(
         answered = names or NAMES
         if not (force or shadow):
             served = load(config, answered).names if config else answered
-            await _refuse_rivals(context.client, served)
+            await _refuse_rivals(context.client, served, elects=context.election is not None)
         how = Options(
             answered,
             config=config,
@@ -75,16 +75,20 @@ def command(
     daemon.run(where, daemon.Daemon("scheduler", **given), work)
 
 
-async def _refuse_rivals(client: Client, names: tuple[str, ...]) -> None:
+async def _refuse_rivals(client: Client, names: tuple[str, ...], *, elects: bool) -> None:
     """Two schedulers of one name would bind the same pods."""
-    from muster.scheduler.rivals import FIELDS, rivals
+    from muster.scheduler.presence import is_gone
+    from muster.scheduler.rivals import ELECTED, FIELDS, rivals
+
+    def gone(who: str) -> bool:
+        return is_gone(who) or (elects and who == ELECTED)
 
     try:
         leases = (await client.list(LEASES, fields=FIELDS)).items
     except Forbidden as error:
         note(f"cannot tell whether another scheduler answers to {', '.join(names)}: {error}")
         return
-    alive = rivals(names, leases, datetime.now(UTC))
+    alive = rivals(names, leases, datetime.now(UTC), gone=gone)
     if alive:
         raise UsageError(
             "; ".join(map(str, alive)),

@@ -22,6 +22,7 @@ from muster.scheduler.bind import Binder
 from muster.scheduler.gangs import DIALECTS
 from muster.scheduler.line import Publisher
 from muster.scheduler.loop import Loop
+from muster.scheduler.presence import Presence
 from muster.scheduler.report import Reporter, log
 from muster.scheduler.settings import NAMES, Settings, load, take_up
 from muster.scheduler.state import State
@@ -97,6 +98,9 @@ class Service:
         self._binder: Binder | None = None
         self._may_act = election.holds if election else lambda: True
         self._reporter = Reporter(client, self.state)
+        self._presence = Presence(
+            client, settings.names, options.namespace, elected=election is not None
+        )
         self._line = Publisher(client, self.state, options.namespace, quiet=options.shadow)
         self._config, self._names = options.config, options.names
         self._provisions: asyncio.Queue[Provision] = asyncio.Queue()
@@ -121,6 +125,7 @@ class Service:
                 group.create_task(self._reload(self._config))
             if not self._shadow:
                 group.create_task(self._reporter.run())
+                group.create_task(self._presence.run())
 
     # -- the loop's hands ----------------------------------------------------------------------
 
