@@ -53,7 +53,7 @@ class Chaos:
         while True:
             for name in self._random.sample(DECK, len(DECK)):
                 self._strike(name)
-                time.sleep(self._random.uniform(0.5, 1.5) * every)
+                time.sleep(self._random.uniform(0.5, 1.5) * every)  # pace: blows, not a wait
             if time.monotonic() > end:
                 return
 

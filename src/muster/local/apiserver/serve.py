@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -156,7 +157,8 @@ class ApiServer:
         await self._runner.cleanup()
         for transport in transports:
             # Over TLS, asyncio waits for the client's goodbye; a loop that ends first leaks it.
-            transport.abort()
+            with suppress(AttributeError):  # Python 3.11.2, if it was closed already
+                transport.abort()
         await self.store.close()
 
     async def _open_gate(self) -> None:
@@ -180,9 +182,9 @@ class ApiServer:
         begun = time.monotonic()
         response = await self._reply(request)
         route = routes.parse(request.method, request.rel_url.raw_path, request.query)
-        about = route and self.registry.find(route.group, route.version, route.plural)
-        if route and about:
-            measures.observed(route, about, response.status, time.monotonic() - begun)
+        resource = route and self.registry.find(route.group, route.version, route.plural)
+        if route and resource:
+            measures.observed(route, resource, response.status, time.monotonic() - begun)
         return response
 
     async def _reply(self, request: web.Request) -> web.StreamResponse:
