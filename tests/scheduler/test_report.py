@@ -14,10 +14,11 @@ from muster.api.meta import Key
 from muster.scheduler.actions import Say
 from muster.scheduler.decide import consider
 from muster.scheduler.explain import Reason
-from muster.scheduler.report import Reporter
+from muster.scheduler.gangs import own_gang
+from muster.scheduler.report import REFRESHED, Reporter
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
-from tests.scheduler.builders import KIND_OF, gang, node, volcano_group
+from tests.scheduler.builders import KIND_OF, gang, node, pod, volcano_group
 
 pytestmark = pytest.mark.looptime
 
@@ -100,4 +101,45 @@ async def test_a_reason_that_changes_every_second_is_written_every_half_minute()
 
     assert writes.count(EVENTS) <= 4
     assert writes.count(VOLCANO_GROUPS) <= 4
-    assert writes.count(PODS) == 3  # the same kind of reason: once per pod
+    assert writes.count(PODS) <= 3 * 4
+
+
+async def test_a_new_pod_of_an_old_name_is_told_as_soon_as_any_other() -> None:
+    state = State(Settings())
+    key = own_gang(pod("p"))
+    async with reporting(state) as (reporter, writes):
+        for _ in range(2):
+            made = pod("p", gpus=1)
+            state.pod_changed(None, made)
+            for action in consider(state, key, 0.0):
+                assert isinstance(action, Say)
+                reporter.say(action)
+            await asyncio.sleep(2)  # pace: virtual
+            state.pod_changed(made, None)
+            consider(state, key, 0.0)
+
+    told = [body["metadata"]["uid"] for kind, _, body in writes.made if kind is PODS]
+    assert len(told) == len(set(told)) == 2
+
+
+@pytest.mark.parametrize(("size", "refreshed"), [(3, 3), (REFRESHED + 1, 0)])
+async def test_pods_of_a_gang_that_is_not_large_are_told_new_numbers(
+    size: int, refreshed: int
+) -> None:
+    state = State(Settings())
+    group = volcano_group("g", size)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    for member in gang("g", size, gpus=1):
+        state.pod_changed(None, member)
+    (key,) = state.due(0.0)
+    async with reporting(state) as (reporter, writes):
+        for text in ("short 1", "short 2"):
+            state.entry(key).reason = Reason("NotEnoughRoom", text)
+            reporter.say(Say(key, state.entry(key).reason))
+            await asyncio.sleep(40)  # pace: virtual
+
+    messages = [
+        body["status"]["conditions"][0]["message"] for kind, _, body in writes.made if kind is PODS
+    ]
+    assert messages.count("short 1") == size
+    assert messages.count("short 2") == refreshed

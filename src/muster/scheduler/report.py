@@ -2,7 +2,8 @@
 
 Fed by the loop. A gang that waits is reported once it has waited a moment, again only when its
 reason changes, and not more often than every half minute; its pods get PodScheduled=False once
-per reason, which is also what cluster autoscalers look for. Reports never hold up a decision, and
+per reason, which is also what cluster autoscalers look for, and unless they are many also when only
+its numbers change. Reports never hold up a decision, and
 a report that fails is logged and made again with the next change.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import EVENTS, PODS
 from muster.errors import Forbidden, MusterError, NotFound
 from muster.kube.request import Patch
+from muster.scheduler.gangs import ALONE
 from muster.scheduler.status import Standing, group_status
 
 if TYPE_CHECKING:
@@ -34,12 +36,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMPONENT = "muster-scheduler"
+REFRESHED = 100
+"""Pods of a gang that are told again when only the numbers in its reason have changed."""
 
 
 @dataclass
 class _Told:
-    """What was last said of a gang."""
+    """What was last said of a gang, and which one of its name it was."""
 
+    which: str
     reason: Reason | None = None
     at: float = -1e9
 
@@ -51,7 +56,7 @@ class Reporter:
         self._client, self._state = client, state
         self._due: dict[GangKey, float] = {}
         self._told: dict[GangKey, _Told] = {}
-        self._pods: dict[str, str] = {}
+        self._pods: dict[str, Reason] = {}
         self._deleted: list[Delete] = []
         self._wake = asyncio.Event()
         self._refused: set[str] = set()
@@ -59,6 +64,10 @@ class Reporter:
     def say(self, say: Say) -> None:
         """The reason a gang waits has changed."""
         told = self._told.get(say.gang)
+        if told is not None and told.which != self._which(say.gang):
+            del self._told[say.gang]
+            self._due.pop(say.gang, None)
+            told = None
         if say.reason is None and told is None:
             self._due.pop(say.gang, None)
             if say.gang.dialect not in ("volcano", "coscheduling", "native"):
@@ -100,13 +109,22 @@ class Reporter:
         if gang is None or entry is None:
             self._told.pop(key, None)
             return
-        told = self._told.setdefault(key, _Told())
+        told = self._told.setdefault(key, _Told(self._which(key)))
         reason = entry.reason
         if reason != told.reason or reason is None:
             told.reason, told.at = reason, now
             await self._tell_group(gang, reason)
         if reason is not None:
             await self._tell_pods(gang, reason)
+
+    def _which(self, key: GangKey) -> str:
+        """Tells a gang from one of the same name that was there before."""
+        gang = self._state.roster.gangs.get(key)
+        if gang is None:
+            return ""
+        if gang.declared is not None:
+            return gang.declared.metadata.uid
+        return min(gang.pods, default="") if key.dialect == ALONE.name else ""
 
     async def _tell_group(self, gang: Gang, reason: Reason | None) -> None:
         terms = gang.terms
@@ -125,11 +143,14 @@ class Reporter:
     async def _tell_pods(self, gang: Gang, reason: Reason) -> None:
         alive = {uid for g in self._state.roster.gangs.values() for uid in g.pods}
         if len(self._pods) > 2 * len(alive) + 100:
-            self._pods = {uid: code for uid, code in self._pods.items() if uid in alive}
-        for pod in self._state.muster(gang).pending:
-            if self._pods.get(pod.metadata.uid) == reason.code:
+            self._pods = {uid: told for uid, told in self._pods.items() if uid in alive}
+        pending = self._state.muster(gang).pending
+        for pod in pending:
+            told = self._pods.get(pod.metadata.uid)
+            alike = told is not None and told.code == reason.code and len(pending) > REFRESHED
+            if told == reason or alike:
                 continue
-            self._pods[pod.metadata.uid] = reason.code
+            self._pods[pod.metadata.uid] = reason
             await self._try(
                 self._client.patch(
                     PODS,
