@@ -48,7 +48,7 @@ def main() -> int:
     os.environ["MUSTER_HOME"] = home
     os.environ.pop("KUBECONFIG", None)
     try:
-        say("A local cluster of four nodes with two (declared) GPUs each.")
+        say(f"A local cluster of four nodes with two (declared) GPUs each, in {home}")
         arena("up", "--detach", "--nodes=4", "--gpus-per-node=2", *python())
         too_big()
         fits()

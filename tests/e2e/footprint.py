@@ -14,6 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.local.node.runtime.network import Network
 from tests.local.node import leftovers
 
 DIRECTORIES = (
@@ -26,8 +27,9 @@ DIRECTORIES = (
     "/var/tmp",
     "/usr/local/bin",
 )
-CLUSTERS = re.compile("mu(ster)?[0-9a-f]{8}")
-OTHERS = ("muster-cp-", "muster-bench-")  # control planes and benchmarks that run beside us
+# What runs beside us is not ours: a cluster's links and control groups carry a mark of its own.
+CLUSTERS = re.compile("mu(ster-?)?[0-9a-f]{8}")
+OTHERS = ("muster-cp-", "muster-bench-", "muster-demo-")
 SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
 
 
@@ -49,6 +51,7 @@ class Footprint:
 def _remains(home: Path) -> list[str]:
     left = leftovers.of(home / "data")
     found = [f"process {pid}: {line}" for pid, line in left.processes.items()]
+    found += [f"cgroup {folder}" for folder in _cgroups() if _mark(home) in folder]
     return found + [f"link {name}" for name in left.links] + [f"mount {m}" for m in left.mounts]
 
 
@@ -63,8 +66,17 @@ def _mounts() -> list[str]:
     return [f"mount {line.split(' ', 5)[4]}" for line in lines]
 
 
+def _mark(home: Path) -> str:
+    """What a cluster's links and control groups carry in their names."""
+    return Network(home / "data").bridge[-8:]
+
+
 def _groups() -> list[str]:
-    return [f"cgroup {folder}" for folder, _, _ in os.walk("/sys/fs/cgroup") if "muster" in folder]
+    return [f"cgroup {folder}" for folder in _cgroups() if not CLUSTERS.search(folder)]
+
+
+def _cgroups() -> list[str]:
+    return [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if "muster" in folder]
 
 
 def _rules() -> list[str]:
