@@ -55,8 +55,9 @@ class ApiError(MusterError):
         reason: str = "",
         causes: tuple[tuple[str, str], ...] = (),
         retry_after: float | None = None,
+        hint: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, hint=hint)
         self.status = status
         self.reason = reason
         self.causes = causes

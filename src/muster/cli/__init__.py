@@ -9,7 +9,8 @@ verbs share:
               events · board (TensorBoard's address) · waitline (why, and the place in line)
     top       usage (what is measured and asked for) · topnodes · topjobs
     logs      follow (one log to its end) · tail (exactly once) · chorus (many at once)
-    changing  changes (every name is tried) · manifests, resources, send (apply and create)
+    changing  failures (all are tried) · changes (suspend, resume, scale)
+              manifests, resources, send (apply and create)
     besides   settings (arena's config file) · talk (requests told) · daemon (operator, scheduler)
 
 This is the composition root: it may import every other package, and nothing imports it.

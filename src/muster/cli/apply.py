@@ -15,7 +15,8 @@ import msgspec
 from muster.api.meta import Key
 from muster.cli import send
 from muster.cli.cluster import Where, cluster_options
-from muster.cli.send import MANAGER, Order, Sent, called
+from muster.cli.output import called
+from muster.cli.send import MANAGER, Order, Sent
 from muster.errors import Conflict, NotFound
 from muster.kube import request
 
@@ -96,11 +97,10 @@ def _explained(error: Conflict, item: Raw, owners: set[str]) -> Conflict:
     if not owners:
         return error
     fields = ", ".join(dict.fromkeys(field for field, _ in error.causes))
-    told = Conflict(
+    return Conflict(
         f"{called(item)}: {', '.join(sorted(owners))} manages {fields}",
         status=error.status,
         reason=error.reason,
         causes=error.causes,
+        hint="--force-conflicts takes these fields over; or leave them out of the manifest.",
     )
-    told.hint = "--force-conflicts takes these fields over; or leave them out of the manifest."
-    return told

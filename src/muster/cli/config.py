@@ -49,7 +49,11 @@ def get(key: str) -> None:
     kept = settings.read()
     if key not in kept:
         _known(key)
-        raise NotFound(f"{key} is not set in {settings.path()}", status=404)
+        raise NotFound(
+            f"{key} is not set in {settings.path()}",
+            status=404,
+            hint=f"`arena config set {key} VALUE` sets it.",
+        )
     print(kept[key])
 
 

@@ -12,10 +12,11 @@ import click
 
 from muster.api.kinds import CONFIG_MAPS, PODS
 from muster.api.meta import Key
-from muster.cli import changes, find
+from muster.cli import find
 from muster.cli.cluster import Where, cluster_options
+from muster.cli.failures import Failures
 from muster.cli.output import info, note
-from muster.errors import MusterError, NotFound, Unreachable
+from muster.errors import NotFound
 
 if TYPE_CHECKING:
     from muster.kube.blocking import BlockingClient
@@ -35,22 +36,19 @@ def command(where: Where, names: tuple[str, ...], type_: str) -> None:
     cluster = where.cluster()
     cluster.announce()
     space = where.namespace_in(cluster)
-    failures: list[MusterError] = []
+    failures = Failures()
     with cluster.connect() as client:
         for name in dict.fromkeys(names):
-            try:
-                info(_delete(client, Key(space, name), type_))
-            except Unreachable:
-                raise
-            except NotFound as error:
-                note(f"The training job '{name}' does not exist,skip to delete it", "error")
-                failures.append(error)
-            except MusterError as error:
-                failures.append(error)
-    missing = [error for error in failures if isinstance(error, NotFound)]
-    if missing and len(missing) == len(failures):
+            with failures.kept():
+                try:
+                    info(_delete(client, Key(space, name), type_))
+                except NotFound:
+                    note(f"The training job '{name}' does not exist,skip to delete it", "error")
+                    raise
+    missing = [error for error in failures.errors if isinstance(error, NotFound)]
+    if missing and len(missing) == len(failures.errors):
         raise NotFound(f"{len(missing)} of {len(names)} jobs were not there", status=404)
-    changes.fail(failures, len(names), "jobs")
+    failures.end(len(names), "jobs")
 
 
 def _delete(client: BlockingClient, key: Key, type_: str) -> str:

@@ -85,11 +85,7 @@ def named(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw],
         except NotFound:
             continue
     if not found:
-        raise NotFound(
-            f"Not found training job {key.name} in namespace {key.namespace},"
-            "please use 'arena submit' to create it.",
-            status=404,
-        )
+        raise _no_job(key)
     if len(found) > 1:
         types = ", ".join(kind.kind.lower() for kind, _ in found)
         raise MusterError(
@@ -143,14 +139,22 @@ def job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[
     try:
         return client.get(PODS, bare)
     except NotFound as error:
-        if meant.force == "pod":
-            message = f"there is no pod named {bare.name} in namespace {bare.namespace}"
-        else:
-            message = (
-                f"Not found training job {bare.name} in namespace {bare.namespace},"
-                "please use 'arena submit' to create it."
-            )
-        raise NotFound(message, status=404) from error
+        if meant.force != "pod":
+            raise _no_job(bare) from error
+        raise NotFound(
+            f"there is no pod named {bare.name} in namespace {bare.namespace}",
+            status=404,
+            hint="`arena get pods` lists those that are there.",
+        ) from error
+
+
+def _no_job(key: Key) -> NotFound:
+    """What arena says."""
+    return NotFound(
+        f"Not found training job {key.name} in namespace {key.namespace},"
+        "please use 'arena submit' to create it.",
+        status=404,
+    )
 
 
 def _listed(client: BlockingClient, kind: Kind[Raw], namespace: str) -> list[Raw]:

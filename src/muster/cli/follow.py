@@ -122,7 +122,7 @@ def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
     """The job once it has pods; an error if it never will, or if nobody wants to wait."""
     said = False
     while not job.instances:
-        if job.status in ("SUCCEEDED", "FAILED"):
+        if job.over:
             why = f": {job.reason}" if job.reason else ""
             raise MusterError(f"the job {job.name} has {job.status.lower()} and has no pods{why}")
         if not follow:

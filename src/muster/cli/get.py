@@ -14,13 +14,13 @@ import click
 from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.cli import board, changes, describe, events, find, listing, live, waitline
+from muster.cli import board, describe, events, find, listing, live, waitline
 from muster.cli.cluster import Cluster, Where, cluster_options
 from muster.cli.describe import Beside
+from muster.cli.failures import Failures
 from muster.cli.listing import Asked
 from muster.cli.live import Frame
 from muster.cli.output import structured
-from muster.errors import MusterError, Unreachable
 from muster.jobs.view import belonging, instance, view
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def command(where: Where, words: tuple[str, ...], watch: bool, type_: str, **how
 
         def look() -> Frame:
             frame, failures = _look(client, cluster, words, space, chosen)
-            if failures and frame.text:
+            if failures.errors and frame.text:
                 print(frame.text)
-            changes.fail(failures, len(words), "names")
+            failures.end(len(words), "names")
             return frame
 
         if watch:
@@ -86,23 +86,18 @@ def command(where: Where, words: tuple[str, ...], watch: bool, type_: str, **how
 
 def _look(
     client: BlockingClient, cluster: Cluster, words: tuple[str, ...], space: str, how: How
-) -> tuple[Frame, list[MusterError]]:
+) -> tuple[Frame, Failures]:
     """All that was asked for and is there, and why the rest is not."""
-    now = datetime.now(UTC)
+    now, failures = datetime.now(UTC), Failures()
     if words in (("jobs",), ("job",)):
-        return _jobs(client, "" if how.spaces else space, how, now), []
+        return _jobs(client, "" if how.spaces else space, how, now), failures
     frames: list[Frame] = []
-    failures: list[MusterError] = []
     for one in _asked(words, space, how):
-        try:
+        with failures.kept():
             if isinstance(one, Asked):
                 frames.append(_listed(client, one, how))
             else:
                 frames.append(_named(client, cluster, one, how, now))
-        except Unreachable:
-            raise
-        except MusterError as error:
-            failures.append(error)
     text = ("\n" if how.output == "name" else "\n\n").join(frame.text for frame in frames)
     return Frame(text, [frame.state for frame in frames]), failures
 

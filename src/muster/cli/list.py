@@ -13,16 +13,18 @@ from muster.cli import find, live
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.live import Frame
 from muster.cli.output import duration, structured, table
+from muster.jobs.view import FAILED, PENDING, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from muster.api.meta import Raw
     from muster.jobs.view import View
 
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
 NONE: Mapping[Key, str] = MappingProxyType({})
-STATUSES = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED")
+STATUSES = (PENDING, RUNNING, SUCCEEDED, FAILED)
 
 
 @click.command(name="list")
@@ -97,22 +99,25 @@ def frame(
 
 def rows(jobs: Sequence[View], now: datetime, *, spaces: bool) -> list[tuple[str, ...]]:
     """The table of jobs, with its header."""
-    made = [HEADER, *(_row(job, now) for job in jobs)]
-    if not spaces:
-        return made
+    made = [HEADER, *(row(job, job.duration(now)) for job in jobs)]
+    return with_spaces(made, jobs) if spaces else made
+
+
+def with_spaces(rows: Sequence[tuple[str, ...]], jobs: Sequence[View]) -> list[tuple[str, ...]]:
+    """The table with the jobs' namespaces in front."""
     first = ["NAMESPACE", *(job.namespace for job in jobs)]
-    return [(space, *row) for space, row in zip(first, made, strict=True)]
+    return [(space, *row) for space, row in zip(first, rows, strict=True)]
 
 
-def _row(job: View, now: datetime) -> tuple[str, ...]:
+def row(job: View, time: timedelta) -> tuple[str, ...]:
+    """One job, with how long it has run or been there."""
     chief = job.chief
-    active = job.status in ("PENDING", "RUNNING")
     return (
         job.name,
         job.status,
         job.trainer.upper(),
-        duration(job.duration(now).total_seconds()),
+        duration(time.total_seconds()),
         str(job.requested_gpus),
-        str(job.allocated_gpus) if active else "N/A",
-        (chief.node_ip if chief and job.status != "PENDING" else "") or "N/A",
+        "N/A" if job.over else str(job.allocated_gpus),
+        (chief.node_ip if chief and job.status != PENDING else "") or "N/A",
     )

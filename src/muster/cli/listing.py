@@ -27,7 +27,7 @@ from muster.api.kinds import (
     Kind,
 )
 from muster.api.meta import Key, Raw
-from muster.cli.output import table
+from muster.cli.output import called, table
 from muster.kube import request
 
 if TYPE_CHECKING:
@@ -135,5 +135,5 @@ def _cell(value: object) -> str:
 
 def names(found: Table, kind: Kind[Raw]) -> list[str]:
     """`pod/x`, `tfjob.kubeflow.org/x`"""
-    prefix = kind.kind.lower() + (f".{kind.group}" if kind.group else "")
-    return [f"{prefix}/{row.object['metadata']['name']}" for row in found.rows]
+    of = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return [called({**row.object, **of}) for row in found.rows]

@@ -24,6 +24,5 @@ def command(where: Where, name: str, type_: str) -> None:
 
 def no_dashboard(hint: str) -> NotFound:
     """What a verb says that would show the dashboard, which this version does not have."""
-    error = NotFound("no LOGVIEWER Installed: this version has no dashboard", status=404)
-    error.hint = hint
-    return error
+    said = "no LOGVIEWER Installed: this version has no dashboard"
+    return NotFound(said, status=404, hint=hint)

@@ -7,7 +7,7 @@ import webbrowser
 
 import click
 
-from muster.api.meta import Key
+from muster.api.meta import Key, key_of
 from muster.cli import board, find
 from muster.cli.cluster import Where, choose_or_start, cluster_options
 from muster.cli.logviewer import no_dashboard
@@ -32,12 +32,14 @@ def command(where: Where, name: str | None, only_print: bool, type_: str) -> Non
     cluster = choose_or_start(where)
     with cluster.connect() as client:
         kind, raw = find.named(client, Key(where.namespace_in(cluster), name), type_)
-        key = Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
+        key = key_of(raw)
         address = board.url(client, cluster, key)
     if not address:
-        error = NotFound(f"the job {key.name} has no TensorBoard", status=404)
-        error.hint = f"`arena submit {kind.kind.lower()} --tensorboard` gives a job one."
-        raise error
+        raise NotFound(
+            f"the job {key.name} has no TensorBoard",
+            status=404,
+            hint=f"`arena submit {kind.kind.lower()} --tensorboard` gives a job one.",
+        )
     print(address)
     sys.stdout.flush()
     if not only_print and not webbrowser.open(address):

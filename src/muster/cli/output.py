@@ -17,6 +17,8 @@ from muster.cli.main import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from muster.api.meta import Raw
+
 
 def table(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
     """Columns padded to their widest cell plus two; the last cell of a row is not padded."""
@@ -77,6 +79,13 @@ def cores(milli: int) -> str:
 def local_time(moment: datetime | None) -> str:
     """A timestamp in the reader's own time zone; empty when there is none."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def called(item: Raw) -> str:
+    """`pod/x`, `tfjob.kubeflow.org/x`: as kubectl names an object."""
+    group = item["apiVersion"].rpartition("/")[0]
+    name = item["metadata"].get("name") or f"{item['metadata'].get('generateName', '')}…"
+    return f"{item['kind'].lower()}{'.' if group else ''}{group}/{name}"
 
 
 def structured(value: Any, how: str) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli import manifests
-from muster.cli.output import note, structured, table
-from muster.cli.send import as_list, called
+from muster.cli.output import called, note, structured, table
+from muster.cli.send import as_list
 from muster.errors import UsageError
 from muster.jobs import template
 

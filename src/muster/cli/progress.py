@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from muster.cli.main import printable
 from muster.cli.output import duration, note
 from muster.errors import JobFailed, MusterError, NotFound, Unreachable
-from muster.jobs.view import FAILED, SUCCEEDED
+from muster.jobs.view import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def until_finished(
             if instances:
                 _tell_instances(job, seen, line)
             line.show(summary(job), age(job))
-            if job.status in (SUCCEEDED, FAILED):
+            if job.over:
                 line.end()
                 return _result(job)
         if timeout is not None and time.monotonic() - begun > timeout:

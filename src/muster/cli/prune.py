@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli import changes, find
+from muster.cli import find
 from muster.cli.cluster import Cluster, Where, cluster_options
+from muster.cli.failures import Failures
 from muster.cli.output import duration
-from muster.errors import MusterError, NotFound, UsageError
-from muster.jobs.view import FAILED, SUCCEEDED, View
+from muster.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from muster.jobs.view import View
 
 
 @click.command(name="prune")
@@ -46,26 +51,23 @@ def command(
             return
         if not (dry_run or yes):
             _ask(cluster, old)
-        failures: list[MusterError] = []
+        failures = Failures()
         for job in old:
             said = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
             if dry_run:
                 print(f"Would delete {said}")
                 continue
-            try:
+            # Somebody else may be quicker.
+            with failures.kept(), contextlib.suppress(NotFound):
                 (kind,) = find.kinds_of(job.trainer)
                 client.delete(kind, job.key, uid=job.uid, propagation="Background")
                 print(f"Delete {said}")
-            except NotFound:
-                continue  # somebody else was quicker
-            except MusterError as error:
-                failures.append(error)
-    changes.fail(failures, len(old), "jobs")
+    failures.end(len(old), "jobs")
 
 
 def _ended(job: View, now: datetime, limit: timedelta) -> bool:
     ended = job.finished or job.created
-    return job.status in (SUCCEEDED, FAILED) and ended is not None and now - ended >= limit
+    return job.over and ended is not None and now - ended >= limit
 
 
 def _ask(cluster: Cluster, old: list[View]) -> None:

@@ -70,11 +70,10 @@ class Resources:
 
 
 def _missing(api_version: str, kind: str) -> NotFound:
-    error = NotFound(f"the cluster has no {kind} in {api_version}", status=404)
     if kind == "Template":
-        error.hint = "Templates are for `arena process -f FILE | arena apply -f -`."
+        hint = "Templates are for `arena process -f FILE | arena apply -f -`."
     elif api_version.startswith("kubeflow.org/"):
-        error.hint = "`muster crds | arena apply -f -` teaches it the job kinds."
+        hint = "`muster crds | arena apply -f -` teaches it the job kinds."
     else:
-        error.hint = "Is its CustomResourceDefinition installed?"
-    return error
+        hint = "Is its CustomResourceDefinition installed?"
+    return NotFound(f"the cluster has no {kind} in {api_version}", status=404, hint=hint)

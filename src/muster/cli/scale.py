@@ -8,8 +8,9 @@ import click
 
 from muster.cli import changes, find
 from muster.cli.cluster import Where, cluster_options
+from muster.cli.output import called
 from muster.errors import MusterError, UsageError
-from muster.jobs.view import FAILED, SUCCEEDED, view
+from muster.jobs.view import view
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
@@ -37,12 +38,11 @@ def command(where: Where, name: str, workers: int | None, ps: int | None, type_:
         raise UsageError("say how many: --workers N or --ps N")
 
     def change(client: BlockingClient, kind: Kind[Raw], raw: Raw) -> str:
-        called = changes.called(kind, raw)
-        seen = view(raw, [])
-        if seen.status in (SUCCEEDED, FAILED):
-            raise MusterError(f"{called} has {seen.status.lower()} already and cannot be scaled")
+        job, seen = called(raw), view(raw, [])
+        if seen.over:
+            raise MusterError(f"{job} has {seen.status.lower()} already and cannot be scaled")
         changes.patched(client, kind, raw, operations(raw, wanted))
-        return f"{called} scaled"
+        return f"{job} scaled"
 
     changes.each(where, [name], type_, change)
 

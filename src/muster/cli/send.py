@@ -13,9 +13,10 @@ import click
 
 from muster.cli import manifests
 from muster.cli.cluster import choose_or_start
-from muster.cli.output import note, structured
+from muster.cli.failures import Failures
+from muster.cli.output import called, structured
 from muster.cli.resources import CRD, Resources
-from muster.errors import MusterError, Unreachable, UsageError
+from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ def everything(
     with cluster.connect() as client:
         sent, failures = _send_all(order, client, items, namespace, send)
     _show(order, sent if order.output else [])
-    _fail(failures, len(items))
+    failures.end(len(items), "objects")
 
 
 def _read(order: Order, where: Where) -> list[Raw]:
@@ -107,13 +108,13 @@ def _read(order: Order, where: Where) -> list[Raw]:
             for document in manifests.documents(text, source):
                 for item in manifests.objects(document, source):
                     manifests.check(item, source, generate=order.verb == "create")
-                    items.append(_placed(item, where.namespace))
+                    items.append(placed(item, where.namespace))
     if not items:
         raise UsageError(f"no objects to {order.verb} in {', '.join(order.files)}")
     return items
 
 
-def _placed(item: Raw, wanted: str) -> Raw:
+def placed(item: Raw, wanted: str) -> Raw:
     """The object unless it names another namespace than `-n` does."""
     own = item["metadata"].get("namespace", "")
     if wanted and own and own != wanted:
@@ -130,24 +131,19 @@ def _send_all(
     items: Sequence[Raw],
     namespace: str,
     send: Callable[[BlockingClient, Kind[Raw], Raw], Sent],
-) -> tuple[list[Sent], list[MusterError]]:
+) -> tuple[list[Sent], Failures]:
     resources = Resources(client)
     sent: list[Sent] = []
-    failures: list[MusterError] = []
+    failures = Failures()
     for item in items:
-        try:
+        with failures.kept():
             kind = resources.find(item["apiVersion"], item["kind"])
             done = send(client, kind, _in_namespace(kind, item, namespace))
-        except Unreachable:
-            raise
-        except MusterError as error:
-            failures.append(error)
-            continue
-        if item["kind"] == CRD and order.dry_run == "none":
-            resources.expect(item)
-        sent.append(done)
-        if not order.output:
-            _show(order, [done])
+            if item["kind"] == CRD and order.dry_run == "none":
+                resources.expect(item)
+            sent.append(done)
+            if not order.output:
+                _show(order, [done])
     return sent, failures
 
 
@@ -168,27 +164,6 @@ def _show(order: Order, sent: Sequence[Sent]) -> None:
     for one in sent:
         end = "" if order.output == "name" else f" {one.word}{DRY.get(order.dry_run, '')}"
         print(f"{called(one.item)}{end}")
-
-
-def _fail(failures: Sequence[MusterError], count: int) -> None:
-    """End as the failures tell: all but the last are printed here, the last ends the program."""
-    if not failures:
-        return
-    *others, last = failures
-    if len({error.exit_code for error in failures}) > 1:
-        others, last = list(failures), MusterError(f"{len(failures)} of {count} objects failed")
-    for error in others:
-        note(f"error: {error}")
-        if error.hint:
-            note(error.hint)
-    raise last
-
-
-def called(item: Raw) -> str:
-    """`pod/x`, `tfjob.kubeflow.org/x`: as kubectl names an object."""
-    group = item["apiVersion"].rpartition("/")[0]
-    name = item["metadata"].get("name") or f"{item['metadata'].get('generateName', '')}…"
-    return f"{item['kind'].lower()}{'.' if group else ''}{group}/{name}"
 
 
 def as_list(items: Sequence[Raw]) -> Raw:

@@ -8,8 +8,9 @@ import click
 
 from muster.cli import changes, find
 from muster.cli.cluster import Where, cluster_options
+from muster.cli.output import called
 from muster.errors import MusterError
-from muster.jobs.view import FAILED, SUCCEEDED, view
+from muster.jobs.view import view
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
@@ -37,9 +38,8 @@ def suspend(client: BlockingClient, kind: Kind[Raw], raw: Raw) -> str:
 
 def switch(client: BlockingClient, kind: Kind[Raw], raw: Raw, *, on: bool) -> str:
     """Suspend or resume one job; the line says whether it was so already."""
-    name = changes.called(kind, raw)
-    seen = view(raw, [])
-    if seen.status in (SUCCEEDED, FAILED):
+    name, seen = called(raw), view(raw, [])
+    if seen.over:
         raise MusterError(f"{name} has {seen.status.lower()} already: there is nothing to stop")
     word = "suspended" if on else "resumed"
     spec = raw.get("spec") or {}

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from muster.api.meta import Key
 from muster.cli import describe, find
-from muster.cli.output import duration, table, underlined
+from muster.cli import list as listed
+from muster.cli.output import table, underlined
 from muster.cli.usage import POD_METRICS, Amount, cpu_of, measured, memory_of, summed
 from muster.errors import UsageError
+from muster.jobs.view import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,9 +92,8 @@ def summary(jobs: Sequence[JobUse], *, spaces: bool) -> str:
     """The table, and under it the GPUs of the jobs that run."""
     rows = [HEADER, *(_row(use) for use in jobs)]
     if spaces:
-        first = ["NAMESPACE", *(use.job.namespace for use in jobs)]
-        rows = [(space, *row) for space, row in zip(first, rows, strict=True)]
-    running = [use.job for use in jobs if use.job.status == "RUNNING"]
+        rows = listed.with_spaces(rows, [use.job for use in jobs])
+    running = [use.job for use in jobs if use.job.status == RUNNING]
     given, wanted = (
         sum(job.allocated_gpus for job in running),
         sum(job.requested_gpus for job in running),
@@ -101,19 +102,7 @@ def summary(jobs: Sequence[JobUse], *, spaces: bool) -> str:
 
 
 def _row(use: JobUse) -> tuple[str, ...]:
-    job, chief = use.job, use.job.chief
-    active = job.status in ("PENDING", "RUNNING")
-    return (
-        job.name,
-        job.status,
-        job.trainer.upper(),
-        duration(job.age(use.now).total_seconds()),
-        str(job.requested_gpus),
-        str(job.allocated_gpus) if active else "N/A",
-        (chief.node_ip if chief and job.status != "PENDING" else "") or "N/A",
-        cpu_of(use.sum),
-        memory_of(use.sum),
-    )
+    return (*listed.row(use.job, use.job.age(use.now)), cpu_of(use.sum), memory_of(use.sum))
 
 
 def detail(use: JobUse) -> str:

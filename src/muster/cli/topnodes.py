@@ -63,7 +63,11 @@ def uses(client: BlockingClient, names: Sequence[str]) -> list[NodeUse]:
     nodes = client.list(NODES).items
     missing = sorted(set(names) - {node.metadata.name for node in nodes})
     if missing:
-        raise NotFound(f"there is no node named {', '.join(missing)}", status=404)
+        raise NotFound(
+            f"there is no node named {', '.join(missing)}",
+            status=404,
+            hint="`arena top node` lists those that are there.",
+        )
     wanted = [node for node in nodes if not names or node.metadata.name in names]
     used = measured(client, NODE_METRICS, "")
     placed: dict[str, list[Pod]] = {}

@@ -45,9 +45,6 @@ class Amount(NamedTuple):
     memory: int = 0
     gpus: int = 0
 
-    def plus(self, other: Amount) -> Amount:
-        return Amount(self.cpu + other.cpu, self.memory + other.memory, self.gpus + other.gpus)
-
 
 def measured(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> dict[Key, Amount]:
     """Who uses how much now; empty where nobody measures or we may not read it."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.api.meta import Key
-from muster.cli import changes, find
+from muster.cli import find
 from muster.cli.cluster import Where, cluster_options
+from muster.cli.failures import Failures
 from muster.errors import JobFailed, MusterError, NotFound, Unreachable
-from muster.jobs.view import FAILED, RUNNING, SUCCEEDED
+from muster.jobs.view import RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,14 +46,14 @@ def command(where: Where, names: tuple[str, ...], goal: str, timeout: str, type_
     cluster = where.cluster()
     space = where.namespace_in(cluster)
     end = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
-    failures: list[MusterError] = []
+    failures = Failures()
     with cluster.connect() as client:
         for name in dict.fromkeys(names):
             try:
                 _one(client, Key(space, name), type_, goal, end)
             except JobFailed as error:
-                failures.append(error)
-    changes.fail(failures, len(names), "jobs")
+                failures.errors.append(error)
+    failures.end(len(names), "jobs")
 
 
 def _one(client: BlockingClient, key: Key, type_: str, goal: str, end: float) -> None:
@@ -72,7 +73,7 @@ def reached(look: Callable[[], View], good: tuple[str, ...], end: float) -> View
     while True:
         if job.status in good:
             return job
-        if job.status in (FAILED, SUCCEEDED):
+        if job.over:
             why = f": {job.reason}" if job.reason else ""
             raise JobFailed(f"the job {job.name} has {job.status.lower()}{why}")
         if time.monotonic() > end:

@@ -75,6 +75,11 @@ class View(msgspec.Struct, frozen=True):
         return self.key.namespace
 
     @property
+    def over(self) -> bool:
+        """Whether it has succeeded or failed."""
+        return self.status in (SUCCEEDED, FAILED)
+
+    @property
     def chief(self) -> Instance | None:
         """The instance whose log is the job's."""
         return next((instance for instance in self.instances if instance.chief), None)

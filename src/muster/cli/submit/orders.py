@@ -15,8 +15,8 @@ import click
 from muster.api.meta import Key, Raw
 from muster.cli import find, progress
 from muster.cli.cluster import choose, choose_or_start
-from muster.cli.output import info, note, structured
-from muster.cli.send import DRY, as_list, called
+from muster.cli.output import called, info, note, structured
+from muster.cli.send import DRY, as_list, placed
 from muster.cli.submit import fill, mlflow
 from muster.cli.submit.transaction import Transaction
 from muster.errors import UsageError
@@ -98,11 +98,7 @@ def submit(kind: type[build.Submission], given: dict[str, Any], where: Where, or
 def send(bundle: build.Bundle, where: Where, order: Order) -> None:
     """Do as ordered with a job that is already written."""
     cluster = _cluster(where, order)
-    own = bundle.job["metadata"].get("namespace") or ""
-    if where.namespace and own and own != where.namespace:
-        raise UsageError(
-            f"{called(bundle.job)} is for the namespace {own}, -n says {where.namespace}"
-        )
+    own = placed(bundle.job, where.namespace)["metadata"].get("namespace")
     namespace = own or _namespace(where, cluster)
     if cluster is None or order.dry_run == "client":
         _show(bundle, order, "created")

@@ -12,9 +12,9 @@ import msgspec
 
 from muster.api.kinds import CONFIG_MAPS, SERVICES, Kind
 from muster.api.meta import Key, Raw
-from muster.cli.output import note, structured
+from muster.cli.output import called, note, structured
 from muster.cli.resources import Resources
-from muster.cli.send import Order, called
+from muster.cli.send import Order
 from muster.errors import AlreadyExists, MusterError, NotFound, UsageError
 from muster.jobs.shapes import SHAPES
 from muster.kube import request
