@@ -90,13 +90,15 @@ def _aliases(context: click.Context) -> dict[str, str]:
 
 
 def _help(command: click.Command) -> list[str]:
-    """The docstring, with its examples as a block."""
-    text = inspect.cleandoc(command.help or "")
-    prose, _, examples = text.partition("\b")
+    """The docstring, with its examples, and whatever else keeps its lines, as blocks."""
+    prose, *blocks = inspect.cleandoc(command.help or "").split("\b")
     lines = [line.strip() for line in prose.strip().splitlines()]
-    if examples.strip():
-        shown = [line.strip() for line in examples.strip().splitlines()[1:]]
-        lines += ["", "```console", *(f"$ {line}" for line in shown), "```"]
+    for block in blocks:
+        first, *rest = (line.strip() for line in block.strip().splitlines())
+        if first in ("Example:", "Examples:"):
+            lines += ["", "```console", *(f"$ {line}" for line in rest), "```"]
+        else:
+            lines += ["", "```", first, *rest, "```"]
     return lines
 
 
