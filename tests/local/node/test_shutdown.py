@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from muster.api.core import Pod
-from muster.local.node.shutdown import cut_short, mark
+from muster.local.node.shutdown import cut_short, disrupted
 
 NODES = frozenset({"muster-0"})
 
@@ -38,9 +38,9 @@ def test_others_are_left_alone(other: Pod) -> None:
     assert not cut_short(other, NODES)
 
 
-def test_the_mark_blames_the_machine() -> None:
-    status = mark(datetime(2026, 1, 1, tzinfo=UTC))["status"]
+def test_the_status_blames_the_machine() -> None:
+    status = disrupted("Terminated", "It was stopped.", datetime(2026, 1, 1, tzinfo=UTC))
 
-    assert status["phase"] == "Failed"
+    assert (status["phase"], status["reason"]) == ("Failed", "Terminated")
     assert status["conditions"][0]["type"] == "DisruptionTarget"
     assert status["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"

@@ -33,7 +33,11 @@ async def tell(client: Client, nodes: Iterable[str], now: datetime) -> None:
         if cut_short(pod, ours):
             with contextlib.suppress(NotFound):
                 await client.patch(
-                    PODS, pod.metadata.key, mark(now), how=Patch.STRATEGIC, subresource="status"
+                    PODS,
+                    pod.metadata.key,
+                    {"status": disrupted("Terminated", _WHY, now)},
+                    how=Patch.STRATEGIC,
+                    subresource="status",
                 )
 
 
@@ -43,20 +47,13 @@ def cut_short(pod: Pod, nodes: frozenset[str]) -> bool:
     return pod.spec.node_name in nodes and not going
 
 
-def mark(now: datetime) -> Raw:
-    """The change of a pod's status, as a node that is switched off writes it."""
-    disruption = {
+def disrupted(reason: str, message: str, now: datetime) -> Raw:
+    """What a node writes into the status of a pod that it ends: it was not the pod's failure."""
+    condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "TerminationByKubelet",
-        "message": _WHY,
+        "message": message,
         "lastTransitionTime": timestamp(now),
     }
-    return {
-        "status": {
-            "phase": "Failed",
-            "reason": "Terminated",
-            "message": _WHY,
-            "conditions": [disruption],
-        }
-    }
+    return {"phase": "Failed", "reason": reason, "message": message, "conditions": [condition]}

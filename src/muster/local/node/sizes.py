@@ -12,9 +12,9 @@ import os
 from typing import TYPE_CHECKING
 
 from muster.api import quantity
-from muster.api.meta import timestamp
 from muster.errors import MusterError
 from muster.kube.request import Patch
+from muster.local.node.shutdown import disrupted
 from muster.local.node.spec import PODS_TO_RUN
 
 if TYPE_CHECKING:
@@ -84,15 +84,8 @@ def limited(pod: Pod) -> Iterator[Volume]:
 
 def evicted(pod: Pod, message: str, now: datetime) -> Raw:
     """The change of status that ends the pod, and says that it was not its own failure."""
-    disruption = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "TerminationByKubelet",
-        "message": message,
-        "lastTransitionTime": timestamp(now),
-    }
-    status = {"phase": "Failed", "reason": "Evicted", "message": message}
-    return {"metadata": {"uid": pod.metadata.uid}, "status": status | {"conditions": [disruption]}}
+    status = disrupted("Evicted", message, now)
+    return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 
 def size(folder: Path) -> int:

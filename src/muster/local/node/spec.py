@@ -74,7 +74,6 @@ class VolumeMount(Object, frozen=True):
 
 class SecurityContext(Object, frozen=True):
     run_as_user: int | None = None
-    run_as_group: int | None = None
 
 
 class Container(Object, frozen=True):
