@@ -14,6 +14,9 @@ import msgspec
 Raw = dict[str, Any]
 """An object as decoded JSON, for code that must keep fields it does not know."""
 
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Of which the ends of generated names are made: without vowels, so that they are never words."""
+
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Base of all our structs: immutable, camelCase on the wire, invisible to the cycle collector.

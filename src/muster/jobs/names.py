@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import InvalidJob
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def launcher(job: str, uid: str, attempt: int) -> str:
     import hashlib  # slow to load, and only launchers need it
 
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
-    alphabet = "bcdfghjklmnpqrstvwxz2456789"
-    return f"{job}-launcher-{''.join(alphabet[byte % len(alphabet)] for byte in digest[:5])}"
+    suffix = (SUFFIX_LETTERS[byte % len(SUFFIX_LETTERS)] for byte in digest[:5])
+    return f"{job}-launcher-{''.join(suffix)}"
 
 
 def labels(operator: str, job: str, role: str, index: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import admit, claims, deletion, policy
@@ -38,7 +39,6 @@ Change = Callable[["Raw"], "Raw"]
 Guard = Callable[[Call, "Raw", "Raw | None"], None]
 """Asked whether the caller may write the new object in place of the old one, or raises."""
 
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _TRIES = 8
 # Deleting one of these answers with the object, all others with a Status.
 _SHOWN = frozenset(
@@ -343,7 +343,7 @@ class Verbs:
 
 
 def _suffix() -> str:
-    return "".join(random.choices(_SUFFIX, k=5))
+    return "".join(random.choices(SUFFIX_LETTERS, k=5))
 
 
 def _copy(obj: Raw) -> Raw:

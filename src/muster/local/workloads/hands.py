@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import Conflict, MusterError, NotFound
 from muster.local.workloads import belonging
 from muster.local.workloads.shapes import PODS, as_seen, reference
@@ -31,14 +32,13 @@ if TYPE_CHECKING:
 else:
     T = TypeVar("T")
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
 _LONGEST = 63
 
 
 def generated(base: str) -> str:
     """A fresh name that begins so, as the API server would make it."""
-    suffix = "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
+    suffix = "".join(secrets.choice(SUFFIX_LETTERS) for _ in range(_SUFFIX))
     return base[: _LONGEST - _SUFFIX] + suffix
 
 

@@ -10,6 +10,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from muster.api.meta import SUFFIX_LETTERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -29,7 +31,6 @@ _NOT_COPIED = {
     MAXIMUM,
     "deprecated.deployment.rollback.to",
 }
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Raw, collisions: int) -> str:
@@ -38,7 +39,7 @@ def template_hash(template: Raw, collisions: int) -> str:
         f"/{collisions}" if collisions else ""
     )
     digest = hashlib.sha256(text.encode()).digest()
-    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])
+    return "".join(SUFFIX_LETTERS[byte % len(SUFFIX_LETTERS)] for byte in digest[:10])
 
 
 def without_hash(template: Raw) -> Raw:
