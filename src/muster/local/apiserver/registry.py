@@ -6,7 +6,7 @@ turn of the event loop in which its write becomes durable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from muster.api.schemas import Schema
@@ -85,10 +85,6 @@ class Resource:
     def has_status(self) -> bool:
         """Whether status is written only through its subresource."""
         return "status" in self.subresources
-
-    def reads_as(self, version: str) -> Resource:
-        """The same resource, answered in another version."""
-        return replace(self, version=version)
 
 
 class Registry:

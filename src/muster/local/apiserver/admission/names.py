@@ -151,8 +151,3 @@ def check_old_label(text: str) -> list[str]:
 def check_subdomain(text: str) -> list[str]:
     """What is wrong with a domain name."""
     return _subdomain(text)
-
-
-def is_namespace(name: str) -> bool:
-    """Whether a namespace could have this name."""
-    return not _label(name)

@@ -134,11 +134,8 @@ def _rows(resource: Resource) -> Iterable[Raw]:
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": _verbs(resource),
+        **_nicknames(resource),
     }
-    if resource.short:
-        row["shortNames"] = list(resource.short)
-    if resource.categories:
-        row["categories"] = list(resource.categories)
     if "get" in resource.verbs:
         row["storageVersionHash"] = _storage_hash(resource)
     yield row
@@ -161,6 +158,12 @@ _CUSTOM_ORDER = ["delete", "deletecollection", "get", "list", "patch", "create",
 
 def _verbs(resource: Resource) -> list[str]:
     return _CUSTOM_ORDER if resource.custom else sorted(resource.verbs)
+
+
+def _nicknames(resource: Resource) -> Raw:
+    """What else it may be called, where there is something."""
+    found = {"shortNames": list(resource.short), "categories": list(resource.categories)}
+    return {field: names for field, names in found.items() if names}
 
 
 def _storage_hash(resource: Resource) -> str:
@@ -213,11 +216,8 @@ def _described(resource: Resource) -> Raw:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": _verbs(resource),
+        **_nicknames(resource),
     }
-    if resource.short:
-        row["shortNames"] = list(resource.short)
-    if resource.categories:
-        row["categories"] = list(resource.categories)
     if resource.subresources:
         row["subresources"] = [_sub_described(resource, n) for n in sorted(resource.subresources)]
     return row
