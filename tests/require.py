@@ -1,7 +1,7 @@
 """What a test needs of the machine: where it is missing the test is skipped, or fails.
 
-`MUSTER_REQUIRE` is a comma-separated list of prerequisites (go, netns, rootless, tensorflow,
-mpirun, tmux) that must be there; CI sets it, so that there nothing is skipped in silence.
+`MUSTER_REQUIRE` is a comma-separated list of prerequisites (go, netns, tensorflow and the
+like) that must be there; CI sets it, so that there nothing is skipped in silence.
 """
 
 from __future__ import annotations
