@@ -17,8 +17,9 @@ from muster.api.gangs import VolcanoPodGroup
 from muster.api.kinds import VOLCANO_GROUPS
 from muster.api.meta import Condition
 from muster.scheduler.actions import PLAN_ANNOTATION, Bind, Delete
-from muster.scheduler.decide import bind_failed, consider
+from muster.scheduler.decide import consider
 from muster.scheduler.gangs import GangKey
+from muster.scheduler.refusal import Failure, bind_failed
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests.scheduler.builders import GPU, START, node, pod, volcano_group
@@ -118,9 +119,9 @@ class World:
         bind, wanted, where = self.in_flight.pop(number % len(self.in_flight))
         found = self.pods.get(wanted.metadata.name)
         if found is None or found.metadata.uid != wanted.metadata.uid:
-            bind_failed(self.state, bind.gang, wanted, self.now, gone=True)
+            bind_failed(self.state, bind.gang, wanted, self.now, Failure(gone=True))
         elif outcome == "refused":
-            bind_failed(self.state, bind.gang, wanted, self.now, gone=False)
+            bind_failed(self.state, bind.gang, wanted, self.now, Failure(gone=False, why="no"))
         elif not found.spec.node_name:
             self._pod(bound(found, where, bind, self.now))
             self._check_capacity(where)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
-from muster.scheduler import explain, hold, rooms, runs
+from muster.scheduler import explain, hold, refusal, rooms, runs
 from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Say, planned
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Demand, Manner, Plan, Unplaced, Want
@@ -26,7 +26,7 @@ from muster.scheduler.place import place, place_surplus
 from muster.scheduler.podclass import amounts_of
 from muster.scheduler.provision import choose, provision, tell, waits_for
 from muster.scheduler.remedy import release, spot, unplaced
-from muster.scheduler.snapshot import Slot, Stay
+from muster.scheduler.snapshot import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,9 +49,6 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
         state.forget(key)
         return []
     entry = state.entry(key)
-    if entry.not_before > now:
-        state.look_again(key, entry.not_before)
-        return []
     terms, muster = gang.terms, state.muster(gang)
     if not muster.ours and not entry.holds:
         return []
@@ -67,7 +64,11 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
         entry.gave_up = True
         if hold.restarts_on_end(case.annotations):
             actions += release(case, "the room kept for its missing members has run out")
-    actions += _fill(case)
+    released = refusal.give_up_half(case)
+    if released or entry.not_before > now:
+        actions += [*released, *refusal.rest(case)]
+    else:
+        actions += _fill(case)
     return [*actions, *_show(case, actions)]
 
 
@@ -88,12 +89,14 @@ def _remember(case: Case) -> None:
     confirmed = all(pod.spec.node_name for pod in muster.bound)
     if not case.missing.total:
         if confirmed:
-            entry.whole, entry.gave_up = True, False
-        entry.release_at, entry.failures = None, 0
+            entry.whole, entry.gave_up, entry.kept, entry.release_at = True, False, False, None
+        if confirmed and not muster.pending:
+            entry.failures, entry.releases, entry.refused = 0, 0, ""
     elif not case.started and not entry.holds:
         entry.whole = False
     elif entry.whole is None and confirmed:
         entry.whole = not was_half_bound(muster)
+    entry.half = case.started and bool(case.missing.total) and entry.whole is False
 
 
 def was_half_bound(muster: Muster) -> bool:
@@ -248,7 +251,9 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
             state.keep_room(key, Slot(pod.metadata.uid, node, cls, pod), again)
     if not members:
         return []
-    entry.release_at, entry.waits_since, entry.preempts = None, None, False
+    if not entry.failures:
+        entry.release_at, entry.waits_since = None, None
+    entry.preempts = False
     if not case.started:
         entry.whole = False
     state.plans += 1
@@ -258,7 +263,7 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
     mends = case.started and bool(case.missing.total)
     return [
         Bind(key, plan_id, pairs, size, spare, case.now, mends),
-        *say(state, key, None),
+        *say(state, key, refusal.refused(case)),
     ]
 
 
@@ -299,32 +304,3 @@ def _commit_surplus(case: Case, plan: Plan) -> list[Action]:
 
 def _late_roles(case: Case) -> set[str]:
     return {kept.late for kept in case.entry.holds.values()} - {""}
-
-
-# -- what became of a bind ---------------------------------------------------------------------
-
-
-def bind_failed(state: State, key: GangKey, pod: Pod, now: float, *, gone: bool) -> None:
-    """A bind settled without success: the room stays with the gang, which goes first in line.
-
-    A pod that is `gone` stays a member until the watch says so too: answers can be wrong.
-    """
-    state.now = now
-    entry = state.entry(key)
-    slot = state.unassume(pod.metadata.uid)
-    gang = state.roster.gangs.get(key)
-    if gang is None:
-        return
-    others = state.missing(gang, state.muster(gang)).total
-    if slot is not None and gang.terms is not None and gang.terms.min > 1 and others:
-        seconds = hold.AFTER_DELETION if gone else state.hold_seconds(gang)
-        kept = hold.Hold(now + seconds, promised=not gone)
-        state.keep_room(key, _as_pod(slot), kept)
-    entry.failures += 1
-    if entry.failures > 1:
-        entry.not_before = now + min(5.0, 0.1 * 2.0 ** min(entry.failures, 10))
-    state.touch(key)
-
-
-def _as_pod(slot: Slot) -> Slot:
-    return Slot(slot.uid, slot.node, slot.cls, slot.pod, Stay.POD)

@@ -28,6 +28,16 @@ class Entry:
     release_at: float | None = None
     not_before: float = 0.0
     failures: int = 0
+    """Plans of which a bind failed, since it last had all its nodes."""
+    failed_plan: str = ""
+    refused: str = ""
+    """What the server said to the last bind that failed."""
+    releases: int = 0
+    """How often it was released because of that."""
+    half: bool = False
+    """It has members running, lacks others and never was whole."""
+    kept: bool = False
+    """It is that, and its members cannot be deleted: nobody would make them anew."""
     victims: frozenset[str] = frozenset()
     """Pods being evicted for it: while they are there, no more are chosen."""
     preempts: bool = False

@@ -66,7 +66,7 @@ def measure(state: State) -> None:
     for code, n in codes.items():
         measures.WAITING.labels(code).set(n)
     measures.ROOMS_HELD.set(sum(len(entry.holds) for entry in state.entries.values()))
-    measures.HALF_BOUND.set(sum(1 for e in state.entries.values() if e.release_at is not None))
+    measures.HALF_BOUND.set(sum(1 for e in state.entries.values() if e.half))
 
 
 class Publisher:

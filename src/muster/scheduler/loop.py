@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 from muster.scheduler import measures
 from muster.scheduler.actions import Action, Bind, Delete, Provision, Say
 from muster.scheduler.bind import Outcome, Settled
-from muster.scheduler.decide import bind_failed, consider
+from muster.scheduler.decide import consider
+from muster.scheduler.refusal import Failure, bind_failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 _BINDS = {outcome: measures.BINDS.labels(outcome.value) for outcome in Outcome}
 GANGS_AT_A_TIME = 16
 """Fruitless looks between two turns of the event loop; after a plan its binds go out at once."""
+
+GRAIN = 0.001
+"""Seconds: the loop wakes a little late rather than a little early, for nothing and again."""
 
 
 class Hands(Protocol):
@@ -67,7 +71,8 @@ class Loop:
             self.state.unassume(pod.metadata.uid)
             self.state.touch(key)
         else:
-            bind_failed(self.state, key, pod, self._clock(), gone=outcome is Outcome.GONE)
+            failure = Failure(outcome is Outcome.GONE, binding.bind.plan, settled.why)
+            bind_failed(self.state, key, pod, self._clock(), failure)
         self.wake()
 
     async def run(self) -> None:
@@ -94,7 +99,9 @@ class Loop:
     async def _sleep(self) -> None:
         timer = self.state.next_timer()
         try:
-            async with asyncio.timeout(None if timer is None else max(0.0, timer - self._clock())):
+            async with asyncio.timeout(
+                None if timer is None else max(GRAIN, timer - self._clock())
+            ):
                 await self._wake.wait()
         except TimeoutError:
             return

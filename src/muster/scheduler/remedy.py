@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from muster.scheduler import explain, hold
 from muster.scheduler.actions import Action, Delete
-from muster.scheduler.case import Case, wait
+from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Plan
 from muster.scheduler.explain import Reason
 from muster.scheduler.parked import Spot, Wake
@@ -24,10 +24,14 @@ from muster.scheduler.snapshot import Slot, Stay
 if TYPE_CHECKING:
     from muster.scheduler.demand import Demand, Unplaced
 
+KEPT = "bound by half and kept: its pods have no controller that would make them anew"
+
 
 def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
     """Everything to be done when a trial failed."""
     reason = _reason(case, demand, result)
+    if case.entry.kept:
+        reason = Reason(reason.code, f"{reason.text}; {KEPT}")
     evictions = _preempt(case, demand)
     if case.entry.victims:
         reason = Reason(explain.PREEMPTING, "waits for pods of lower priority to leave")
@@ -92,6 +96,8 @@ def _preempt(case: Case, demand: Demand) -> list[Action]:
 def _repair(case: Case, reason: Reason) -> list[Action]:
     """Bound by half: look for room a little longer, then release what is bound."""
     entry = case.entry
+    if entry.kept:
+        return []
     if entry.release_at is None:
         entry.release_at = case.now + case.state.settings.repair_seconds
     if case.now < entry.release_at:
@@ -107,7 +113,12 @@ def release(case: Case, why: str) -> list[Action]:
     names = case.state.roster.names
     bound = (pod for pod in case.muster.bound if pod.spec.node_name and pod.metadata.controller)
     pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
-    return [Delete(case.key, pods, why, "Released")] if pods else []
+    if pods:
+        return [Delete(case.key, pods, why, "Released")]
+    case.entry.kept = case.entry.whole is False
+    if not case.entry.kept or case.entry.reason is None:
+        return []
+    return say(case.state, case.key, Reason(case.entry.reason.code, f"{why}; {KEPT}"))
 
 
 def _guard(case: Case, demand: Demand, result: Unplaced) -> None:
