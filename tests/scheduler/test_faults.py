@@ -200,3 +200,36 @@ async def test_after_a_restart_the_room_of_a_lost_member_is_kept_before_rivals_a
     assert len(cluster.bound("g")) == 4
     assert cluster.bound("a-rival") == {}
     assert cluster.deletes == []
+
+
+async def test_binds_that_were_under_way_when_the_lead_was_lost_are_settled_in_the_next_term() -> (
+    None
+):
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    cluster.fault = lambda pod, node: Unreachable("cut off") if len(cluster.binds) >= 2 else None
+    async with cluster.running():
+        await cluster.settle(0.02)
+    assert len(cluster.bound("g")) == 2
+
+    cluster.fault = lambda pod, node: None
+    async with cluster.running():  # this process leads again, with the same state
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.state.assumed == {}
+
+
+async def test_a_bind_that_landed_after_the_lead_was_lost_is_not_done_twice() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    cluster.fault_after = lambda pod, node: Unreachable("cut off")
+    async with cluster.running():
+        await cluster.settle(0.0015)
+
+    cluster.fault_after = lambda pod, node: None
+    async with cluster.running():
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 2
+    assert len(cluster.binds) == 2

@@ -5,7 +5,8 @@ is not a clear yes is settled by reading the pod: the room stays assumed until t
 carries the pod's UID, so that a successor of the same name is refused, and the plan's annotation,
 which the server merges into the pod in the same write.
 
-Promise: every bind handed in is settled exactly once, unless the task is cancelled.
+Promise: every bind handed in is settled exactly once. What is open when the task is cancelled, as
+when the lead is lost, is read rather than done when it runs again.
 """
 
 from __future__ import annotations
@@ -82,22 +83,40 @@ class Binder:
         self._client, self._settled = client, settled
         self._in_flight, self._may_act = in_flight, may_act
         self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
+        self._open: dict[str, Binding] = {}
+        self._left_over: set[str] = set()
 
     def submit(self, bind: Bind) -> None:
         """Do all binds of a plan, as soon as may be."""
         for pod, node in bind.pairs:
-            self._waiting.put_nowait(Binding(bind, pod, node))
+            binding = self._open[pod.metadata.uid] = Binding(bind, pod, node)
+            self._waiting.put_nowait(binding)
 
     async def run(self) -> None:
         """Bind until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._in_flight):
-                group.create_task(self._work())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._in_flight):
+                    group.create_task(self._work())
+        finally:
+            self._left_over, self._waiting = set(self._open), asyncio.Queue()
+            for binding in self._open.values():
+                self._waiting.put_nowait(binding)
 
     async def _work(self) -> None:
         while True:
             binding = await self._waiting.get()
-            self._settled(await self._settle(binding))
+            uid = binding.pod.metadata.uid
+            settle = self._find_out if uid in self._left_over else self._settle
+            settled = await settle(binding)
+            self._open.pop(uid, None)
+            self._left_over.discard(uid)
+            self._settled(settled)
+
+    async def _find_out(self, binding: Binding) -> Settled:
+        """What became of a bind that was left over: decided too long ago to be done now."""
+        outcome = await self._look(binding)
+        return Settled(binding, outcome or Outcome.REFUSED, "this process did not lead meanwhile")
 
     async def _settle(self, binding: Binding) -> Settled:
         """Bind, and where the answer is unclear read and bind again, until it is settled."""

@@ -108,16 +108,10 @@ class Service:
 
     async def run(self) -> None:
         """Decide and act, until cancelled: the informers have synced."""
-        self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
-        self._binder = Binder(
-            self._client,
-            self._loop.settled,
-            in_flight=self.state.settings.binds_in_flight,
-            may_act=self._may_act,
-        )
+        loop, binder = self._decider()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._loop.run())
-            group.create_task(self._binder.run())
+            group.create_task(loop.run())
+            group.create_task(binder.run())
             group.create_task(self._delete())
             group.create_task(self._provision())
             group.create_task(self._line.run())
@@ -126,6 +120,18 @@ class Service:
             if not self._shadow:
                 group.create_task(self._reporter.run())
                 group.create_task(self._presence.run())
+
+    def _decider(self) -> tuple[Loop, Binder]:
+        """The loop and the binder: the same in every term, since binds may be left of the last."""
+        if self._loop is None or self._binder is None:
+            self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
+            self._binder = Binder(
+                self._client,
+                self._loop.settled,
+                in_flight=self.state.settings.binds_in_flight,
+                may_act=self._may_act,
+            )
+        return self._loop, self._binder
 
     # -- the loop's hands ----------------------------------------------------------------------
 
