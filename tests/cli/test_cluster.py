@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.cli import main
 from muster.cli.cluster import Where, choose
 from muster.errors import ConfigError
 from muster.local.home import Home
@@ -146,3 +147,28 @@ def test_a_choice_made_meanwhile_is_kept_when_the_local_cluster_goes() -> None:
     home.choose_former()
 
     assert home.choice() == "kube"
+
+
+def test_a_choice_that_cannot_be_used_is_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run("arena", ["use", "kube"]) == 2
+
+    said = capsys.readouterr().err
+    assert "arena use kube: " in said
+    assert "No such file" in said
+    assert Home.of_user().choice() == ""
+
+
+def test_a_choice_that_broke_later_is_named_with_the_way_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    user = kubeconfig(tmp_path / "home" / ".kube" / "config")
+    assert main.run("arena", ["use", "kube"]) == 0
+    user.unlink()
+    capsys.readouterr()
+
+    assert main.run("arena", ["list"]) == 2
+
+    said = capsys.readouterr().err
+    assert "arena use kube: " in said
+    assert "`arena use local`" in said
+    assert main.run("arena", ["use", "local"]) == 0

@@ -16,6 +16,7 @@ from muster.cli.submit.transaction import DEPLOYMENTS, Transaction
 from muster.errors import NotFound
 from muster.kube import config
 from muster.kube.blocking import BlockingClient
+from muster.kube.request import Request, Response
 from tests.cli.submitting import Machine
 from tests.cli.test_apply import LocalServer
 from tests.cli.test_submit_seeds import SEEDS
@@ -161,8 +162,26 @@ def test_a_record_without_its_job_is_told_of_and_nothing_is_made(place: Place) -
     assert place.left() == ["ConfigMap/j-tfjob"]
 
 
+@pytest.fixture
+def created(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The path of everything that a client asks to be created for real."""
+    asked: list[str] = []
+    real = BlockingClient.send
+
+    def send(self: BlockingClient, ask: Request) -> Response:
+        real_one = "/namespaces/" in ask.path and ("dryRun", "All") not in ask.query
+        if ask.method == "POST" and real_one:
+            asked.append(ask.path)
+        return real(self, ask)
+
+    monkeypatch.setattr(BlockingClient, "send", send)
+    return asked
+
+
 @pytest.mark.parametrize("kind", [SERVICES, DEPLOYMENTS])
-def test_a_failure_half_way_takes_back_what_was_made(place: Place, kind: Kind[Any]) -> None:
+def test_nothing_is_made_unless_all_would_be_accepted(
+    place: Place, kind: Kind[Any], created: list[str]
+) -> None:
     """Somebody else's object has the name that TensorBoard's would have."""
     labels = {"a": "b"}
     spec: Raw = {"ports": [{"port": 1}]}
@@ -175,13 +194,16 @@ def test_a_failure_half_way_takes_back_what_was_made(place: Place, kind: Kind[An
     body = {"metadata": {"name": "j-tensorboard"}, "spec": spec}
     with place.client() as client:
         client.create(kind.read_as(dict), body, namespace=place.namespace)
+    created.clear()
 
     code, out, err = place.arena(*TF, "--tensorboard", "x")
 
     assert code == 1
     assert out == []
     assert "already exists" in err
+    assert "Choose another --name, or, if it is not needed: kubectl delete " in err
     assert place.left() == [f"{kind.kind}/j-tensorboard"]
+    assert created == []
 
 
 def test_an_interrupted_submit_takes_back_what_was_made(
@@ -190,7 +212,7 @@ def test_an_interrupted_submit_takes_back_what_was_made(
     real: Callable[..., Raw] = Transaction._create
 
     def interrupted(self: Transaction, kind: Kind[Any], body: Raw) -> Raw:
-        if kind is DEPLOYMENTS:
+        if kind is DEPLOYMENTS:  # the last, when all the rest is there
             raise KeyboardInterrupt
         return real(self, kind, body)
 
@@ -230,7 +252,7 @@ def test_the_created_objects_can_be_printed(place: Place, output: str) -> None:
 
     assert code == 0
     if output == "name":
-        assert out == ["tfjob.kubeflow.org/j"]
+        assert out == ["configmap/j-tfjob", "tfjob.kubeflow.org/j"]
     else:
         assert any("uid" in line for line in out)
 
@@ -274,7 +296,40 @@ def test_any_manifest_of_a_job_is_submitted_with_changes(place: Place) -> None:
     assert job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 3
 
 
+def test_what_a_dry_run_prints_can_be_submitted(place: Place) -> None:
+    file = place.home / "all.yaml"
+    file.write_text(place.run(*TF, "--tensorboard", "--dry-run", "x")[1])
+    code, out, err = place.arena("submit", "-f", str(file), "--set", "spec.suspend=true")
+
+    assert code == 0, err
+    assert out == [
+        "configmap/j-tfjob created",
+        "configmap/j-tfjob labeled",
+        "service/j-tensorboard created",
+        "deployment.apps/j-tensorboard created",
+        "tfjob.kubeflow.org/j created",
+    ]
+
+
+def test_a_dry_run_names_all_that_would_be_made(place: Place) -> None:
+    _, foreseen, _ = place.arena(*TF, "--tensorboard", "--dry-run", "-o", "name", "x")
+    _, made, _ = place.arena(*TF, "--tensorboard", "-o", "name", "x")
+
+    assert foreseen == made
+    assert foreseen[0] == "configmap/j-tfjob"
+
+
+@pytest.mark.parametrize("word", ["", "=", "=v"])
+def test_an_empty_word_is_no_old_spelling(place: Place, word: str) -> None:
+    _, _, err = place.arena(*TF, "echo", word)
+
+    assert "deprecated" not in err
+
+
 FILES = {
+    "list of two": "kind: List\napiVersion: v1\nitems: []\n",
+    "list with a pod": "kind: List\napiVersion: v1\nitems: "
+    "[{apiVersion: v1, kind: Pod, metadata: {name: p}}]\n",
     "two": "kind: tf\n---\nkind: tf\n",
     "empty": "",
     "list": "- a\n",

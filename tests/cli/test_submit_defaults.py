@@ -299,7 +299,7 @@ def test_the_example_of_the_page_about_submitting_is_a_job(machine: Machine) -> 
     code, out, err = machine.run("submit", "-f", str(file), "--dry-run", "-o", "json")
 
     assert code == 0, err
-    job = json.loads(out)
+    _, job = json.loads(out)["items"]
     assert job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 3
     main = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     assert {"name": "NOTE", "value": "a, b"} in main["env"]

@@ -63,7 +63,7 @@ def words(seed: str) -> list[str]:
 def test_the_tensorflow_command_gives_one_server_and_two_workers(machine: Machine) -> None:
     built = machine.dry(*words("tensorflow"))
 
-    assert [item["kind"] for item in built.objects] == ["TFJob"]
+    assert [item["kind"] for item in built.objects] == ["ConfigMap", "TFJob"]
     assert list(built.replicas) == ["PS", "Worker"]
     assert (built.at("PS/replicas"), built.at("Worker/replicas")) == (1, 2)
     assert built.at("main:PS/image") == "tensorflow/tensorflow:1.5.0-devel"

@@ -17,7 +17,7 @@ import msgspec
 
 from muster.cli import settings
 from muster.cli.output import LEVELS, loglevel, note, talkative
-from muster.errors import NoCluster
+from muster.errors import ConfigError, NoCluster
 from muster.kube import config
 from muster.local.home import Home
 
@@ -85,19 +85,28 @@ def choose(where: Where) -> Cluster | None:
     if os.environ.get("KUBECONFIG"):
         return _from_file(None, where.context, "$KUBECONFIG")
     home = Home.of_user()
-    kept = home.choice()
-    if kept == "local":
-        # Never fall through to a cluster that was not chosen: a local one that is down is none.
-        return local_cluster(home, "arena use") if home.facts() else None
-    if kept.startswith("kube"):
-        context = where.context or kept.partition(":")[2] or None
-        return _from_file(_user_kubeconfig(), context, "arena use")
+    if kept := home.choice():
+        return chosen(kept, where.context)
     inside = config.in_cluster()
     if inside is not None:
         return Cluster(inside, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
         return _from_file(_user_kubeconfig(), where.context, "~/.kube/config")
     return local_cluster(home, "the local cluster") if home.facts() else None
+
+
+def chosen(choice: str, context: str | None = None) -> Cluster | None:
+    """What `arena use CHOICE` means; an error if that cannot be used."""
+    home = Home.of_user()
+    if choice == "local":
+        # Never fall through to a cluster that was not chosen: a local one that is down is none.
+        return local_cluster(home, "arena use") if home.facts() else None
+    try:
+        context = context or choice.partition(":")[2] or None
+        return _from_file(_user_kubeconfig(), context, "arena use")
+    except ConfigError as error:
+        undo = "`arena use local` chooses the local cluster, `arena use kube:CONTEXT` another."
+        raise ConfigError(f"arena use {choice}: {error}", hint=undo) from None
 
 
 def choose_or_start(where: Where) -> Cluster:

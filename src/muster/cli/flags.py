@@ -82,7 +82,7 @@ class Command(click.Command):
     def _tell_old(self, words: list[str]) -> None:
         names = {word.partition("=")[0] for word in words}
         for option in self._options():
-            if isinstance(option, Option) and option.old in names:
+            if isinstance(option, Option) and option.old and option.old in names:
                 new = option.opts[0]
                 note(f"Flag {option.old} has been deprecated, please use {new} instead")
 

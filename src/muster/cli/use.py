@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from muster.cli.cluster import Where, choose
+from muster.cli.cluster import Where, choose, chosen
 from muster.cli.output import note
 from muster.local.home import Home
 
@@ -24,6 +24,7 @@ def command(cluster: str | None) -> None:
             raise click.UsageError(
                 f"{cluster!r} is not a choice: write local, kube or kube:CONTEXT"
             )
+        chosen(cluster)  # a choice that cannot be used is not kept
         Home.of_user().choose(cluster)
     found = choose(Where())
     note(

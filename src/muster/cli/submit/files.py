@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from muster.cli import manifests
+from muster.cli.output import called
 from muster.cli.submit import orders, table
+from muster.cli.submit.transaction import COMPANIONS, record
 from muster.cli.verbs import unknown
 from muster.errors import UsageError
 from muster.jobs import build, forms
@@ -29,16 +31,20 @@ if TYPE_CHECKING:
 
 _COLON = ("data", "data_dir", "config_file")
 """Fields whose entries are written `A:B`; in a mapping A is the key."""
+_MANY = "`arena apply -f` takes many objects."
 _STEP = re.compile(r"((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
 
 
 def submit(place: str, changes: Iterable[str], where: Where, order: orders.Order) -> None:
     """Read the file, change it, and do with its job as ordered."""
     document, source = _read(place)
+    extras: tuple[Raw, ...] = ()
+    if document.get("kind") == "List":
+        document, extras = _apart(document, source)
     for change in changes:
         put(document, change)
     if "apiVersion" in document:
-        orders.send(build.Bundle(_manifest(document, source)), where, order)
+        orders.send(build.Bundle(_manifest(document, source), extras), where, order)
         return
     kind, given = short_form(document, source)
     orders.submit(kind, given, where, order)
@@ -53,12 +59,26 @@ def _read(place: str) -> tuple[Raw, str]:
     if len(found) != 1:
         raise UsageError(
             f"{place}: {len(found)} documents, where one job is wanted",
-            hint="`arena apply -f` takes many objects.",
+            hint=_MANY,
         )
     document, source = found[0]
     if not isinstance(document, dict):
         raise UsageError(f"{source}: not a job", hint="Begin with `kind: tf`, or with apiVersion.")
     return document, source
+
+
+def _apart(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
+    """A list as `--dry-run` prints it: the job, and the rest but its record, which is made anew."""
+    items = list(manifests.objects(document, source))
+    for item in items:
+        manifests.check(item, source, generate=False)
+        if item["kind"] not in (*SHAPES, *COMPANIONS):
+            raise UsageError(f"{source}: {item['kind']} does not go with a job", hint=_MANY)
+    jobs = [item for item in items if item["kind"] in SHAPES]
+    if len(jobs) != 1:
+        raise UsageError(f"{source}: {len(jobs)} jobs, where one is wanted", hint=_MANY)
+    again = called(record(_manifest(jobs[0], source)))
+    return jobs[0], tuple(item for item in items if item not in jobs and called(item) != again)
 
 
 def _manifest(document: Raw, source: str) -> Raw:

@@ -18,12 +18,12 @@ from muster.cli.cluster import choose, choose_or_start
 from muster.cli.output import called, info, note, structured
 from muster.cli.send import DRY, as_list, placed
 from muster.cli.submit import fill, mlflow
-from muster.cli.submit.transaction import Transaction
+from muster.cli.submit.transaction import Transaction, record
 from muster.errors import UsageError
 from muster.jobs import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from muster.cli.cluster import Cluster, Where
     from muster.kube.blocking import BlockingClient
@@ -84,7 +84,7 @@ def submit(kind: type[build.Submission], given: dict[str, Any], where: Where, or
     namespace = _namespace(where, cluster)
     site = fill.site(args, local=cluster is None or cluster.local)
     if cluster is None or order.dry_run == "client":
-        _show(build.bundle(args, site), order, "created")
+        _foresee(build.bundle(args, site), order)
         return
     with cluster.connect() as client:
         fill.check(client, args)
@@ -101,7 +101,7 @@ def send(bundle: build.Bundle, where: Where, order: Order) -> None:
     own = placed(bundle.job, where.namespace)["metadata"].get("namespace")
     namespace = own or _namespace(where, cluster)
     if cluster is None or order.dry_run == "client":
-        _show(bundle, order, "created")
+        _foresee(bundle, order)
         return
     with cluster.connect() as client:
         _create(client, bundle, namespace, order)
@@ -126,15 +126,16 @@ def _namespace(where: Where, cluster: Cluster | None) -> str:
 
 def _create(client: BlockingClient, bundle: build.Bundle, namespace: str, order: Order) -> None:
     with Transaction(client, namespace, dry=order.dry_run == "server") as made:
-        record = made.submit(bundle)
+        made.submit(bundle)
     word = f"created{DRY.get(order.dry_run, '')}"
     if order.output:
-        _show(build.Bundle(made.job, tuple(made.extras)), order, word)
+        _show([*made.extras, made.job], order)
         return
-    print(f"{called(record)} {word}")
+    how, *extras = made.extras
+    print(f"{called(how)} {word}")
     if order.dry_run == "none":
-        print(f"{called(record)} labeled")
-    for item in (*made.extras, made.job):
+        print(f"{called(how)} labeled")
+    for item in (*extras, made.job):
         print(f"{called(item)} {word}")
     if order.dry_run == "none":
         name, type_ = bundle.job["metadata"]["name"], bundle.job["kind"].lower()
@@ -144,20 +145,17 @@ def _create(client: BlockingClient, bundle: build.Bundle, namespace: str, order:
         )
 
 
-def _show(bundle: build.Bundle, order: Order, word: str) -> None:
-    items: list[Raw] = [*bundle.extras, bundle.job]
+def _foresee(bundle: build.Bundle, order: Order) -> None:
+    """Show all that would be made."""
+    _show([record(bundle.job), *bundle.extras, bundle.job], order)
+
+
+def _show(items: Sequence[Raw], order: Order) -> None:
     if order.output == "name":
-        _lines(items, "")
-    elif order.output or order.dry_run == "client":
-        shown = items[0] if len(items) == 1 else as_list(items)
-        print(structured(shown, order.output or "yaml"))
+        for item in items:
+            print(called(item))
     else:
-        _lines(items, f" {word}")
-
-
-def _lines(items: Iterable[Raw], end: str) -> None:
-    for item in items:
-        print(f"{called(item)}{end}")
+        print(structured(as_list(items), order.output or "yaml"))
 
 
 def _wait(client: BlockingClient, type_: str, key: Key, order: Order) -> None:

@@ -1,7 +1,9 @@
 """Creating a job and what comes with it: all of it, or nothing.
 
-The job comes first, since the rest belongs to it: whatever happens to us in between, deleting the
-job takes everything away. Leaving the block early, by an error or Ctrl-C, takes back what was made.
+The server first says of everything besides the job whether it would take it, so that nothing trains
+unless all is accepted. Then the job comes first, since the rest belongs to it: whatever happens to
+us in between, deleting the job takes everything away. Leaving the block early, by an error or
+Ctrl-C, takes back what was made.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from muster.api.meta import Key, Raw
 from muster.cli.output import called, note, structured
 from muster.cli.resources import Resources
 from muster.cli.send import Order
-from muster.errors import AlreadyExists, MusterError, NotFound, UsageError
+from muster.errors import AlreadyExists, ApiError, MusterError, NotFound, UsageError
 from muster.jobs.shapes import SHAPES
 from muster.kube import request
 
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
     from muster.kube.blocking import BlockingClient
 
 DEPLOYMENTS: Kind[Raw] = Kind("apps", "v1", "deployments", "Deployment", dict)
-_KINDS: dict[str, Kind[Any]] = {
+COMPANIONS: dict[str, Kind[Any]] = {
     "ConfigMap": CONFIG_MAPS,
     "Service": SERVICES,
     "Deployment": DEPLOYMENTS,
 }
+"""What can come with a job."""
+
+REHEARSAL = Order("create", (), dry_run="server")
 
 
 class Transaction:
@@ -57,21 +62,35 @@ class Transaction:
         if error is not None:
             self._take_back()
 
-    def submit(self, bundle: Bundle) -> Raw:
-        """Create everything; returns the ConfigMap that records the submission."""
+    def submit(self, bundle: Bundle) -> None:
+        """Create everything, beginning with what records the submission."""
         job = bundle.job
-        name, type_ = job["metadata"]["name"], job["kind"].lower()
-        record = f"{name}-{type_}"
+        name = job["metadata"]["name"]
+        extras = (record(job), *bundle.extras)
         kind = self._job_kind(job)
-        self._refuse_taken(kind, name, record)
+        self._refuse_taken(kind, name, extras[0]["metadata"]["name"])
+        for item in extras:
+            self._rehearse(item)
         try:
             self.job = self._create(kind, job)
         except AlreadyExists:
             raise _taken(name) from None
-        self._create(CONFIG_MAPS, self._owned(_record(record, job)))
-        for item in bundle.extras:
-            self.extras.append(self._create(_KINDS[item["kind"]], self._owned(item)))
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": record}}
+        for item in extras:
+            self.extras.append(self._create(COMPANIONS[item["kind"]], self._owned(item)))
+
+    def _rehearse(self, item: Raw) -> None:
+        """Let the server refuse now what it would refuse when the job runs already."""
+        try:
+            self._send(COMPANIONS[item["kind"]], item, REHEARSAL)
+        except AlreadyExists as error:
+            error.hint = (
+                "Nothing was created. Choose another --name, or, if it is not needed: "
+                f"kubectl delete -n {self._namespace} {called(item)}"
+            )
+            raise
+        except ApiError as error:
+            error.hint = f"Nothing was created: {called(item)} goes with the job."
+            raise
 
     def _job_kind(self, job: Raw) -> Kind[Raw]:
         resource = SHAPES[job["kind"]].resource
@@ -96,14 +115,16 @@ class Transaction:
         return True
 
     def _create(self, kind: Kind[Any], body: Raw) -> Raw:
-        ask = request.create(kind, body, namespace=self._namespace)
-        answer = self._client.send(self._order.asked(ask))
-        made: Raw = msgspec.json.decode(answer.body, type=dict)
-        made = {"apiVersion": body["apiVersion"], "kind": body["kind"], **made}
+        made = self._send(kind, body, self._order)
         if self._order.dry_run == "none":
             metadata = made["metadata"]
             self._undo.append((kind, Key(self._namespace, metadata["name"]), metadata["uid"]))
         return made
+
+    def _send(self, kind: Kind[Any], body: Raw, order: Order) -> Raw:
+        ask = request.create(kind, body, namespace=self._namespace)
+        made: Raw = msgspec.json.decode(self._client.send(order.asked(ask)).body, type=dict)
+        return {"apiVersion": body["apiVersion"], "kind": body["kind"], **made}
 
     def _owned(self, item: Raw) -> Raw:
         """The object as the job's, so that it goes when the job goes."""
@@ -133,9 +154,10 @@ def _taken(name: str) -> UsageError:
     )
 
 
-def _record(name: str, job: Raw) -> Raw:
+def record(job: Raw) -> Raw:
     """What was submitted, as arena records it."""
     kept = {key: job[key] for key in ("apiVersion", "kind", "spec")}
+    name = f"{job['metadata']['name']}-{job['kind'].lower()}"
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
