@@ -228,6 +228,10 @@ async def test_a_pod_does_not_take_a_claim_that_is_being_deleted(sides: list[Sid
         assert await side.goes_to("first") == "n1"
         await side.client.delete(CLAIMS, Key(side.name, "data"))
         assert (await side.claimed("data")).metadata.deletion_timestamp is not None
+        await side.volume("pv-2", "n1")
+        await side.claim("later")
+        await side.pod("probe", "later")
+        assert await side.goes_to("probe") == "n1"  # whoever knows of this claim knows of that too
 
         await side.pod("second", "data")
     for side in sides:
