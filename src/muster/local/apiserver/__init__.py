@@ -5,6 +5,7 @@ In reading order:
 `store` (`log`, `entries`, `watch`)  every write in one table; the present in memory
 `registry` (`builtin`)    which kinds there are: the table of built-in ones, and CRDs
 `objects`, `structural`   bytes to objects and back; objects and their schemas
+`choosing`                label selectors that stand in objects
 `status`                  every "no" the server can say
 `request/`                what clients send: paths, options, bodies, patches
 `verbs`, `subresources`   what requests do: get, create, delete …; scale, binding, finalize …

@@ -163,7 +163,7 @@ class Subresources:
         eviction = check_shape("policy/v1", "Eviction", body)
         claims.check_name(call, eviction.get("metadata"))
         pod = objects.decode(self._verbs.read(call).value)
-        if not check_finished(pod):
+        if not _dispensable(pod):
             check_budgets(self._verbs.store, pod)
         options: Raw = eviction.get("deleteOptions") or {}
         now = timestamp(self._verbs.clock())
@@ -192,7 +192,7 @@ def _target(call: Call, target: Raw) -> str:
     return str(target["name"])
 
 
-def check_finished(pod: Raw) -> bool:
+def _dispensable(pod: Raw) -> bool:
     """Whether evicting the pod disturbs nobody: it has ended, or never started."""
     phase = pod.get("status", {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]

@@ -11,19 +11,14 @@ import asyncio
 from itertools import product
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from muster.api.affinity import LabelSelector
-from muster.api.selectors import from_labels
-from muster.errors import InvalidSelector, Refusal
+from muster.errors import Refusal
 from muster.local.apiserver import objects
 from muster.local.apiserver.access.rbac import GROUP
+from muster.local.apiserver.choosing import chooses
 from muster.local.apiserver.request.call import Call
 from muster.local.apiserver.request.routes import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from muster.api.meta import Raw
     from muster.local.apiserver.entries import Change
     from muster.local.apiserver.verbs import Verbs
@@ -123,17 +118,8 @@ def _joined(role: Raw, roles: dict[str, Raw]) -> list[Raw]:
     rules: list[Raw] = []
     for key in sorted(roles):
         other = roles[key]
-        if other["metadata"]["name"] == own or not _selected(other, chosen):
+        labels = other["metadata"].get("labels") or {}
+        if other["metadata"]["name"] == own or not any(chooses(one, labels) for one in chosen):
             continue
         rules += [rule for rule in other.get("rules") or () if rule not in rules]
     return rules
-
-
-def _selected(role: Raw, selectors: Iterable[Raw]) -> bool:
-    labels = role["metadata"].get("labels") or {}
-    try:
-        return any(
-            from_labels(msgspec.convert(s, LabelSelector)).matches(labels) for s in selectors
-        )
-    except (InvalidSelector, msgspec.ValidationError):
-        return False

@@ -9,12 +9,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from muster.api.affinity import LabelSelector
-from muster.api.selectors import from_labels
-from muster.errors import InvalidSelector
 from muster.local.apiserver import objects
+from muster.local.apiserver.choosing import chooses
 from muster.local.apiserver.status import Cause, too_many
 
 if TYPE_CHECKING:
@@ -49,12 +45,7 @@ def check_budgets(store: Store, pod: Raw) -> None:
 
 def _selects(budget: Raw, labels: dict[str, str]) -> bool:
     raw = (budget.get("spec") or {}).get("selector")
-    if raw is None:
-        return False
-    try:
-        return from_labels(msgspec.convert(raw, LabelSelector)).matches(labels)
-    except (InvalidSelector, msgspec.ValidationError):
-        return False
+    return raw is not None and chooses(raw, labels)
 
 
 def _healthy(pod: Raw) -> bool:

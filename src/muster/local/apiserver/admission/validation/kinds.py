@@ -9,14 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from muster.api.affinity import LabelSelector
-from muster.api.selectors import from_labels
-from muster.errors import InvalidSelector
 from muster.local.apiserver import event_forms, objects, status
 from muster.local.apiserver.admission.validation import config, pods, quotas, services, storage
 from muster.local.apiserver.admission.validation.metadata import UNQUALIFIED
+from muster.local.apiserver.choosing import chooses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -60,7 +56,7 @@ def _job(job: Raw) -> list[Cause]:
     causes += _natural(spec, *_JOB_NUMBERS)
     template = spec["template"]
     labels = template["metadata"].get("labels")
-    if not spec.get("selector") or not _selects(spec["selector"], labels or {}):
+    if not spec.get("selector") or not chooses(spec["selector"], labels or {}):
         told = "`selector` does not match template `labels`"
         causes.append(status.bad_value("spec.template.metadata.labels", labels, told))
     causes += pods.check(template["spec"], "spec.template.spec")
@@ -81,17 +77,10 @@ def _selector(spec: Raw) -> list[Cause]:
     if not (selector.get("matchLabels") or selector.get("matchExpressions")):
         told = "empty selector is invalid for deployment"
         return [status.bad_value("spec.selector", selector, told)]
-    if _selects(selector, labels or {}):
+    if chooses(selector, labels or {}):
         return []
     told = "`selector` does not match template `labels`"
     return [status.bad_value("spec.template.metadata.labels", labels or {}, told)]
-
-
-def _selects(selector: Raw, labels: dict[str, str]) -> bool:
-    try:
-        return from_labels(msgspec.convert(selector, LabelSelector)).matches(labels)
-    except (InvalidSelector, msgspec.ValidationError):
-        return False
 
 
 def _natural(spec: Raw, *fields: str) -> list[Cause]:
