@@ -83,14 +83,18 @@ def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
             hint=f"`arena logs {pod.metadata.name}` shows what it printed.",
         )
     if pod.status.phase != "Running":
-        raise MusterError(f"instance {pod.metadata.name} is not running")
+        raise MusterError(
+            f"instance {pod.metadata.name} is not running",
+            hint=f"`arena get pod/{pod.metadata.name}` says why.",
+        )
     return pod
 
 
 def _instance(job: View, instance: str) -> str:
     if not job.instances:
         raise MusterError(
-            f"can not attach the training job {job.name}, because it has no instances"
+            f"can not attach the training job {job.name}, because it has no instances",
+            hint=f"`arena get {job.name}` says why.",
         )
     if instance:
         if instance not in {row.name for row in job.instances}:

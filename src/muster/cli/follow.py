@@ -123,8 +123,8 @@ def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
     said = False
     while not job.instances:
         if job.over:
-            why = f": {job.reason}" if job.reason else ""
-            raise MusterError(f"the job {job.name} has {job.status.lower()} and has no pods{why}")
+            ended = f"the job {job.name} has {job.status.lower()} and has no pods"
+            raise MusterError(f"{ended}{job.because}")
         if not follow:
             raise MusterError(
                 f"the job {job.name} has no instances yet",

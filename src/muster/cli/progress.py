@@ -58,8 +58,7 @@ def summary(job: View) -> str:
     phases = [instance.phase for instance in job.instances]
     parts = [f"{phases.count(phase)} {phase.lower()}" for phase in dict.fromkeys(phases)]
     pods = f" ({', '.join(parts)} of {count})" if count else ""
-    why = f": {job.reason}" if job.reason else ""
-    return f"{job.name} {job.status}{pods}{why}"
+    return f"{job.name} {job.status}{pods}{job.because}"
 
 
 def age(job: View) -> str:
@@ -70,7 +69,7 @@ def age(job: View) -> str:
 def _result(job: View) -> View:
     if job.status == FAILED:
         raise JobFailed(
-            f"the job {job.name} failed" + (f": {job.reason}" if job.reason else ""),
+            f"the job {job.name} failed{job.because}",
             hint=f"See: arena logs {job.name} -n {job.namespace}",
         )
     return job

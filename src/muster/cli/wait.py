@@ -74,11 +74,12 @@ def reached(look: Callable[[], View], good: tuple[str, ...], end: float) -> View
         if job.status in good:
             return job
         if job.over:
-            why = f": {job.reason}" if job.reason else ""
-            raise JobFailed(f"the job {job.name} has {job.status.lower()}{why}")
+            raise JobFailed(f"the job {job.name} has {job.status.lower()}{job.because}")
         if time.monotonic() > end:
-            why = f": {job.reason}" if job.reason else ""
-            raise MusterError(f"the job {job.name} is still {job.status.lower()}{why}")
+            raise MusterError(
+                f"the job {job.name} is still {job.status.lower()}{job.because}",
+                hint=f"`arena explain {job.name}` says more.",
+            )
         time.sleep(LOOK_AGAIN)
         try:
             job = look()
@@ -95,5 +96,7 @@ def _gone(client: BlockingClient, key: Key, type_: str, end: float) -> None:
             print(f"{key.name} deleted")
             return
         if time.monotonic() > end:
-            raise MusterError(f"the job {key.name} is still there")
+            raise MusterError(
+                f"the job {key.name} is still there", hint=f"`arena delete {key.name}` deletes it."
+            )
         time.sleep(LOOK_AGAIN)

@@ -80,6 +80,11 @@ class View(msgspec.Struct, frozen=True):
         return self.status in (SUCCEEDED, FAILED)
 
     @property
+    def because(self) -> str:
+        """The reason as the end of a sentence about the job; empty if there is none."""
+        return f": {self.reason}" if self.reason else ""
+
+    @property
     def chief(self) -> Instance | None:
         """The instance whose log is the job's."""
         return next((instance for instance in self.instances if instance.chief), None)
