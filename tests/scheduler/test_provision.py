@@ -11,6 +11,7 @@ from muster.api.meta import Key
 from muster.scheduler.provision import GIVES_WAY
 from muster.scheduler.settings import Settings
 from muster.scheduler.storage import NO_PROVISIONER, Claim, PersistentVolume, StorageClass
+from muster.scheduler.volumes import Choice
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake import FakeCluster
 
@@ -292,6 +293,21 @@ async def test_a_choice_that_could_not_be_written_is_made_again() -> None:
         await cluster.settle(5)
 
     assert len(cluster.provisions) == 2
+
+
+async def test_what_was_not_written_when_the_lease_was_lost_is_written_in_the_next_term() -> None:
+    cluster = cluster_of("n1")
+    claim(cluster, "data")
+    cluster.add(pod("p", spec=using("data")))
+    async with cluster.running():
+        await cluster.settle()
+    cluster.state.begin_writing()
+    async with cluster.running():
+        await cluster.settle()
+
+    assert [dict(p.claims) for p in cluster.provisions] == 2 * [
+        {Key("default", "data"): Choice("n1")}
+    ]
 
 
 async def test_a_gang_whose_volumes_do_not_come_gives_way_and_tries_again() -> None:

@@ -108,6 +108,8 @@ class Service:
 
     async def run(self) -> None:
         """Decide and act, until cancelled: the informers have synced."""
+        self._provisions = asyncio.Queue()
+        self.state.begin_writing()
         loop, binder = self._decider()
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())

@@ -152,6 +152,12 @@ class State:
         self.snapshot.volumes.not_chosen(claim)
         self.look_again(gang, when)
 
+    def begin_writing(self) -> None:
+        """This process leads now: what it left unwritten when it last did is decided anew."""
+        for claim in list(self.snapshot.volumes.chosen):
+            self.snapshot.volumes.not_chosen(claim)
+            self._happened(Wake.STORAGE)
+
     # -- who is next ---------------------------------------------------------------------------
 
     def touch(self, key: GangKey) -> None:
