@@ -11,8 +11,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.api import core
 from muster.api.kinds import SERVICES
-from muster.api.meta import Object, ObjectMeta, is_true
+from muster.api.meta import is_true
 from muster.errors import CannotRun
 
 if TYPE_CHECKING:
@@ -31,22 +32,16 @@ _BLOCK = 64 * 1024
 _CONNECTING = 5.0
 
 
-class ServicePort(Object, frozen=True):
-    name: str = ""
-    port: int = 0
+class ServicePort(core.ServicePort, frozen=True):
     target_port: int | str = 0
     node_port: int = 0
-    protocol: str = "TCP"
 
 
-class ServiceSpec(Object, frozen=True):
-    type: str = "ClusterIP"
-    selector: dict[str, str] = {}
+class ServiceSpec(core.ServiceSpec, frozen=True):
     ports: tuple[ServicePort, ...] = ()
 
 
-class Service(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Service(core.Service, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
