@@ -108,8 +108,8 @@ async def test_explain_tells_why_a_job_waits_where_it_stands_and_when_it_runs(
     assert why in text
     assert "2nd of 2 in line" in text
     assert "2 of 2 pods have a node, on 1 node" in runs
-    assert code != 0
-    assert "there is no training job and no pod named nobody" in trouble
+    assert code == 3
+    assert "Not found training job nobody in namespace verbs" in trouble
 
 
 async def test_a_scheduler_of_a_name_that_is_alive_is_not_started_beside_it_unless_forced(
