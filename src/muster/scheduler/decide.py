@@ -15,11 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
-from muster.scheduler import explain, hold, refusal, rooms, runs
+from muster.scheduler import explain, hold, refusal, rooms, runs, trouble
 from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Say, planned
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Demand, Manner, Plan, Unplaced, Want
-from muster.scheduler.explain import Reason
 from muster.scheduler.gangs import GangKey, role_of
 from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place, place_surplus
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
+    from muster.scheduler.explain import Reason
     from muster.scheduler.podclass import PodClass
     from muster.scheduler.roster import Muster
     from muster.scheduler.state import State
@@ -127,14 +127,13 @@ def was_half_bound(muster: Muster) -> bool:
 
 
 def _fill(case: Case) -> list[Action]:
-    """Place what is missing, then what is beyond the minimum."""
+    """Place what is missing, then what is beyond the minimum, but for what no node would do."""
+    found = trouble.trouble(case)
+    return _fill_able(case) if found is None else trouble.without(case, found, _fill_able)
+
+
+def _fill_able(case: Case) -> list[Action]:
     pending, missing = case.muster.pending, case.missing
-    if any(pod.spec.resource_claims for pod in pending):
-        reason = Reason(explain.UNSUPPORTED, "asks for resourceClaims, which are not supported")
-        return wait(case, reason, Spot(Wake.NONE))
-    trouble = next(filter(None, map(case.state.snapshot.volumes.trouble, pending)), "")
-    if trouble:
-        return wait(case, Reason(explain.NO_VOLUME, trouble), Spot(Wake.STORAGE))
     if not missing.total:
         return _surplus(case) if pending else say(case.state, case.key, None)
     if not pending and not case.started:
@@ -269,7 +268,7 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
 
 def _to_be_whole(case: Case) -> tuple[int, int]:
     """How many members make the gang whole (0 if it was that before), and how many are beyond."""
-    there, waiting = len(case.muster.bound), len(case.muster.pending)
+    there, waiting = len(case.muster.bound), len(case.muster.pending) + case.troubled
     needed = case.missing.total
     return (0 if case.entry.whole else there + needed, max(0, waiting - needed))
 
