@@ -117,8 +117,6 @@ def check(args: Submission) -> None:
             "--sync-source should be set when --sync-mode is set",
             hint="For example --sync-source=https://host/team/project.git",
         )
-    if args.sync_depth < 0:
-        raise UsageError("--sync-depth is invalid: it cannot be negative")
     only_git = [name for name in given if name[7:] in ("branch", "revision", "depth", "submodules")]
     if mode == "rsync" and only_git:
         raise UsageError(f"{only_git[0]} is for --sync-mode=git")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
-from muster.jobs.build import board, code, roles, values, volumes
+from muster.jobs.build import board, check, roles, values, volumes
 from muster.jobs.build.pod import template
 from muster.jobs.build.submission import Mpi, PyTorch, Site, TensorFlow
 
@@ -26,8 +26,6 @@ GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
 REQUESTED = "requestGPUsOfJobOwner"
 CLEANINGS = ("Running", "None", "All")
-_LEAST = {"gpus": 0, "workers": 1, "retry": 0, "ps": 0, "ps_gpus": 0}
-_PORTS = ("chief_port", "worker_port", "ps_port")
 _SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
 
 
@@ -41,7 +39,7 @@ class Bundle:
 
 def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - frozen
     """Everything that `arena submit` creates, but for the record of the submission."""
-    _check(args)
+    check.everything(args)
     present = roles.of(args)
     labels = _labels(args, site)
     metadata: Raw = {"name": args.name, "labels": labels, "annotations": _annotations(args)}
@@ -165,47 +163,3 @@ def _success_policy(args: TensorFlow) -> str:
         raise UsageError(
             f"unsupported successPolicy {args.success_policy}", hint=error.hint
         ) from None
-
-
-def _check(args: Submission) -> None:
-    values.job_name(args.name)
-    _check_numbers(args)
-    if not "".join(args.command).strip():
-        raise UsageError("not found command args", hint='End with the command: … "python train.py"')
-    if not args.shell.strip():
-        raise UsageError("--shell is empty", hint="For example --shell=bash")
-    if not args.working_dir.startswith("/"):
-        raise values.wrong("--working-dir", args.working_dir, "Write --working-dir=/absolute/path")
-    if "://" not in args.logdir:  # hdfs://… and the like are TensorBoard's to read
-        values.path("--logdir", args.logdir, "Write --logdir=/absolute/path")
-    _check_model(args)
-    code.check(args)
-    if isinstance(args, PyTorch) and args.nproc_per_node:
-        _check_processes(args.nproc_per_node)
-
-
-def _check_numbers(args: Submission) -> None:
-    for field, least in _LEAST.items():
-        if getattr(args, field, least) < least:
-            if field == "workers":
-                raise UsageError("--workers must be greater than 0 in distributed training")
-            raise UsageError(f"--{field.replace('_', '-')} is invalid: it cannot be negative")
-    for field in _PORTS:
-        if not 0 <= getattr(args, field, 0) < 65536:
-            flag = field.replace("_", "-")
-            raise UsageError(f"--{flag} is invalid", hint="Write a port between 1 and 65535.")
-
-
-def _check_model(args: Submission) -> None:
-    if args.model_name and not args.model_source:
-        raise UsageError(
-            "--model-source must be set when --model-name is set",
-            hint="For example --model-source=pvc://models/mnist",
-        )
-    if args.model_source and not args.model_name:
-        raise UsageError("--model-source is given without --model-name")
-
-
-def _check_processes(text: str) -> None:
-    if text not in ("auto", "cpu", "gpu") and not (text.isdecimal() and int(text) > 0):
-        raise values.wrong("--nproc-per-node", text, "Write auto, cpu, gpu or a number.")

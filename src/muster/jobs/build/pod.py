@@ -138,13 +138,8 @@ def _source(text: str) -> Raw:
 
 
 def _resources(args: Submission, role: Role) -> Raw:
-    prefix = f"{role.name.lower()}-" if role.flag else ""
-    asked: dict[str, str] = {}
-    caps: dict[str, str] = {}
-    for name in ("cpu", "memory"):
-        asked[name] = values.quantity(f"--{prefix}{name}", getattr(role, name))
-        limit = values.quantity(f"--{prefix}{name}-limit", getattr(role, f"{name}_limit"))
-        caps[name] = limit or asked[name]
+    asked = {"cpu": role.cpu, "memory": role.memory}
+    caps = {"cpu": role.cpu_limit or role.cpu, "memory": role.memory_limit or role.memory}
     extended = {role.gpu: str(role.gpus)} if role.gpus else {}
     if role.member:
         extended |= values.device("--device", args.device)

@@ -10,7 +10,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from muster.api.quantity import whole
+from muster.api.quantity import LARGEST as MOST
+from muster.api.quantity import milli
 from muster.errors import InvalidQuantity, UsageError
 
 if TYPE_CHECKING:
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 LONGEST_NAME = 49
+LARGEST = 2**31 - 1
+"""Where Kubernetes counts replicas, seconds and tries, it has no room for more."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_VALUE = re.compile(rf"({_PART})?")
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _QUALIFIED = re.compile(rf"({_DOMAIN}/)?{_PART}")
+_WORD = re.compile(r"[A-Za-z0-9][-\w./:@+]*", re.ASCII)
 _SUBDOMAIN = re.compile(_DOMAIN)
 _TOLERATION = re.compile(r"([^=:,]+)(?:=([^=:,]*))?:([^=:,]*),(Equal|Exists)")
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -97,21 +101,44 @@ def device(flag: str, entries: Iterable[str]) -> dict[str, str]:
     for name, amount in found.items():
         if name == "nvidia.com/gpu":
             raise UsageError(f"{flag} nvidia.com/gpu: please use '--gpus N' instead")
-        if not _QUALIFIED.fullmatch(name):
+        if not _QUALIFIED.fullmatch(name) or "/" not in name:
             raise wrong(flag, f"{name}={amount}", f"Write {flag}=vendor.com/device=AMOUNT")
-        quantity(flag, amount)
+        _whole(flag, name, amount)
     return found
+
+
+def _whole(flag: str, name: str, amount: str) -> None:
+    """Devices are not cut into pieces."""
+    try:
+        parts = milli(amount)
+    except InvalidQuantity:
+        parts = -1
+    if parts < 0 or parts % 1000 or parts > 1000 * LARGEST:
+        hint = f"Write {flag}={name}=AMOUNT with a whole number, e.g. {flag}={name}=1"
+        raise wrong(flag, f"{name}={amount}", hint)
 
 
 def quantity(flag: str, text: str) -> str:
     """An amount as Kubernetes reads it; an empty one stays empty."""
     if text:
         try:
-            negative = whole(text) < 0
+            possible = 0 <= milli(text) < MOST
         except InvalidQuantity:
-            negative = True
-        if negative:
+            possible = False
+        if not possible:
             raise wrong(flag, text, f"Write {flag}=500m, 2 or 4Gi")
+    return text
+
+
+def less(one: str, other: str) -> bool:
+    """Whether an amount is below another."""
+    return milli(one) < milli(other)
+
+
+def one_word(flag: str, text: str) -> str:
+    """The name of an image or a scheduler; an empty one stays empty."""
+    if text and not _WORD.fullmatch(text):
+        raise wrong(flag, text, "It is one word of letters, digits and '-_./:@'.")
     return text
 
 
@@ -120,7 +147,10 @@ def seconds(flag: str, text: str) -> int:
     pieces = list(_PIECE.finditer(text))
     if text != "0" and (not pieces or "".join(piece[0] for piece in pieces) != text):
         raise wrong(flag, text, f"Write {flag}=90s, 5m or 1h30m")
-    return math.ceil(round(sum(float(piece[1]) * _UNITS[piece[2]] for piece in pieces), 6))
+    total = sum(float(piece[1]) * _UNITS[piece[2]] for piece in pieces)
+    if total > LARGEST:
+        raise wrong(flag, text, f"It is at most {LARGEST} seconds.")
+    return math.ceil(round(total, 6))
 
 
 def toleration(text: str) -> Raw:

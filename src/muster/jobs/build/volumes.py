@@ -64,8 +64,8 @@ def host_directories(args: Submission) -> list[Mounted]:
 
 def shared_memory(args: Submission) -> list[Mounted]:
     """/dev/shm of the size asked for."""
-    size = values.quantity("--share-memory", args.share_memory)
-    source = {"medium": "Memory"} | ({"sizeLimit": size} if size else {})
+    size = {"sizeLimit": args.share_memory} if args.share_memory else {}
+    source = {"medium": "Memory"} | size
     return [mounted("dshm", "/dev/shm", emptyDir=source)]
 
 
