@@ -314,3 +314,16 @@ def test_a_field_that_is_almost_right_is_named(written: str) -> None:
         forms.read(tfjob({written: {"Worker": {"template": pod()}}}))
 
     assert refused.value.hint == f"write tfReplicaSpecs instead of {written}"
+
+
+@pytest.mark.parametrize("count", [10_000, 2_000_000_000])
+def test_a_job_of_more_members_than_anybody_could_want_is_refused_at_once(count: int) -> None:
+    template = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+    roles = {"PS": {"template": template}, "Worker": {"replicas": count, "template": template}}
+    raw = {"kind": "TFJob", "metadata": {"name": "j"}, "spec": {"tfReplicaSpecs": roles}}
+
+    with pytest.raises(InvalidJob) as refused:
+        forms.read(raw)
+
+    assert refused.value.field == "spec.tfReplicaSpecs.Worker.replicas"
+    assert "at most 10000" in refused.value.hint

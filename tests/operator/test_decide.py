@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from muster.api.kinds import PODS, SERVICES, VOLCANO_GROUPS
 from muster.operator.actions import Create, Delete, PatchStatus
 from tests.operator.builders import Model, env, manifest, replica
@@ -339,3 +341,30 @@ def test_a_job_of_no_replicas_says_that_nothing_is_to_run() -> None:
     model.settle()
     assert "waiting" not in model.status
     assert sorted(model.pods) == ["j-worker-0"]
+
+
+def test_a_large_job_is_made_in_portions_and_every_service_before_any_pod() -> None:
+    model = Model(manifest(roles={"Worker": replica(600)}))
+    portions = []
+    while done := [action for action in model.step() if isinstance(action, Create)]:
+        portions.append({kind: sum(a.kind == kind for a in done) for kind in (SERVICES, PODS)})
+
+    assert [row[SERVICES] for row in portions] == [250, 250, 100, 0, 0]
+    assert [row[PODS] for row in portions] == [0, 0, 250, 250, 100]
+    assert len(model.pods) == 600
+
+
+def test_the_largest_job_is_thought_about_in_no_time() -> None:
+    model = Model(manifest(roles={"Worker": replica(10_000)}))
+    began = time.process_time()
+    for _ in range(5):
+        model.step()
+    model.services = {name: {"metadata": {"name": name}} for name in map(_worker, range(10_000))}
+    model.step()
+
+    assert len(model.pods) == 250
+    assert time.process_time() - began < 10
+
+
+def _worker(index: int) -> str:
+    return f"j-worker-{index}"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 RESTARTS = ("Always", "OnFailure", "Never", "ExitCode")
 CLEANINGS = ("All", "Running", "None")
+MOST = 10_000
+"""Members of one job. Everyone is told of everyone, and a slip of the pen must cost nobody else."""
 
 
 def read(raw: Raw) -> Job:
@@ -296,7 +298,14 @@ def _check(job: Job) -> None:
                 f"is {replica.count}; a {shape.kind} has exactly one {replica.role}",
                 hint="write 1 or leave it out",
             )
-    derived = [member.name for member in job.members()]
+    if job.total > MOST:
+        largest = max(job.replicas, key=lambda replica: replica.count)
+        raise InvalidJob(
+            f"{largest.path}.replicas",
+            f"is {largest.count}; the job would have {job.total} members",
+            hint=f"write so many that there are at most {MOST} in all",
+        )
+    derived = [names.member(job.name, one.role, max(one.count - 1, 0)) for one in job.replicas]
     if job.replica("Launcher"):
         derived.append(names.launcher(job.name, job.uid, 0))
     names.check(job.name, derived)

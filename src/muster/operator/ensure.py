@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from muster.operator.seen import Seen, Settings
 
 QUOTA_RETRY = 15.0
+BATCH = 250
+"""Services or pods made in one look: others must have their turn between those of a large job."""
 _REMOVABLE = ("minTaskMember",)
 """Fields of a group's spec that only we set, and so may take away again."""
 
@@ -32,21 +34,26 @@ def missing(job: Job, wanted: list[Member], seen: Seen, settings: Settings) -> l
     rules = table.of(job)
     group = gang.find(job, seen, settings)
     where = hosts.find(job, seen, settings)
-    before = [*_objects(job, seen, where), *_services(job, seen, where), *_group(job, seen, group)]
+    anew = _services(job, seen)
+    before = [
+        *_objects(job, seen, where),
+        *(Create(SERVICES, pods.service(job, member, where)) for member in anew[:BATCH]),
+        *_group(job, seen, group),
+    ]
     if seen.refused:
         return [*before, *_take_back(seen, group)]
-    if not services(seen) >= set(where.own_ports):
+    if len(anew) > BATCH or not services(seen) >= set(where.own_ports):
         # Host ports are settled once their services exist: pods come next time.
         return [*before, Wait(0.0)]
     # Names that pods of a former job of this name still hold are waited for.
     present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans, *seen.former)}
+    absent = [member for member in wanted if member.name not in present]
     created: list[Action] = []
-    for member in wanted:
-        if member.name not in present:
-            manifest = pods.pod(job, member, where, group)
-            rules.equip(manifest, member, where)
-            created.append(Create(PODS, manifest))
-    return [*before, *created]
+    for member in absent[:BATCH]:
+        manifest = pods.pod(job, member, where, group)
+        rules.equip(manifest, member, where)
+        created.append(Create(PODS, manifest))
+    return [*before, *created, *([Wait(0.0)] if len(absent) > BATCH else ())]
 
 
 def surplus(job: Job, wanted: list[Member], seen: Seen) -> list[Pod]:
@@ -106,15 +113,12 @@ def services(seen: Seen) -> set[str]:
     return {service.metadata.name for service in seen.services}
 
 
-def _services(job: Job, seen: Seen, where: Hosts) -> list[Action]:
+def _services(job: Job, seen: Seen) -> list[Member]:
+    """The members whose services are to be made."""
     if not table.of(job).services:
         return []
     existing = services(seen)
-    return [
-        Create(SERVICES, pods.service(job, member, where))
-        for member in job.members()
-        if member.name not in existing
-    ]
+    return [member for member in job.members() if member.name not in existing]
 
 
 def _objects(job: Job, seen: Seen, where: Hosts) -> list[Action]:

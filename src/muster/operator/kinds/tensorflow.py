@@ -32,13 +32,13 @@ def tf_config(job: Job, member: Member, hosts: Hosts) -> str:
     task = {"type": member.role.lower(), "index": member.index}
     if job.dynamic_workers:
         return _json({"cluster": _sparse(member, hosts), "task": task})
-    cluster = {
-        replica.role.lower(): hosts.addresses[replica.role]
+    roles = sorted(
+        (replica.role.lower(), hosts.listed[replica.role])
         for replica in job.replicas
         if replica.role != "Evaluator" or job.annotation(EVALUATOR, "true") != "false"
-    }
-    ordered = dict(sorted(cluster.items()))
-    return _json({"cluster": ordered, "task": task, "environment": "cloud"})
+    )
+    cluster = ",".join(f'"{role}":{everyone}' for role, everyone in roles)
+    return f'{{"cluster":{{{cluster}}},"task":{_json(task)},"environment":"cloud"}}'
 
 
 def _sparse(member: Member, hosts: Hosts) -> dict[str, Any]:
