@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
+from muster.api.core import Pod
 from muster.api.kinds import EVENTS, PODS, VOLCANO_GROUPS, Kind
 from muster.api.meta import Key
-from muster.scheduler.actions import Say
+from muster.errors import Unreachable
+from muster.scheduler.actions import Delete, Say
 from muster.scheduler.decide import consider
 from muster.scheduler.explain import Reason
-from muster.scheduler.gangs import own_gang
+from muster.scheduler.gangs import GangKey, own_gang
 from muster.scheduler.report import REFRESHED, Reporter
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
@@ -54,8 +57,10 @@ def waiting() -> tuple[State, Say]:
 
 
 @asynccontextmanager
-async def reporting(state: State) -> AsyncIterator[tuple[Reporter, Writes]]:
-    writes = Writes()
+async def reporting(
+    state: State, writes: Writes | None = None
+) -> AsyncIterator[tuple[Reporter, Writes]]:
+    writes = writes or Writes()
     reporter = Reporter(writes, state)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reporter.run())
@@ -143,3 +148,78 @@ async def test_pods_of_a_gang_that_is_not_large_are_told_new_numbers(
     ]
     assert messages.count("short 1") == size
     assert messages.count("short 2") == refreshed
+
+
+class Failing(Writes):
+    """A client that fails until it is mended."""
+
+    broken = True
+    tries = 0
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **_: Any) -> None:
+        self._fail()
+        await super().patch(kind, key, body)
+
+    async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
+        self._fail()
+        await super().create(kind, body)
+
+    def _fail(self) -> None:
+        self.tries += 1
+        if self.broken:
+            raise Unreachable("cut off")
+
+
+async def test_what_could_not_be_reported_is_reported_when_the_server_is_back() -> None:
+    state, say = waiting()
+    writes = Failing()
+    async with reporting(state, writes) as (reporter, _):
+        reporter.say(say)
+        reporter.deleted(Delete(say.gang, (), "to make room", "Released"))
+        await asyncio.sleep(60)  # pace: virtual
+        assert writes.made == []
+        assert writes.tries < 40
+        writes.broken = False
+        await asyncio.sleep(30)  # pace: virtual
+
+    assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_GROUPS)) == (3, 2, 1)
+
+
+async def running_gang() -> tuple[State, GangKey, list[Pod]]:
+    """A gang of three that has its nodes and runs."""
+    state = State(Settings())
+    group = volcano_group("g", 3)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    made = [bound_to(one, "Running") for one in gang("g", 3)]
+    for one in made:
+        state.pod_changed(None, one)
+    return state, next(iter(state.roster.gangs)), made
+
+
+def bound_to(one: Pod, phase: str) -> Pod:
+    spec = msgspec.structs.replace(one.spec, node_name="n")
+    status = msgspec.structs.replace(one.status, phase=phase)
+    return msgspec.structs.replace(one, spec=spec, status=status)
+
+
+async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
+    state, key, members = await running_gang()
+    async with reporting(state) as (reporter, writes):
+
+        async def look(seconds: float) -> None:
+            for action in consider(state, key, asyncio.get_running_loop().time()):
+                assert isinstance(action, Say)
+                reporter.say(action)
+            await asyncio.sleep(seconds)  # pace: virtual
+
+        await look(2)
+        state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
+        await look(2)
+        state.pod_changed(members[1], bound_to(members[1], "Failed"))
+        await look(60)
+        for _ in range(5):
+            await look(10)
+
+    statuses = [body["status"] for kind, _, body in writes.made if kind is VOLCANO_GROUPS]
+    counts = [(s["running"], s["succeeded"], s["failed"]) for s in statuses]
+    assert counts == [(3, 0, 0), (2, 1, 0), (1, 1, 1)]

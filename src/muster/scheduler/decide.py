@@ -73,9 +73,10 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
 
 
 def _show(case: Case, actions: list[Action]) -> list[Action]:
-    """A gang that starts, breaks or ends has its object's status written, also without a reason."""
-    done = case.state.succeeded(case.gang, case.muster) >= case.terms.min
-    phase = (case.started, not case.missing.total, done)
+    """A gang whose counts change has its object's status written, also without a reason."""
+    muster, succeeded = case.muster, case.state.succeeded(case.gang, case.muster)
+    counts = (muster.running, succeeded, len(muster.failed))
+    phase = (case.started, not case.missing.total, *counts)
     if phase == case.entry.phase or case.gang.label_only:
         return []
     case.entry.phase = phase

@@ -44,8 +44,8 @@ class Entry:
     """Its rooms were taken from others, before it had a member running."""
     told: bool = False
     """Its claims have been told what they get, and its rooms are kept until they are bound."""
-    phase: tuple[bool, ...] = ()
-    """What its object's status last said: has members, is whole, is done."""
+    phase: tuple[int, ...] = ()
+    """What its object's status last said: has members, is whole, and its counts."""
     hopeless: tuple[object, bool] = (None, False)
     """Whether it would not even fit an empty cluster, and what that was judged by."""
     guarded: bool = False

@@ -3,8 +3,9 @@
 Fed by the loop. A gang that waits is reported once it has waited a moment, again only when its
 reason changes, and not more often than every half minute; its pods get PodScheduled=False once
 per reason, which is also what cluster autoscalers look for, and unless they are many also when only
-its numbers change. Reports never hold up a decision, and
-a report that fails is logged and made again with the next change.
+its numbers change. A group's status follows the counts of its members; how many succeeded is
+written soon, since it is remembered there. Reports never hold up a decision, and one that fails is
+logged and made again after a pause.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import EVENTS, PODS
-from muster.errors import Forbidden, MusterError, NotFound
+from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.kube.request import Patch
+from muster.scheduler.explain import NOT_BOUND
 from muster.scheduler.gangs import ALONE
 from muster.scheduler.status import Standing, group_status
 
@@ -38,6 +40,8 @@ log = logging.getLogger(__name__)
 COMPONENT = "muster-scheduler"
 REFRESHED = 100
 """Pods of a gang that are told again when only the numbers in its reason have changed."""
+AGAIN = 10.0
+"""Seconds until what could not be written is tried again."""
 
 
 @dataclass
@@ -47,6 +51,8 @@ class _Told:
     which: str
     reason: Reason | None = None
     at: float = -1e9
+    status: Raw | None = None
+    succeeded: int = 0
 
 
 class Reporter:
@@ -58,6 +64,7 @@ class Reporter:
         self._told: dict[GangKey, _Told] = {}
         self._pods: dict[str, Reason] = {}
         self._deleted: list[Delete] = []
+        self._deleted_again = 0.0
         self._wake = asyncio.Event()
         self._refused: set[str] = set()
 
@@ -75,8 +82,11 @@ class Reporter:
         now = asyncio.get_running_loop().time()
         soon = now + self._state.settings.report_after
         not_before = told.at + self._state.settings.report_every if told else soon
-        if say.gang not in self._due:
-            self._due[say.gang] = max(soon, not_before)
+        if told is not None and told.succeeded != self._succeeded(say.gang):
+            not_before = soon
+        due = max(soon, not_before)
+        if due < self._due.get(say.gang, 1e99):
+            self._due[say.gang] = due
             self._wake.set()
 
     def deleted(self, delete: Delete) -> None:
@@ -97,7 +107,8 @@ class Reporter:
 
     async def _sleep(self) -> None:
         now = asyncio.get_running_loop().time()
-        wait = min(self._due.values(), default=None)
+        again = [self._deleted_again] if self._deleted else []
+        wait = min((*self._due.values(), *again), default=None)
         try:
             async with asyncio.timeout(None if wait is None else max(0.0, wait - now)):
                 await self._wake.wait()
@@ -111,11 +122,21 @@ class Reporter:
             return
         told = self._told.setdefault(key, _Told(self._which(key)))
         reason = entry.reason
-        if reason != told.reason or reason is None:
-            told.reason, told.at = reason, now
-            await self._tell_group(gang, reason)
+        done = await self._tell_group(gang, reason, told, now)
+        if reason != told.reason:
+            told.at = now
+            said = reason is None or await self._try(
+                self._event(gang, "FailedScheduling", reason.text)
+            )
+            told.reason, done = reason if said else told.reason, done and said
         if reason is not None:
-            await self._tell_pods(gang, reason)
+            done = await self._tell_pods(gang, reason) and done
+        if not done:
+            self._due[key] = now + AGAIN
+
+    def _succeeded(self, key: GangKey) -> int:
+        gang = self._state.roster.gangs.get(key)
+        return 0 if gang is None else self._state.succeeded(gang, self._state.muster(gang))
 
     def _which(self, key: GangKey) -> str:
         """Tells a gang from one of the same name that was there before."""
@@ -126,32 +147,37 @@ class Reporter:
             return gang.declared.metadata.uid
         return min(gang.pods, default="") if key.dialect == ALONE.name else ""
 
-    async def _tell_group(self, gang: Gang, reason: Reason | None) -> None:
+    async def _tell_group(self, gang: Gang, reason: Reason | None, told: _Told, now: float) -> bool:
+        """Write the group's status if it has changed; False if that failed."""
         terms = gang.terms
-        if terms is not None and gang.kind is not None and gang.declared is not None:
-            muster = self._state.muster(gang)
-            standing = Standing(terms, muster, self._state.succeeded(gang, muster), reason)
-            status = group_status(gang.key, standing, _stamp())
-            if status is not None:
-                where = gang.declared.metadata.key
-                await self._try(
-                    self._client.patch(gang.kind, where, {"status": status}, subresource="status")
-                )
-        if reason is not None:
-            await self._try(self._event(gang, "FailedScheduling", reason.text))
+        if terms is None or gang.kind is None or gang.declared is None:
+            return True
+        muster = self._state.muster(gang)
+        standing = Standing(terms, muster, self._state.succeeded(gang, muster), reason)
+        status = group_status(gang.key, standing, "")
+        if status is None or status == told.status:
+            return True
+        stamped = {"status": group_status(gang.key, standing, _stamp())}
+        where, told.at = gang.declared.metadata.key, now
+        done = await self._try(self._client.patch(gang.kind, where, stamped, subresource="status"))
+        if done:
+            told.status, told.succeeded = status, standing.succeeded
+        return done
 
-    async def _tell_pods(self, gang: Gang, reason: Reason) -> None:
+    async def _tell_pods(self, gang: Gang, reason: Reason) -> bool:
+        """Tell the pods that wait; False if that failed, and then the rest is left for later."""
         alive = {uid for g in self._state.roster.gangs.values() for uid in g.pods}
         if len(self._pods) > 2 * len(alive) + 100:
             self._pods = {uid: told for uid, told in self._pods.items() if uid in alive}
-        pending = self._state.muster(gang).pending
+        muster = self._state.muster(gang)
+        refused = (pod for pod in muster.bound if not pod.spec.node_name)
+        pending = (*muster.pending, *(refused if reason.code == NOT_BOUND else ()))
         for pod in pending:
             told = self._pods.get(pod.metadata.uid)
             alike = told is not None and told.code == reason.code and len(pending) > REFRESHED
             if told == reason or alike:
                 continue
-            self._pods[pod.metadata.uid] = reason
-            await self._try(
+            done = await self._try(
                 self._client.patch(
                     PODS,
                     pod.metadata.key,
@@ -160,13 +186,22 @@ class Reporter:
                     subresource="status",
                 )
             )
+            if not done:
+                return False
+            self._pods[pod.metadata.uid] = reason
+        return True
 
     async def _tell_deleted(self) -> None:
-        while self._deleted:
-            delete = self._deleted.pop(0)
+        now = asyncio.get_running_loop().time()
+        while self._deleted and self._deleted_again <= now:
+            delete = self._deleted[0]
             gang = self._state.roster.gangs.get(delete.gang)
-            if gang is not None:
-                await self._try(self._event(gang, delete.reason, delete.why, delete.pods))
+            if gang is not None and not await self._try(
+                self._event(gang, delete.reason, delete.why, delete.pods)
+            ):
+                self._deleted_again = now + AGAIN
+                return
+            del self._deleted[0]
 
     async def _event(self, gang: Gang, reason: str, text: str, pods: Iterable[Pod] = ()) -> None:
         about = _about(gang, pods)
@@ -194,17 +229,21 @@ class Reporter:
             },
         )
 
-    async def _try(self, call: object) -> None:
+    async def _try(self, call: object) -> bool:
+        """Whether it was written, or there is nothing any more to write it to."""
         try:
             await call  # type: ignore[misc]
-        except NotFound:
-            return
+        except (NotFound, Conflict):
+            return True
         except Forbidden as error:
             if str(error) not in self._refused:
                 self._refused.add(str(error))
                 log.warning("%s", error)
         except MusterError as error:
             log.info("not reported: %s", error)
+        else:
+            return True
+        return False
 
 
 def _about(gang: Gang, pods: Iterable[Pod]) -> Raw | None:
