@@ -186,6 +186,26 @@ def test_every_shape_of_a_job_can_be_scaled(
     ]
 
 
+@pytest.mark.parametrize("count", ["0", "-1", "99999999999"])
+def test_a_job_cannot_be_scaled_to_what_submit_would_refuse(place: Place, count: str) -> None:
+    place.job("a")
+
+    code, out, err = place.arena("scale", "a", "--workers", count)
+
+    assert (code, out) == (2, "")
+    assert "--workers" in err
+    assert place.spec("a")["tfReplicaSpecs"]["Worker"]["replicas"] == 2
+
+
+def test_a_job_that_is_not_there_is_told_before_others_are_waited_for(place: Place) -> None:
+    place.job("goes-on")
+
+    code, out, err = place.arena("wait", "goes-on", "nope", "--timeout", "1h")
+
+    assert (code, out) == (3, "")
+    assert "nope" in err
+
+
 def test_a_role_that_is_not_there_cannot_be_scaled(place: Place) -> None:
     place.job("a")
 
@@ -269,6 +289,12 @@ def test_waiting_ends_with_success_and_survives_a_cluster_that_is_away() -> None
 def test_a_job_that_fails_while_it_is_waited_for_is_told_as_such() -> None:
     with pytest.raises(JobFailed, match="the job j has failed: m"):
         wait.reached(looks("Running", "Failed"), ("SUCCEEDED",), float("inf"))
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_job_that_is_deleted_while_it_is_waited_for_is_told_as_such() -> None:
+    with pytest.raises(NotFound, match="the job j was deleted meanwhile"):
+        wait.reached(looks("Running", NotFound("no")), ("SUCCEEDED",), float("inf"))
 
 
 def test_patience_ends() -> None:

@@ -172,3 +172,9 @@ def test_a_choice_that_broke_later_is_named_with_the_way_back(
     assert "arena use kube: " in said
     assert "`arena use local`" in said
     assert main.run("arena", ["use", "local"]) == 0
+
+
+@pytest.mark.parametrize("words", [("open", "x"), ("get", "x"), ("logs", "x"), ("explain", "x")])
+def test_a_verb_that_only_reads_starts_no_cluster(words: tuple[str, ...]) -> None:
+    assert main.run("arena", words) == 5
+    assert Home.of_user().running() is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import yaml
+
 from tests.cli.objects import Scene, ago, condition, job, pod
 
 WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu"
@@ -251,3 +253,53 @@ def test_several_names_are_all_shown_although_one_is_missing(scene: Scene) -> No
 
     assert (code, out) == (3, "mpijob/mpi-dist\npod/mpi-dist-worker-0\n")
     assert "Not found training job nope" in err
+
+
+def test_several_jobs_are_one_list_for_machines(scene: Scene) -> None:
+    one, other = job("TFJob", "a", {"Worker": 1}), job("TFJob", "b", {"Worker": 1})
+    scene.objects = {"tfjobs": [one, other], "pods": []}
+
+    _, out, _ = scene.arena("get", "a", "b", "-o", "json")
+    assert [row["name"] for row in json.loads(out)] == ["a", "b"]
+
+    _, out, _ = scene.arena("get", "a", "b", "-o", "yaml")
+    assert [row["name"] for row in yaml.safe_load(out)] == ["a", "b"]
+
+    code, out, _ = scene.arena("get", "a", "nope", "-o", "json")
+    assert code == 3
+    assert [row["name"] for row in json.loads(out)] == ["a"]
+
+
+def unstartable(scene: Scene) -> str:
+    """A pod that has a node and cannot start there; what is said of it."""
+    one = job("TFJob", "a", {"Worker": 1})
+    stuck = pod(one, "worker", 0, node="n")
+    said = {"reason": "CreateContainerConfigError", "message": 'secret "keys" not found'}
+    stuck["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": said}}]
+    scene.objects = {"tfjobs": [one], "pods": [stuck], "configmaps": []}
+    return 'CreateContainerConfigError: secret "keys" not found'
+
+
+def test_explain_gives_the_reason_that_get_gives(scene: Scene) -> None:
+    why = unstartable(scene)
+
+    for verb, *words in (("get", "a"), ("explain", "a"), ("explain", "a-worker-0")):
+        _, out, _ = scene.arena(verb, *words)
+        assert why in out, verb
+
+    _, out, _ = scene.arena("explain", "a", "-o", "json")
+    told = json.loads(out)
+    assert told["text"] == why
+    assert told["members"][0]["why"] == why
+
+
+def test_explain_says_what_is_wrong_with_a_senseless_job(scene: Scene) -> None:
+    senseless = job("TFJob", "a", {})
+    senseless["spec"] = {"tfReplicaSpecs": {"Wrokers": {}}}
+    scene.objects = {"tfjobs": [senseless], "pods": [], "configmaps": []}
+    _, out, _ = scene.arena("get", "a")
+    reason = next(line for line in out.splitlines() if line.startswith("Reason:"))
+
+    _, out, _ = scene.arena("explain", "a")
+
+    assert reason.removeprefix("Reason:").strip() in out

@@ -99,6 +99,18 @@ def test_a_cluster_that_goes_away_is_waited_for(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("a\n\nb\n", "waiting for the cluster: gone\n")
 
 
+def test_what_is_deleted_while_it_is_shown_is_told_as_such() -> None:
+    frames = iter([Frame("a", 1)])
+
+    def look() -> Frame:
+        for frame in frames:
+            return frame
+        raise NotFound("please use 'arena submit' to create it", status=404)
+
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        live.show(look, every=0)
+
+
 def test_a_cluster_that_was_never_there_is_an_error() -> None:
     with pytest.raises(Unreachable):
         live.show(lambda: (_ for _ in ()).throw(Unreachable("gone")), every=0)

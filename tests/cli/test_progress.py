@@ -83,5 +83,5 @@ def test_a_cluster_that_is_away_is_waited_for(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_job_that_is_deleted_meanwhile_is_not_found() -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="the job was deleted meanwhile"):
         wait(job("RUNNING"), NotFound("gone"))

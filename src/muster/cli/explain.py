@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.meta import Key, key_of
 from muster.cli import find, waitline
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.output import structured, table, underlined
-from muster.jobs.view import belonging
+from muster.jobs.view import belonging, instance, view
 from muster.scheduler.account import Account, account
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muster.kube.blocking import BlockingClient
 
 MEMBERS = ("POD", "ROLE", "PHASE", "NODE", "WHY")
@@ -36,8 +39,8 @@ def command(where: Where, name: str, output: str, type_: str) -> None:
     cluster = where.cluster()
     key = Key(where.namespace_in(cluster), name)
     with cluster.connect() as client:
-        pods = _pods(client, key, type_)
-        told = account(name, pods, waitline.published(client))
+        pods, reason = _found(client, key, type_)
+        told = _reasoned(account(name, pods, waitline.published(client)), pods, reason)
     if output == "wide":
         print(_text(told))
     else:
@@ -46,14 +49,23 @@ def command(where: Where, name: str, output: str, type_: str) -> None:
         print(structured(msgspec.to_builtins(told), output))
 
 
-def _pods(client: BlockingClient, key: Key, type_: str) -> list[Pod]:
-    """The pods of the job of that name, or the pod of that name."""
+def _found(client: BlockingClient, key: Key, type_: str) -> tuple[list[Pod], str]:
+    """The pods of the job of that name, or the pod of that name; and the reason `get` gives."""
     found = find.job_or_pod(client, key, type_)
     if isinstance(found, Pod):
-        return [found]
+        return [found], instance(found).reason
     kind, raw = found
     own = key_of(raw)
-    return belonging(kind.kind, own, raw["metadata"]["uid"], find.pods_of(client, own))
+    pods = belonging(kind.kind, own, raw["metadata"]["uid"], find.pods_of(client, own))
+    return pods, view(raw, pods).reason
+
+
+def _reasoned(told: Account, pods: Sequence[Pod], reason: str) -> Account:
+    """The account with what is said of a job and its pods besides their places."""
+    why = {pod.metadata.name: instance(pod).reason for pod in pods}
+    members = tuple(replace(one, why=one.why or why[one.name]) for one in told.members)
+    text = told.text if told.place else reason or told.text
+    return replace(told, text=text, members=members)
 
 
 def _text(told: Account) -> str:

@@ -124,7 +124,10 @@ def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
     while not job.instances:
         if job.over:
             ended = f"the job {job.name} has {job.status.lower()} and has no pods"
-            raise MusterError(f"{ended}{job.because}")
+            raise MusterError(
+                f"{ended}{job.because}",
+                hint="`arena submit … --clean-task-policy=None` keeps a job's pods and their logs.",
+            )
         if not follow:
             raise MusterError(
                 f"the job {job.name} has no instances yet",

@@ -92,14 +92,22 @@ def _look(
     if words in (("jobs",), ("job",)):
         return _jobs(client, "" if how.spaces else space, how, now), failures
     frames: list[Frame] = []
-    for one in _asked(words, space, how):
+    asked = _asked(words, space, how)
+    for one in asked:
         with failures.kept():
             if isinstance(one, Asked):
                 frames.append(_listed(client, one, how))
             else:
                 frames.append(_named(client, cluster, one, how, now))
-    text = ("\n" if how.output == "name" else "\n\n").join(frame.text for frame in frames)
-    return Frame(text, [frame.state for frame in frames]), failures
+    return Frame(_together(frames, how, len(asked)), [f.state for f in frames]), failures
+
+
+def _together(frames: Sequence[Frame], how: How, asked: int) -> str:
+    """The frames as one text; if several were asked for, JSON and YAML are one list."""
+    if how.output in ("json", "yaml") and frames:
+        found = [frame.data for frame in frames]
+        return structured(found if asked > 1 else found[0], how.output)
+    return ("\n" if how.output == "name" else "\n\n").join(frame.text for frame in frames)
 
 
 def _asked(words: Sequence[str], space: str, how: How) -> list[Asked | Key]:
@@ -127,7 +135,7 @@ def _jobs(client: BlockingClient, space: str, how: How, now: datetime) -> Frame:
 def _listed(client: BlockingClient, asked: Asked, how: How) -> Frame:
     if how.output in ("json", "yaml"):
         found = listing.raw(client, asked)
-        return Frame(structured(found, how.output), found)
+        return Frame("", found, found)
     rows = listing.fetch(client, asked)
     if how.output == "name":
         text = "\n".join(listing.names(rows, asked.kind))
@@ -155,7 +163,7 @@ def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: da
     if how.output == "name":
         return Frame(f"{job.trainer}/{job.name}", state)
     if how.output in ("json", "yaml"):
-        return Frame(structured(describe.as_data(job, now, beside), how.output), state)
+        return Frame("", state, describe.as_data(job, now, beside))
     draw = describe.classic if how.form == "classic" else describe.sections
     return Frame(draw(job, now, beside), state)
 
@@ -169,7 +177,7 @@ def _pod(client: BlockingClient, pod: Pod, how: How, now: datetime) -> Frame:
     row = instance(pod)
     if how.output in ("json", "yaml"):
         raw = client.get(PODS.read_as(dict), pod.metadata.key)
-        return Frame(structured(raw, how.output), row)
+        return Frame("", row, raw)
     if how.output == "name":
         return Frame(f"pod/{row.name}", row)
     said = events.about(client, pod.metadata.namespace, {pod.metadata.uid}) if how.events else None

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.cli.output import note
-from muster.errors import Unreachable
+from muster.errors import NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,8 @@ class Frame(NamedTuple):
 
     text: str
     state: object
+    data: object = None
+    """The same for a machine to read; whoever draws several writes them as one."""
 
 
 def show(look: Callable[[], Frame], *, every: float = EVERY) -> None:
@@ -35,6 +37,10 @@ def show(look: Callable[[], Frame], *, every: float = EVERY) -> None:
     while True:
         try:
             frame = look()
+        except NotFound as error:
+            if last is None:
+                raise
+            raise NotFound("what was shown has been deleted meanwhile", status=404) from error
         except Unreachable as error:
             if last is None:
                 raise

@@ -9,7 +9,7 @@ import click
 
 from muster.api.meta import Key, key_of
 from muster.cli import board, find
-from muster.cli.cluster import Where, choose_or_start, cluster_options
+from muster.cli.cluster import Where, cluster_options
 from muster.cli.logviewer import no_dashboard
 from muster.cli.output import note
 from muster.errors import NotFound
@@ -29,7 +29,7 @@ def command(where: Where, name: str | None, only_print: bool, type_: str) -> Non
     """
     if name is None:
         raise no_dashboard("`arena open JOB` opens a job's TensorBoard.")
-    cluster = choose_or_start(where)
+    cluster = where.cluster()
     with cluster.connect() as client:
         kind, raw = find.named(client, Key(where.namespace_in(cluster), name), type_)
         key = key_of(raw)

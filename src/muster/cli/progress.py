@@ -78,9 +78,9 @@ def _result(job: View) -> View:
 def _patient(look: Callable[[], View], line: _Line) -> View | None:
     try:
         return look()
-    except NotFound:
+    except NotFound as error:
         line.end()
-        raise
+        raise NotFound("the job was deleted meanwhile", status=404) from error
     except Unreachable as error:
         line.show(f"waiting for the cluster: {error}", "")
         return None

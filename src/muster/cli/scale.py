@@ -10,6 +10,7 @@ from muster.cli import changes, find
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.output import called
 from muster.errors import MusterError, UsageError
+from muster.jobs.build.values import LARGEST
 from muster.jobs.view import view
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 @click.command(name="scale")
 @find.name_argument()
-@click.option("--workers", type=click.IntRange(0), help="Number of workers, as submit counts them.")
-@click.option("--ps", type=click.IntRange(0), help="Number of parameter servers.")
+@click.option(
+    "--workers", type=click.IntRange(0, LARGEST), help="Number of workers, as submit counts them."
+)
+@click.option("--ps", type=click.IntRange(0, LARGEST), help="Number of parameter servers.")
 @find.type_option
 @cluster_options
 def command(where: Where, name: str, workers: int | None, ps: int | None, type_: str) -> None:
@@ -33,6 +36,10 @@ def command(where: Where, name: str, workers: int | None, ps: int | None, type_:
     Example:
       arena scale hello --workers 4
     """
+    if workers == 0:
+        raise UsageError(
+            "--workers must be greater than 0", hint=f"`arena suspend {name}` stops all of them."
+        )
     wanted = {role: n for role, n in (("worker", workers), ("ps", ps)) if n is not None}
     if not wanted:
         raise UsageError("say how many: --workers N or --ps N")

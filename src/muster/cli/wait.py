@@ -15,7 +15,7 @@ from muster.errors import JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs.view import RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from muster.jobs.view import View
     from muster.kube.blocking import BlockingClient
@@ -48,11 +48,22 @@ def command(where: Where, names: tuple[str, ...], goal: str, timeout: str, type_
     end = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
     failures = Failures()
     with cluster.connect() as client:
+        if goal != "deleted":
+            _look_first(client, space, names, type_)
         for name in dict.fromkeys(names):
             try:
                 _one(client, Key(space, name), type_, goal, end)
             except JobFailed as error:
                 failures.errors.append(error)
+    failures.end(len(names), "jobs")
+
+
+def _look_first(client: BlockingClient, space: str, names: Sequence[str], type_: str) -> None:
+    """A job that is not there is told before the others are waited for."""
+    failures = Failures()
+    for name in names:
+        with failures.kept():
+            find.named(client, Key(space, name), type_)
     failures.end(len(names), "jobs")
 
 
@@ -83,6 +94,8 @@ def reached(look: Callable[[], View], good: tuple[str, ...], end: float) -> View
         time.sleep(LOOK_AGAIN)
         try:
             job = look()
+        except NotFound:
+            raise NotFound(f"the job {job.name} was deleted meanwhile", status=404) from None
         except Unreachable:
             if time.monotonic() > end:
                 raise
