@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.builders import START, gang, node, pod, volcano_group
 from tests.scheduler.fake import FakeCluster
 
 pytestmark = pytest.mark.looptime
@@ -168,3 +170,25 @@ async def test_a_higher_priority_takes_a_hold_only_by_evicting_the_gang() -> Non
     assert cluster.bound("urgent") == {"urgent": "n1"}
     assert {d.reason for d in cluster.deletes} == {"Preempted"}
     assert cluster.bound("g") == {}
+
+
+async def test_one_who_waits_for_a_kept_room_is_told_for_whom_and_until_when() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.state.epoch = START.timestamp() - asyncio.get_running_loop().time()
+        cluster.finish("g-1", "Failed")
+        cluster.add(pod("late", gpus=1, created=200))
+        await cluster.settle()
+
+    assert "1 room is kept for default/g until 00:05:00Z" in cluster.reason("late")
+    assert "kept" not in cluster.reason("g")
+
+
+async def test_surplus_that_waits_for_a_kept_room_is_told_so_too() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.finish("g-1", "Failed")
+        cluster.add(node("n2", gpus=1), volcano_group("h", 1), *gang("h", 2, gpus=1, created=200))
+        await cluster.settle()
+
+    assert "kept for default/g until" in cluster.reason("h")

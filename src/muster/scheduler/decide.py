@@ -24,7 +24,7 @@ from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place, place_surplus
 from muster.scheduler.podclass import amounts_of
 from muster.scheduler.provision import choose, provision, tell, waits_for
-from muster.scheduler.remedy import release, spot, unplaced
+from muster.scheduler.remedy import release, spot, unplaced, why
 from muster.scheduler.snapshot import Slot
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _surplus(case: Case) -> list[Action]:
     result = place(case.state.snapshot, Demand(group(case.state, left), len(left)))
     if isinstance(result, Plan):
         return actions
-    reason = explain.unplaced(result, len(case.state.snapshot.nodes))
+    reason = why(case, result)
     return [*actions, *wait(case, reason, spot(result))]
 
 

@@ -7,6 +7,8 @@ status; `muster explain` shows the same. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from muster.api.quantity import format_amount
@@ -14,9 +16,10 @@ from muster.scheduler.gangs import BY_NAME, GangKey, Terms
 from muster.scheduler.podclass import PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from muster.scheduler.demand import Short, Unplaced
+    from muster.scheduler.hold import Hold
     from muster.scheduler.roster import Muster
 
 
@@ -28,6 +31,8 @@ class Reason:
     text: str
 
 
+MOST_NAMED = 3
+"""Gangs named as those for whom room is kept."""
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NO_GROUP = "NoSuchGroup"
 NO_ROOM = "NotEnoughRoom"
@@ -76,6 +81,18 @@ def unplaced(result: Unplaced, nodes: int) -> Reason:
         return Reason(NOT_TOGETHER, f"each role fits by itself, but not {names} beside the others")
     code = NO_ROOM if all(short.ever for short in result.short) else NEVER_FITS
     return Reason(code, "; ".join(_one(short) for short in result.short))
+
+
+def kept_for(reason: Reason, rooms: Mapping[GangKey, Sequence[Hold]], epoch: float) -> Reason:
+    """A reason, and for whom and until when rooms are kept that would help."""
+    said = []
+    for key, holds in islice(rooms.items(), MOST_NAMED):
+        until = datetime.fromtimestamp(max(kept.until for kept in holds) + epoch, UTC)
+        many = "1 room is" if len(holds) == 1 else f"{len(holds)} rooms are"
+        said.append(f"{many} kept for {key} until {until:%H:%M:%SZ}")
+    if len(rooms) > MOST_NAMED:
+        said.append(f"others for {len(rooms) - MOST_NAMED} more gangs")
+    return Reason(reason.code, "; ".join((reason.text, *said)))
 
 
 def _one(short: Short) -> str:

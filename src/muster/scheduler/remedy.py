@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.scheduler import explain, hold
+import numpy as np
+
+from muster.scheduler import explain, filters, hold
 from muster.scheduler.actions import Action, Delete
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Plan
@@ -56,8 +58,20 @@ def spot(result: Unplaced) -> Spot:
     return Spot(wakes, classes)
 
 
+def why(case: Case, result: Unplaced) -> Reason:
+    """Why a trial failed; room that is kept for others is not called full only."""
+    state = case.state
+    reason = explain.unplaced(result, len(state.snapshot.nodes))
+    mask = np.zeros(len(state.snapshot.nodes), np.bool_)
+    for short in result.short:
+        mask |= filters.could_ever(state.snapshot, short.want.cls)
+    kept = state.kept_rooms(mask)
+    others = {key: holds for key, holds in sorted(kept.items()) if key != case.key}
+    return explain.kept_for(reason, others, state.epoch)
+
+
 def _reason(case: Case, demand: Demand, result: Unplaced) -> Reason:
-    reason = explain.unplaced(result, len(case.state.snapshot.nodes))
+    reason = why(case, result)
     head = case.state.starving_head()
     if demand.barred is None or head is None:
         return reason

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,6 +111,7 @@ class Service:
         """Decide and act, until cancelled: the informers have synced."""
         self._provisions = asyncio.Queue()
         self.state.begin_writing()
+        self.state.epoch = time.time() - asyncio.get_running_loop().time()
         loop, binder = self._decider()
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
@@ -146,13 +148,18 @@ class Service:
 
     def delete(self, delete: Delete) -> None:
         log.warning("%s: %s: %s", delete.gang, delete.reason, delete.why)
-        if not self._shadow:
+        if self._shadow:
+            log.info("would delete %s", [pod.metadata.name for pod in delete.pods])
+        else:
             self._deletes.put_nowait(delete)
             self._reporter.deleted(delete)
 
     def say(self, say: Say) -> None:
-        log.debug("%s: %s", say.gang, say.reason)
-        self._reporter.say(say)
+        if self._shadow and say.reason is not None:
+            log.info("would report %s: %s: %s", say.gang, say.reason.code, say.reason.text)
+        elif not self._shadow:
+            log.debug("%s: %s", say.gang, say.reason)
+            self._reporter.say(say)
         self._line.changed()
 
     def provision(self, provision: Provision) -> None:

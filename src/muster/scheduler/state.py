@@ -56,6 +56,8 @@ class State:
         self.moves = 0
         """Grows with every event: what fails by other pods may succeed after any of them."""
         self.now = 0.0
+        self.epoch = 0.0
+        """What the clock is behind the time of day, for words that name a time."""
         self.run = "plan"
         """Tells this process's plans from those of others."""
         self.plans = 0
@@ -246,6 +248,16 @@ class State:
         """The slots kept for a gang, in a fixed order."""
         found = (self.snapshot.slots.get(uid) for uid in sorted(self.entry(key).holds))
         return tuple(slot for slot in found if slot is not None)
+
+    def kept_rooms(self, nodes: Mask) -> dict[GangKey, list[hold.Hold]]:
+        """The rooms kept on some nodes, by the gang that they are kept for."""
+        found: dict[GangKey, list[hold.Hold]] = {}
+        for node, kept in self._keepers.items():
+            row = self.snapshot.nodes.rows.get(node)
+            if row is not None and nodes[row]:
+                for uid, key in kept.items():
+                    found.setdefault(key, []).append(self.entry(key).holds[uid])
+        return found
 
     def starving_head(self) -> Place | None:
         """The first in line of those that have waited too long."""

@@ -1,0 +1,34 @@
+"""A scheduler that only shows what it would do."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from muster.scheduler.actions import Bind, Delete, Say
+from muster.scheduler.explain import Reason
+from muster.scheduler.gangs import GangKey
+from muster.scheduler.service import Options, Service
+from muster.scheduler.settings import Settings
+from tests.scheduler.builders import pod
+
+KEY = GangKey("volcano", "default", "g")
+
+
+async def test_a_shadow_says_in_its_log_all_that_it_would_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client: Any = object()  # whatever is asked of it fails
+    service = Service(client, Settings(), Options(shadow=True), None)
+    member = pod("g-0", group="g")
+
+    with caplog.at_level(logging.INFO):
+        service.bind(Bind(KEY, "p-1", ((member, "n1"),), 1))
+        service.delete(Delete(KEY, (member,), "bound by half", "Released"))
+        service.say(Say(KEY, Reason("NotEnoughRoom", "short 1 cpu")))
+
+    assert "would bind default/g: {'g-0': 'n1'}" in caplog.text
+    assert "would delete ['g-0']" in caplog.text
+    assert "would report default/g: NotEnoughRoom: short 1 cpu" in caplog.text
