@@ -14,6 +14,7 @@ from muster.api.kinds import (
     VOLCANO_GROUPS,
 )
 from muster.api.meta import Raw
+from muster.operator.marks import GROUP_NAME
 from muster.operator.seen import Settings
 from tests.operator.builders import ALL_DIALECTS, Model, manifest, replica
 
@@ -232,9 +233,59 @@ def test_a_group_that_has_what_it_should_is_not_written_again() -> None:
     assert model.step() == []
 
 
-def test_a_gang_object_of_a_former_dialect_goes() -> None:
+def test_a_gang_object_of_a_former_dialect_goes_with_the_pods_that_spoke_it() -> None:
     model = settled(manifest())
     model.raw["metadata"]["annotations"] = {"muster.dev/gang-dialect": "pdb"}
     model.settle()
+    assert list(model.objects) == [(VOLCANO_GROUPS.resource, "j")]
 
+    model.pods.clear()
+    model.settle()
     assert list(model.objects) == [(BUDGETS.resource, "j")]
+
+
+MARKED = ["volcano", "kube-batch", "coscheduling", "native", "labels"]
+SPOKEN = [(a, b) for a in (*MARKED, "pdb", "none") for b in (*MARKED, "pdb", "none")]
+
+
+@pytest.mark.parametrize(("before", "after"), [p for p in SPOKEN if {*p} & {*MARKED}])
+def test_whoever_comes_later_speaks_the_dialect_of_those_who_live(before: str, after: str) -> None:
+    model = settled(manifest(), Settings(dialect=before))
+    objects, pod = dict(model.objects), model.manifests["j-worker-1"]
+    model.run()
+    model.settle()
+
+    model.settings = Settings(dialect=after)
+    del model.pods["j-worker-1"]
+    model.settle()
+
+    assert model.objects == objects
+    again = model.manifests["j-worker-1"]
+    assert again["metadata"] | {"uid": ""} == pod["metadata"] | {"uid": ""}
+    assert again["spec"] == pod["spec"]
+
+
+def test_a_crd_that_appears_later_splits_no_gang() -> None:
+    model = settled(manifest(), installed=frozenset())
+    model.extra["installed"] = ALL_DIALECTS
+    model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
+    model.settle()
+
+    label = "pod-group.scheduling.sigs.k8s.io/name"
+    assert all(label in pod.metadata.labels for pod in model.pods.values())
+    assert not model.objects
+
+
+def test_pods_that_wait_with_another_mark_than_their_gang_are_replaced() -> None:
+    model = settled(manifest(), Settings(dialect="labels"))
+    waiting = model.pods.pop("j-worker-1")
+    model.pods.clear()
+    model.settings = Settings(dialect="volcano")
+    model.settle()
+    model.pods["j-worker-1"] = waiting
+
+    model.settle()
+
+    marks = {pod.metadata.annotations.get(GROUP_NAME) for pod in model.pods.values()}
+    assert marks == {"j"}
+    assert len(model.pods) == 3

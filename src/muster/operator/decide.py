@@ -66,6 +66,7 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     seen = _leaving(seen, found.leaving, now)
     wanted = table.of(job).members(moved, seen)
     extra = ensure.surplus(moved, wanted, seen)
+    extra += ensure.misfits(moved, _leaving(seen, extra, now), settings)
     staying = _leaving(seen, extra, now)
     after, troubles = waiting.explained(moved, mine, seen)
     return [

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.api.kinds import PODS, SERVICES
-from muster.operator import gang, hosts, pods, status
+from muster.operator import gang, hosts, marks, pods, status
 from muster.operator.actions import Action, Create, Delete, Patch, Wait
 from muster.operator.kinds import table
 
@@ -65,6 +65,12 @@ def surplus(job: Job, wanted: list[Member], seen: Seen) -> list[Pod]:
         if pod.metadata.name not in names
         and not (pods.role_of(job, pod) == "Launcher" and pod.finished)
     ]
+
+
+def misfits(job: Job, seen: Seen, settings: Settings) -> list[Pod]:
+    """Pods without a node that are not marked as the rest of their gang is: others replace them."""
+    dialect = gang.find(job, seen, settings).dialect
+    return [pod for pod in unbound(seen) if not marks.fits(job, pod, dialect)]
 
 
 def unused(job: Job, seen: Seen) -> list[Action]:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from muster.api import kinds, quantity
 from muster.errors import InvalidQuantity
 from muster.jobs import names
+from muster.operator import marks
 from muster.operator.actions import Emit
+from muster.operator.marks import COSCHEDULING, GROUP_NAME, LABEL_MIN, LABEL_NAME, TASK
 from muster.operator.pods import metadata
 
 if TYPE_CHECKING:
@@ -24,11 +26,6 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Member, Replica
     from muster.operator.seen import Seen, Settings
 
-GROUP_NAME = "scheduling.k8s.io/group-name"
-TASK = "volcano.sh/task-spec"
-COSCHEDULING = "scheduling.x-k8s.io/pod-group"
-LABEL_NAME = "pod-group.scheduling.sigs.k8s.io/name"
-LABEL_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 LATE = "muster.dev/late"
 """On a group: members that come after the others, as JSON from role to what one requests."""
 _KNOWN = ("muster", "kube-batchd", "kube-batch", "volcano", "scheduler-plugins")
@@ -119,7 +116,7 @@ def find(job: Job, seen: Seen, settings: Settings) -> Gang:
     least = job.policy.scheduling.min_available
     if least is not None:
         size = min(least, size)
-    dialect = _dialect(job, seen, settings)
+    dialect = _spoken(job, seen, settings)
     filled = settings.scheduler if dialect != "none" else ""
     resources = job.policy.scheduling.min_resources or _resources(members, size, seen.priorities)
     return Gang(job, dialect, size, filled, resources)
@@ -145,6 +142,13 @@ def warnings(job: Job, seen: Seen, settings: Settings) -> list[Emit]:
 def _members(job: Job) -> list[Replica]:
     """Those who must start together; a launcher comes later and is not waited for."""
     return [replica for replica in job.replicas if replica.role != "Launcher"]
+
+
+def _spoken(job: Job, seen: Seen, settings: Settings) -> str:
+    """The dialect in which the gang is declared: that of its living pods if it can still be."""
+    wanted = _dialect(job, seen, settings)
+    kept = marks.kept(job, seen, wanted)
+    return kept if DIALECTS[kept][0] is None or _served(kept, seen) else wanted
 
 
 def _dialect(job: Job, seen: Seen, settings: Settings) -> str:
