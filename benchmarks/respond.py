@@ -19,15 +19,22 @@ from tests.controlplane.build import build
 from tests.controlplane.cluster import ControlPlane
 
 from benchmarks.measure import Ratio
-from benchmarks.schedule import NAMESPACE, as_token, create_all, gang_group, gang_pod, node, scanned
+from benchmarks.schedule import (
+    NAMESPACE,
+    as_token,
+    binds,
+    create_all,
+    gang_group,
+    gang_pod,
+    node,
+    scanned,
+)
 from muster.api.crds import load_all
 from muster.api.kinds import CRDS, NODES, PODS, VOLCANO_GROUPS
 from muster.kube.client import Client
 from muster.kube.config import load
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from muster.api.meta import Raw
 
 QUIET_SECONDS = 10.0
@@ -74,7 +81,7 @@ async def _until_bound(client: Client, name: str, size: int) -> tuple[float, flo
     seen: list[float] = []
 
     async def watch() -> None:
-        async for _ in _binds(client, version):
+        async for _ in binds(client, version):
             seen.append(time.monotonic())
             if len(seen) == size:
                 return
@@ -85,13 +92,6 @@ async def _until_bound(client: Client, name: str, size: int) -> tuple[float, flo
         await create_all(client, [(PODS, gang_pod(name, i)) for i in range(size)])
         there = time.monotonic()
     return seen[0] - there, seen[-1] - there
-
-
-async def _binds(client: Client, version: str) -> AsyncIterator[None]:
-    async for event in client.watch(scanned(PODS), NAMESPACE, since=version):
-        # A bind is the first change that shows a node; the status written later is another.
-        if event.type == "MODIFIED" and event.object.spec.node_name:
-            yield
 
 
 async def _parked(client: Client, pid: int) -> float:

@@ -36,7 +36,7 @@ from muster.kube.client import Client
 from muster.kube.config import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
@@ -152,20 +152,25 @@ async def _measure(plane: ControlPlane, size: Size, name: str) -> Drain:
 
 async def _drain(plane: ControlPlane, client: Client, size: Size, name: str) -> Drain:
     """Start a side and watch until every pod has its node."""
-    light = scanned(PODS)
-    version = (await client.list(light, NAMESPACE)).resource_version
+    version = (await client.list(scanned(PODS), NAMESPACE)).resource_version
     bound: list[float] = []
     with _side(plane, name) as started:
         async with asyncio.timeout(900):
-            # A server gives up watchers that cannot keep pace with it; they go on where they were.
-            while len(bound) < size.pods:
-                async for event in client.watch(light, NAMESPACE, since=version):
-                    version = event.object.metadata.resource_version
-                    if event.type == "MODIFIED" and event.object.spec.node_name:
-                        bound.append(time.monotonic())
-                    if len(bound) == size.pods:
-                        break
+            async for _ in binds(client, version):
+                bound.append(time.monotonic())
+                if len(bound) == size.pods:
+                    break
     return Drain(size.pods / (bound[-1] - started), size.pods / max(bound[-1] - bound[0], 1e-9))
+
+
+async def binds(client: Client, version: str) -> AsyncIterator[None]:
+    """Every bind after that version, without end."""
+    while True:  # a server gives up watchers that cannot keep pace; they go on where they were
+        async for event in client.watch(scanned(PODS), NAMESPACE, since=version):
+            version = event.object.metadata.resource_version
+            # A bind is the first change that shows a node; the status written later is another.
+            if event.type == "MODIFIED" and event.object.spec.node_name:
+                yield
 
 
 @contextlib.contextmanager
