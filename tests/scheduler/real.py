@@ -212,10 +212,15 @@ async def all_told(client: Client, namespace: str, gang: str) -> str:
 
 async def fail(client: Client, namespace: str, name: str) -> None:
     """The pod fails, and its object stays behind."""
+    await end(client, namespace, name, "Failed")
+
+
+async def end(client: Client, namespace: str, name: str, phase: str) -> None:
+    """The pod ends in that phase, and its object stays behind."""
     await client.patch(
         PODS,
         Key(namespace, name),
-        {"status": {"phase": "Failed"}},
+        {"status": {"phase": phase}},
         how=Patch.MERGE,
         subresource="status",
     )

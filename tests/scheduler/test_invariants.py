@@ -24,6 +24,8 @@ EVENTS = st.one_of(
     st.tuples(st.just("lose_node"), number),
     st.tuples(st.just("cordon"), number),
     st.tuples(st.just("restart")),
+    st.tuples(st.just("rerun"), number),
+    st.tuples(st.just("befriend"), number),
 )
 HISTORIES = st.lists(EVENTS, min_size=5, max_size=60)
 

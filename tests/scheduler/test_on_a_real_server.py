@@ -179,3 +179,49 @@ async def test_all_dialects_live_on_one_cluster_at_once(
             assert await real.bound(client, namespace, f"big-{dialect}") == {}
             assert "fit" in await real.all_told(client, namespace, f"big-{dialect}")
         await real.all_bound(client, namespace, "lone", 1)
+
+
+@pytest.mark.parametrize("dialect", ["volcano", "coscheduling", "native"])
+async def test_a_second_run_of_a_gang_is_all_or_nothing_also_after_a_restart(
+    plane: ControlPlane, namespace: str, dialect: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.submit(client, dialect, namespace, "gang", 4, 2)
+        await real.all_bound(client, namespace, "gang", 4)
+        for i in range(4):
+            await real.end(client, namespace, f"gang-{i}", "Succeeded")
+            await client.delete(PODS, Key(namespace, f"gang-{i}"), grace=0)
+        await client.create(PODS, real.member("none", namespace, "filler", "filler-0", 1, 4))
+        await real.all_bound(client, namespace, "filler", 1)
+        for i in range(4):
+            member = real.member(dialect, namespace, "gang", f"gang-{i}", 4, 2)
+            await client.create(PODS, member)
+        assert "2 of 4 pods fit" in await real.all_told(client, namespace, "gang")
+    async with real.scheduling(plane) as client:
+        await client.create(PODS, real.member("none", namespace, "late", "late-0", 1, 8))
+        await real.all_told(client, namespace, "late")
+        assert await real.bound(client, namespace, "gang") == {}
+
+
+async def test_members_of_another_scheduler_are_counted_and_not_bound(
+    plane: ControlPlane, namespace: str
+) -> None:
+    async with real.scheduling(plane) as client:
+        await real.declare(client, "volcano", namespace, "gang", 2)
+        ours = real.member("volcano", namespace, "gang", "ours", 2, 1)
+        theirs = real.member("volcano", namespace, "gang", "theirs", 2, 1)
+        theirs["spec"]["schedulerName"] = "someone-else"
+        await client.create(PODS, ours)
+        await client.create(PODS, theirs)
+
+        async def waits() -> bool:
+            pods = {p.metadata.name: p for p in await real.pods_of(client, namespace, "gang")}
+            return any("another" in c.message for c in pods["ours"].status.conditions)
+
+        await real.becomes(waits, what="ours told that it waits for another scheduler")
+        assert await real.bound(client, namespace, "gang") == {}
+        found = await client.get(PODS, Key(namespace, "theirs"))
+        await client.bind(
+            found.metadata.key, uid=found.metadata.uid, node="n1", annotations={"by": "else"}
+        )
+        await real.all_bound(client, namespace, "gang", 2)

@@ -53,6 +53,9 @@ class World:
         self.now = 0.0
         self.made = 0
         self.was_whole: set[str] = set()
+        self.landed: Counter[str] = Counter()
+        self.intact: set[str] = set()
+        """Gangs that have been whole since they last had no member running."""
         self.ended: set[str] = set()
         """Members that succeeded and were not made anew, also when their objects are gone."""
         self.state = State(self.settings)
@@ -95,6 +98,7 @@ class World:
                 if old is not None and old.status.phase == "Failed":
                     self.remove(member)
                 if member not in self.pods:
+                    self.now += 0.01
                     self.ended.discard(member)
                     made = pod(member, group=name, gpus=gpus, priority=priority, created=self.now)
                     self._pod(made)
@@ -112,10 +116,38 @@ class World:
         if how == "Succeeded":
             self.ended.add(name)
 
+    def rerun(self, number: int) -> None:
+        """All members of a gang that runs succeed, are cleaned up, and are made anew one by one."""
+        name = self._pick(sorted(n for n, s in self.shapes.items() if self._runs(n, s[0])), number)
+        if name is None:
+            return
+        members = [one.metadata.name for one in self.bound(name)]
+        for member in members:
+            old = self.pods[member]
+            self._pod(replace(old, status=replace(old.status, phase="Succeeded")))
+        self.decide()
+        for member in members:
+            self.remove(member)
+        self.decide(31.0)
+        self.intact.discard(name)
+        self.recreate()
+
+    def _runs(self, name: str, size: int) -> bool:
+        return len(self.bound(name)) == size
+
+    def befriend(self, number: int) -> None:
+        """Another scheduler places a pod of its own that says it belongs to one of the gangs."""
+        name = self._pick(sorted(self.groups), number)
+        if name is not None:
+            self.made += 1
+            made = pod(f"other-{self.made}", group=name, scheduler="someone-else", cpu="0")
+            self._pod(made)
+
     def land(self, number: int, outcome: str) -> None:
         """One bind in flight is answered."""
         if not self.in_flight:
             return
+        self.now += 0.01
         bind, wanted, where = self.in_flight.pop(number % len(self.in_flight))
         found = self.pods.get(wanted.metadata.name)
         if found is None or found.metadata.uid != wanted.metadata.uid:
@@ -124,13 +156,17 @@ class World:
             bind_failed(self.state, bind.gang, wanted, self.now, Failure(gone=False, why="no"))
         elif not found.spec.node_name:
             self._pod(bound(found, where, bind, self.now))
+            self.landed[bind.plan] += 1
+            if self.landed[bind.plan] == len(bind.pairs):  # a member may be lost already
+                self.was_whole.add(bind.gang.name)
             self._check_capacity(where)
 
     def restart(self) -> None:
         """The scheduler dies with binds in flight, which are lost, and another one starts."""
         self.in_flight = []
         self.state = State(self.settings)
-        self.state.now = self.now
+        self.made += 1
+        self.state.now, self.state.run = self.now, f"run{self.made}"
         for one in reversed([*self.pods.values()]):
             self.state.pod_changed(None, one)
         for group in self.groups.values():
@@ -145,8 +181,11 @@ class World:
             for action in consider(self.state, key, self.now):
                 if isinstance(action, Bind):
                     self._check_whole(action)
+                    assert all(one.spec.scheduler_name == "muster" for one, _ in action.pairs)
                     self.in_flight += [(action, one, where) for one, where in action.pairs]
                 elif isinstance(action, Delete):
+                    whole = action.gang.name in self.intact and action.reason == "Released"
+                    assert not whole, f"{action.gang}: was whole, and was released"
                     for one in action.pods:
                         if self.pods.get(one.metadata.name) is one:
                             self.remove(one.metadata.name)
@@ -154,6 +193,9 @@ class World:
             ended = sum(member.startswith(f"{name}-") for member in self.ended)
             if len(self.bound(name)) + ended >= self.groups[name].spec.min_member:
                 self.was_whole.add(name)
+                self.intact.add(name)
+            if not self.bound(name):
+                self.intact.discard(name)
 
     # -- the truth ---------------------------------------------------------------------------------
 
