@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.api.kinds import VOLCANO_GROUPS
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import forms
+from muster.operator import decide
 from muster.operator.actions import Emit
-from muster.operator.invalid import reject
+from muster.operator.invalid import reject, words
 from muster.operator.invalid import running as runs
 from tests.operator.builders import Model, manifest, merged, replica
 
@@ -166,3 +168,56 @@ def test_clients_of_the_first_version_read_it_as_a_phase_until_it_is_mended() ->
     model.settle()
     assert (model.status["phase"], model.status["state"]) == ("Creating", "Unknown")
     assert "reason" not in model.status
+
+
+def refuse_pods(model: Model, error: InvalidJob = NO_POLICY) -> None:
+    """The API server refused some pod of the last look."""
+    for action in decide.refuse(model.job, words(error), model.seen(), model.now):
+        model._do(action)
+
+
+@pytest.mark.parametrize("clean", ["None", "Running", "All"])
+def test_a_job_refused_before_it_was_whole_takes_everything_with_it(clean: str) -> None:
+    model = Model(manifest(roles=GOOD, runPolicy={"cleanPodPolicy": clean}))
+    model.settle()
+    model.raw.pop("status")  # The operator was killed before it said a word.
+    del model.pods["j-ps-0"]
+    refuse_pods(model)
+    assert model.conditions() == ["Created", "Failed"]
+    assert "startTime" in model.status
+    for name, pod in model.pods.items():  # They get their nodes a moment later.
+        spec = msgspec.structs.replace(pod.spec, node_name="n")
+        model.pods[name] = msgspec.structs.replace(pod, spec=spec)
+    model.run()
+
+    model.settle()
+
+    assert not model.pods
+    assert not model.services
+    assert not model.objects
+
+
+def test_a_refused_job_goes_when_its_time_is_up() -> None:
+    model = Model(manifest(roles=GOOD, runPolicy={"ttlSecondsAfterFinished": 60}))
+    refuse_pods(model)
+    model.settle()
+    assert model.wait() == 60
+
+    model.later(60)
+    model.step()
+    assert model.deleted
+
+
+def test_workers_do_not_wait_for_a_launcher_that_cannot_be() -> None:
+    roles = {"Launcher": replica(1, name="mpi"), "Worker": replica(2, name="mpi")}
+    model = Model(manifest("MPIJob", roles))
+    model.settle()
+    model.run()
+    model.step()
+    launcher = next(name for name in model.pods if "launcher" in name)
+    del model.pods[launcher]
+    refuse_pods(model)
+    assert model.conditions() == ["Created", "Failed"]
+
+    model.settle()
+    assert not model.pods

@@ -312,8 +312,12 @@ def _check(job: Job) -> None:
 
 
 def stub(raw: Raw) -> Job:
-    """A job that is only a name, for saying what is wrong with a manifest that makes no sense."""
-    meta = raw.get("metadata") or {}
+    """A job that is a name and, if they make sense, policies; for one whose manifest does not."""
+    meta, spec = raw.get("metadata") or {}, raw.get("spec")
+    try:
+        policy = _policy(mapping(spec, "spec"))
+    except InvalidJob:
+        policy = RunPolicy()
     return Job(
         kind=str(raw.get("kind")),
         key=Key(str(meta.get("namespace") or ""), str(meta.get("name") or "")),
@@ -324,7 +328,7 @@ def stub(raw: Raw) -> Job:
         labels={},
         annotations={},
         replicas=(),
-        policy=RunPolicy(),
+        policy=policy,
         spec={},
         status=raw.get("status") or {},
     )

@@ -36,11 +36,8 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if job.deleting or job.policy.managed_by not in SERVED_BY_US:
         return []
     before = invalid.outdated(job)
-    if invalid.rejected(before):
-        # Pods that have no node yet go, since the rest of their gang cannot come.
-        return ensure.without(ensure.unbound(seen))
     if status.outcome(before) is not None:
-        return _end(job, before, seen, now)
+        return end(job, before, seen, now)
     current, events = _begun(job, before, now)
     if not status.condition(before, "Created"):
         events.extend(gang.warnings(job, seen, settings))
@@ -57,12 +54,12 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     claimed = ensure.claimed(job, seen)
     if status.outcome(found.status) is not None:
         ended = _written(job, found.status, events)
-        return [*claimed, *ended, *_end(job, found.status, seen, now)]
+        return [*claimed, *ended, *end(job, found.status, seen, now)]
     refused = invalid.refused(before, job)
-    if refused and not invalid.running(seen.pods):
-        return invalid.fail(job, refused, now)
+    if refused and not invalid.goes_on(before, seen.pods):
+        return [*invalid.fail(job, current, refused, now), Wait(0.0)]
     # From here on everything is as it will be when the actions so far are done.
-    moved = replace(job, status=found.status)
+    moved = replace(job, status=_formed(job, found.status, mine))
     seen = _leaving(seen, found.leaving, now)
     wanted = table.of(job).members(moved, seen)
     extra = ensure.surplus(moved, wanted, seen)
@@ -98,6 +95,24 @@ def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[Emit]]:
     return current, events
 
 
+def refuse(job: Job, message: str, seen: Seen, now: datetime) -> list[Action]:
+    """What to do about a job some of whose pods the API server does not take, with these words."""
+    before = invalid.outdated(job)
+    if status.outcome(before) is not None:
+        return []
+    current, _ = _begun(job, before, now)
+    if not invalid.goes_on(before, seen.pods):
+        return invalid.fail(job, current, message, now)
+    after = invalid.noted(current, job.generation, message, now)
+    return invalid.told(job.status, after, message)
+
+
+def _formed(job: Job, current: Raw, mine: list[Pod]) -> Raw:
+    """The status, which remembers that all members had started once."""
+    whole = sum(pod.status.phase not in ("", "Pending") for pod in mine) >= job.total > 0
+    return {**current, "formed": True} if whole and not current.get("formed") else current
+
+
 def _suspend(job: Job, current: Raw, events: list[Emit], seen: Seen, now: datetime) -> list[Action]:
     if not status.is_true(current, "Suspended"):
         events.append(Emit(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
@@ -111,11 +126,11 @@ def _suspend(job: Job, current: Raw, events: list[Emit], seen: Seen, now: dateti
     ]
 
 
-def _end(job: Job, final: Raw, seen: Seen, now: datetime) -> list[Action]:
+def end(job: Job, final: Raw, seen: Seen, now: datetime) -> list[Action]:
     """A finished job: clean up as its policy says, and go when its time is up."""
     policy = job.policy.clean
-    if policy == "None" and ended_by_limit(job, final):
-        policy = "Running"  # A limit means that nothing of it may run on.
+    if policy == "None" and (ended_by_limit(job, final) or invalid.rejected(final)):
+        policy = "Running"  # A limit, or that it can never be whole: nothing of it may run on.
     leaving = [pod for pod in status.alive(seen.pods) if _cleaned(job, pod, policy)]
     going = {pod.metadata.name for pod in leaving}
     staying = {pod.metadata.name for pod in seen.pods if pod.finished} - going

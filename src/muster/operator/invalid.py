@@ -41,6 +41,11 @@ def running(pods: Iterable[Pod]) -> bool:
     )
 
 
+def goes_on(before: Raw, pods: Iterable[Pod]) -> bool:
+    """Whether a job whose manifest is refused still works: it was whole once, and runs."""
+    return bool(before.get("formed")) and running(pods)
+
+
 def reject(raw: Raw, error: InvalidJob, now: datetime, *, runs: bool = False) -> list[Action]:
     """What to do about a job that cannot be understood: say so, once per generation."""
     meta, before = raw.get("metadata") or {}, raw.get("status") or {}
@@ -56,9 +61,9 @@ def reject(raw: Raw, error: InvalidJob, now: datetime, *, runs: bool = False) ->
     return told(before, after, message)
 
 
-def fail(job: Job, message: str, now: datetime) -> list[Action]:
-    """A job whose pods are refused and of which nothing runs any more fails after all."""
-    after = failed(job.status, job.generation, message, now, phases=job.phases)
+def fail(job: Job, current: Raw, message: str, now: datetime) -> list[Action]:
+    """A job whose pods are refused and which is no longer, or was never, at work fails."""
+    after = failed(current, job.generation, message, now, phases=job.phases)
     return told(job.status, after, message)
 
 

@@ -14,7 +14,7 @@ from muster.errors import InvalidJob, NotFound
 from muster.jobs import forms
 from muster.operator import status
 from muster.operator.actions import Create
-from muster.operator.decide import decide
+from muster.operator.decide import decide, end, refuse
 from muster.operator.invalid import reject, rejected, words
 
 if TYPE_CHECKING:
@@ -60,16 +60,14 @@ class Reconciler:
         try:
             job = self._read(raw)
         except InvalidJob as error:
-            await self._reject(raw, error)
-            return None
+            return await self._reject(raw, error)
         actions = self._decide(job)
         if not actions or (self._replaces(job, actions) and not await self._still_there(job)):
             return None
         try:
             again = await self._actor.apply(job, actions)
         except InvalidJob as error:
-            await self._reject(self._newest(ref, raw), error)
-            return None
+            return await self._refuse(replace(job, status=self._newest(ref, raw)["status"]), error)
         return None if again is None else After(again)
 
     def _newest(self, ref: Ref, cached: Raw) -> Raw:
@@ -100,11 +98,25 @@ class Reconciler:
         now = self._clock()
         return decide(job, self._watched.seen(job, self._memory, now), self._settings, now)
 
-    async def _reject(self, raw: Raw, error: InvalidJob) -> None:
-        runs = self._watched.runs(raw["metadata"]["uid"])
-        actions = reject(raw, error, self._clock(), runs=runs)
-        if actions:
-            await self._actor.apply(forms.stub(raw), actions)
+    async def _reject(self, raw: Raw, error: InvalidJob) -> After | None:
+        """Say that it makes no sense; when that is said and it ended, clean up after it."""
+        job, now = forms.stub(raw), self._clock()
+        said = reject(raw, error, now, runs=self._watched.runs(job.uid))
+        if said:
+            await self._actor.apply(job, said)
+            return After(0.0)
+        if job.deleting or status.outcome(job.status) is None:
+            return None
+        left = end(job, job.status, self._watched.seen(job, self._memory, now), now)
+        again = await self._actor.apply(job, left)
+        return None if again is None else After(again)
+
+    async def _refuse(self, job: Job, error: InvalidJob) -> After:
+        """Some of its pods cannot be: say so, and look again at what is to become of the rest."""
+        now = self._clock()
+        seen = self._watched.seen(job, self._memory, now)
+        await self._actor.apply(job, refuse(job, words(error), seen, now))
+        return After(0.0)
 
     def _replaces(self, job: Job, actions: Sequence[Action]) -> bool:
         """Whether something is created for a job that was looked at before."""

@@ -36,6 +36,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "observedGeneration": lambda value: isinstance(value, int),
     "restarts": lambda value: isinstance(value, int),
     "launcherAttempt": lambda value: isinstance(value, int),
+    "formed": lambda value: isinstance(value, bool),
     "replaced": lambda value: _are(value, str),
     "waiting": lambda value: isinstance(value, dict),
 }
