@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -58,10 +58,10 @@ def waiting() -> tuple[State, Say]:
 
 @asynccontextmanager
 async def reporting(
-    state: State, writes: Writes | None = None
+    state: State, writes: Writes | None = None, busy: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[tuple[Reporter, Writes]]:
     writes = writes or Writes()
-    reporter = Reporter(writes, state)  # type: ignore[arg-type]
+    reporter = Reporter(writes, state, busy)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reporter.run())
         yield reporter, writes
@@ -223,3 +223,24 @@ async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
     statuses = [body["status"] for kind, _, body in writes.made if kind is VOLCANO_GROUPS]
     counts = [(s["running"], s["succeeded"], s["failed"]) for s in statuses]
     assert counts == [(3, 0, 0), (2, 1, 0), (1, 1, 1)]
+
+
+async def test_good_news_lets_binds_go_first_but_not_for_long() -> None:
+    state, key, members = await running_gang()
+    backlog = [True]
+    async with reporting(state, busy=lambda: backlog[0]) as (reporter, writes):
+
+        async def look(seconds: float) -> int:
+            for action in consider(state, key, asyncio.get_running_loop().time()):
+                assert isinstance(action, Say)
+                reporter.say(action)
+            await asyncio.sleep(seconds)  # pace: virtual
+            return writes.count(VOLCANO_GROUPS)
+
+        assert await look(5) == 0
+        backlog[0] = False
+        assert await look(2) == 1
+        backlog[0] = True
+        state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
+        assert await look(5) == 1
+        assert await look(20) == 2, "a backlog may have no end"

@@ -92,6 +92,11 @@ class Binder:
             binding = self._open[pod.metadata.uid] = Binding(bind, pod, node)
             self._waiting.put_nowait(binding)
 
+    @property
+    def busy(self) -> bool:
+        """Whether binds wait for others to be done."""
+        return not self._waiting.empty()
+
     async def run(self) -> None:
         """Bind until cancelled."""
         try:

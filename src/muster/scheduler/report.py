@@ -4,8 +4,8 @@ Fed by the loop. A gang that waits is reported once it has waited a moment, agai
 reason changes, and not more often than every half minute; its pods get PodScheduled=False once
 per reason, which is also what cluster autoscalers look for, and unless they are many also when only
 its numbers change. A group's status follows the counts of its members; how many succeeded is
-written soon, since it is remembered there. Reports never hold up a decision, and one that fails is
-logged and made again after a pause.
+written soon, since it is remembered there. Reports never hold up a decision, good news lets binds
+go first for some seconds, and a report that fails is logged and made again after a pause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.scheduler.gangs import ALONE
 from muster.scheduler.status import Standing, group_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
@@ -42,6 +42,8 @@ REFRESHED = 100
 """Pods of a gang that are told again when only the numbers in its reason have changed."""
 AGAIN = 10.0
 """Seconds until what could not be written is tried again."""
+POLITE = 10
+"""Seconds that the news of a gang that no longer waits stands back behind binds."""
 
 
 @dataclass
@@ -53,13 +55,16 @@ class _Told:
     at: float = -1e9
     status: Raw | None = None
     succeeded: int = 0
+    stood_back: int = 0
 
 
 class Reporter:
     """Says what the loop asks it to say, a little later and not too often."""
 
-    def __init__(self, client: Client, state: State) -> None:
-        self._client, self._state = client, state
+    def __init__(
+        self, client: Client, state: State, busy: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._client, self._state, self._busy = client, state, busy
         self._due: dict[GangKey, float] = {}
         self._told: dict[GangKey, _Told] = {}
         self._pods: dict[str, Reason] = {}
@@ -122,6 +127,11 @@ class Reporter:
             return
         told = self._told.setdefault(key, _Told(self._which(key)))
         reason = entry.reason
+        if reason is None and self._busy() and told.stood_back < POLITE:
+            told.stood_back += 1
+            self._due[key] = now + 1.0
+            return
+        told.stood_back = 0
         done = await self._tell_group(gang, reason, told, now)
         if reason != told.reason:
             told.at = now

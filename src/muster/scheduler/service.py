@@ -98,7 +98,7 @@ class Service:
         self._loop: Loop | None = None
         self._binder: Binder | None = None
         self._may_act = election.holds if election else lambda: True
-        self._reporter = Reporter(client, self.state)
+        self._reporter = Reporter(client, self.state, self._busy)
         self._presence = Presence(
             client, settings.names, options.namespace, elected=election is not None
         )
@@ -136,6 +136,9 @@ class Service:
                 may_act=self._may_act,
             )
         return self._loop, self._binder
+
+    def _busy(self) -> bool:
+        return self._binder is not None and self._binder.busy
 
     # -- the loop's hands ----------------------------------------------------------------------
 
