@@ -165,8 +165,8 @@ async def serve(home: Path, runtime: str) -> None:
     agent = Agent(Settings(home, declare(1), runtime=runtime))
     agent.open()
     server = ApiServer(home / "data", backend=agent.backend)
-    await server.start(also_known_as=(agent.gateway,))
-    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+    await server.start(extra_addresses=agent.reachable, also_known_as=(agent.gateway,))
+    endpoint = await _served(server, agent)
     print(json.dumps({"url": server.url, "token": server.token, "ca": server.ca.decode()}))
     sys.stdout.flush()
     async with Client.connect(endpoint) as client:

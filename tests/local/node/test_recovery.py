@@ -87,6 +87,29 @@ def log_of(home: Path, pod: Raw) -> str:
     return (folder / "containers/main/0/log").read_text()
 
 
+async def test_nothing_of_a_pod_holds_a_socket_of_the_daemon(home: Path) -> None:
+    """Else the next daemon could not listen where the former one did, as long as the pod runs."""
+    async with daemon(home) as (process, one):
+        await one.run(shell("p", "sleep 1000"))
+        await one.phase("p", "Running")
+        listening = sockets(process.pid)
+        others = [pid for pid in leftovers.of(home).processes if pid != process.pid]
+        held = {pid: sockets(pid) & listening for pid in others}
+
+    assert listening
+    assert others
+    assert {pid: found for pid, found in held.items() if found} == {}
+
+
+def sockets(pid: int) -> set[str]:
+    """The sockets that a process has open, as the kernel calls them."""
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return {name for name in found if name.startswith("socket:")}
+
+
 async def test_a_pod_deleted_from_the_api_while_nobody_looked_is_ended(home: Path) -> None:
     async with daemon(home) as (_, one):
         await one.run(shell("p", "sleep 1000"))

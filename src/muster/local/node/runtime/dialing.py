@@ -28,6 +28,7 @@ def _ask(errors: Path, **asked: Any) -> socket.socket:
         os.waitpid(pid, 0)
     if not fds:
         raise CannotRun(said.decode().removeprefix("no") or "the helper ended without a word")
+    os.set_inheritable(fds[0], False)  # it comes otherwise, and pods would keep it open
     return socket.socket(fileno=fds[0])
 
 

@@ -29,6 +29,7 @@ LOCK, LISTENER = 3, 4
 _CHUNK = 64 * 1024
 _LOG_LIMIT = 64 << 20
 _DRAIN = 1.0
+_MOST_DESCRIPTORS = 1 << 20
 
 
 class Shim:
@@ -284,6 +285,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for fd in (LOCK, LISTENER):
         os.set_inheritable(fd, False)
+    os.closerange(LISTENER + 1, _MOST_DESCRIPTORS)  # whatever the daemon had open
     spec = json.loads(files.read("spec"))
     Shim(spec, socket.socket(fileno=LISTENER)).run()
     return 0
