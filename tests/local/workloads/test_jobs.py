@@ -85,6 +85,12 @@ class World:
         pod["status"] = {"phase": phase, "containerStatuses": [{"name": "c", "state": at}]}
         self.ends.append(phase)
 
+    def switch_off(self, uid: str) -> None:
+        """As the node says it that goes down with its pods."""
+        told = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+        ended = {"phase": "Failed", "reason": "Terminated", "conditions": [told]}
+        self.pods[uid]["status"] |= ended
+
     def delete(self, uid: str) -> None:
         """As a person does it; the pod goes when nothing holds it."""
         if uid in self.pods:
@@ -176,6 +182,38 @@ def test_a_job_fails_after_one_failure_more_than_its_limit(limit: int, cut: int)
 
     assert world.reason() == "BackoffLimitExceeded"
     assert (world.status["failed"], world.made) == (limit + 1, limit + 1)
+
+
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+@pytest.mark.parametrize("going", [False, True])
+@pytest.mark.parametrize("cut", range(4))
+def test_a_pod_switched_off_with_its_node_starts_again_uncounted(
+    mode: str, going: bool, cut: int
+) -> None:
+    rule = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    world = World(
+        completions=2,
+        parallelism=2,
+        backoffLimit=0,
+        completionMode=mode,
+        podFailurePolicy={"rules": [rule]},
+    )
+    world.settle()
+    before = world.running
+    for uid in before:
+        world.switch_off(uid)
+        if going:
+            world.delete(uid)
+    world.step(writes=cut)
+    world.settle()
+
+    assert len(world.running) == len(world.pods) == 2, "at once, and nothing is left of the others"
+    assert not set(before) & set(world.pods)
+    for uid in world.running:
+        world.end(uid, "Succeeded")
+    world.settle()
+    assert world.reason() == "CompletionsReached"
+    assert "failed" not in world.status
 
 
 def test_pods_come_back_more_slowly_after_each_failure() -> None:

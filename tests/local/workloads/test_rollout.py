@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from muster.local.workloads import conditions
 from muster.local.workloads.rollout import deployment as decisions
-from muster.local.workloads.rollout import progress, proportion, revision
+from muster.local.workloads.rollout import progress, proportion, replicaset, revision
 from muster.local.workloads.rollout.deployment import Change, Make, Number, Remove
-from muster.local.workloads.shapes import Deployment, ReplicaSet
+from muster.local.workloads.shapes import Deployment, Pod, ReplicaSet
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Raw = dict[str, Any]
@@ -300,6 +300,29 @@ def test_a_rollout_that_does_not_move_is_late_when_its_deadline_has_passed() -> 
     row = conditions.row(late["conditions"], progress.PROGRESSING)
     assert row is not None
     assert (row["status"], row["reason"]) == ("False", progress.LATE)
+
+
+def pod(name: str, phase: str, reason: str = "", disrupted: str = "True") -> Pod:
+    told = [{"type": "DisruptionTarget", "status": disrupted}]
+    status = {"phase": phase, "reason": reason, "conditions": told}
+    return msgspec.convert({"metadata": {"name": name}, "status": status}, Pod)
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_pods_that_were_switched_off_with_their_node_are_cleared_away(wanted: int) -> None:
+    pods = [
+        pod("lives", "Running"),
+        pod("off", "Failed", "Terminated"),
+        pod("failed", "Failed", "Terminated", disrupted="False"),
+        pod("evicted", "Failed", "Evicted"),
+    ]
+    body = {"metadata": {"name": "rs"}, "spec": {"replicas": wanted}}
+
+    step = replicaset.decide(msgspec.convert(body, ReplicaSet), pods, pods)
+
+    gone = {one.metadata.name for one in step.delete}
+    assert gone == ({"off", "lives"} if wanted == 0 else {"off"})
+    assert step.create == max(0, wanted - 1)
 
 
 def test_the_hash_of_a_template_changes_with_it_and_after_a_collision() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from muster.api import core
 from muster.api.affinity import LabelSelector, Toleration
 from muster.api.kinds import Kind
-from muster.api.meta import Object, ObjectMeta, Raw
+from muster.api.meta import Object, ObjectMeta, Raw, is_true
 
 
 class TimedToleration(Toleration, frozen=True):
@@ -37,6 +37,13 @@ class Pod(core.Pod, frozen=True):
     def active(self) -> bool:
         """Whether it counts as one of its owner's."""
         return not self.finished and not self.leaving
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether it ended only because its node was: no failure, and nothing to keep."""
+        status = self.status
+        told = status.reason == "Terminated" and is_true(status.conditions, "DisruptionTarget")
+        return told and status.phase == "Failed"
 
 
 class ReplicaSetSpec(Object, frozen=True):

@@ -38,7 +38,7 @@ class Plan:
     stop: tuple[Pod, ...] = ()
     """Pods to delete, counted as failed."""
     drop: tuple[Pod, ...] = ()
-    """Pods to delete that are too many: they do not count."""
+    """Pods to delete that are too many, or were switched off: they do not count."""
     create: tuple[int | None, ...] = ()
     """One pod each, of this index if the job has any."""
     again: float | None = None
@@ -74,8 +74,9 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
     rows, news = _suspension(job, rows, now)
     base |= {"conditions": rows} if rows else {}
     active = [pod for pod in pods if pod.active]
+    off = [pod for pod in pods if pod.switched_off and not pod.leaving]
     if job.spec.suspend:
-        return Plan(base, book.release, drop=tuple(active), news=news)
+        return Plan(base, book.release, drop=(*active, *off), news=news)
     drop, create = _population(job, book, pods, active)
     wait = _wait(job, pods, now) if create else None
     later = [] if wait is None else [wait]
@@ -84,7 +85,7 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
     return Plan(
         base,
         book.release,
-        drop=tuple(drop),
+        drop=(*drop, *off),
         create=() if wait is not None else tuple(create),
         again=min(later, default=None),
         news=news,

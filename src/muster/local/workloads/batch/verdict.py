@@ -90,7 +90,7 @@ def not_before(job: Job, pods: Sequence[Pod]) -> datetime | None:
 
 
 def _ended(pod: Pod) -> datetime | None:
-    if not pod.finished:
+    if not pod.finished or pod.switched_off:
         return None
     times = [
         row.state.terminated.finished_at
@@ -104,15 +104,16 @@ def _ended(pod: Pod) -> datetime | None:
 
 
 def by_policy(job: Job, pods: Sequence[Pod]) -> tuple[Verdict | None, frozenset[str]]:
-    """Whether a failed pod fails the whole job, and the UIDs of those whose failure is ignored."""
+    """Whether a failed pod fails the whole job, and the UIDs of those whose failure is ignored.
+
+    Pods that were switched off with their node are, whatever the rules say.
+    """
     policy = job.spec.pod_failure_policy
-    ignored: set[str] = set()
-    if policy is None:
-        return None, frozenset()
+    ignored = {pod.metadata.uid for pod in pods if pod.switched_off}
     for pod in pods:
-        if pod.status.phase != "Failed":
+        if pod.status.phase != "Failed" or pod.metadata.uid in ignored:
             continue
-        for number, rule in enumerate(policy.rules):
+        for number, rule in enumerate(policy.rules if policy else ()):
             why = _matches(rule, pod)
             if not why:
                 continue

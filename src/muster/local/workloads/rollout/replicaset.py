@@ -26,6 +26,7 @@ class Step:
 
     create: int = 0
     delete: tuple[Pod, ...] = ()
+    """Those too many, and those that were switched off with their node."""
 
 
 def decide(replica_set: ReplicaSet, pods: Sequence[Pod], neighbours: Sequence[Pod]) -> Step:
@@ -33,11 +34,12 @@ def decide(replica_set: ReplicaSet, pods: Sequence[Pod], neighbours: Sequence[Po
     if replica_set.metadata.deletion_timestamp is not None:
         return Step()
     active = [pod for pod in pods if pod.active]
+    off = tuple(pod for pod in pods if pod.switched_off and not pod.leaving)
     surplus = len(active) - replica_set.spec.replicas
     if surplus < 0:
-        return Step(create=min(-surplus, BURST))
+        return Step(create=min(-surplus, BURST), delete=off)
     leaving = health.first_to_go(active, neighbours)[: min(surplus, BURST)]
-    return Step(delete=tuple(leaving))
+    return Step(delete=(*leaving, *off))
 
 
 def status(replica_set: ReplicaSet, pods: Sequence[Pod], trouble: str, now: datetime) -> Raw:
