@@ -327,3 +327,86 @@ def test_a_job_of_more_members_than_anybody_could_want_is_refused_at_once(count:
 
     assert refused.value.field == "spec.tfReplicaSpecs.Worker.replicas"
     assert "at most 10000" in refused.value.hint
+
+
+ONE: Raw = {"Worker": {"template": pod()}}
+SENSELESS: list[tuple[Raw, str]] = [
+    ({"runPolicy": {"suspend": "false"}}, "spec.runPolicy.suspend: is text, not true or false"),
+    ({"enableDynamicWorker": "no"}, "spec.enableDynamicWorker: is text"),
+    ({"activeDeadlineSeconds": 2**63}, "spec.activeDeadlineSeconds: is 9223372036854775808"),
+    (
+        {"runPolicy": {"schedulingPolicy": {"minResources": {"cpu": "many"}}}},
+        "spec.runPolicy.schedulingPolicy.minResources.cpu: ",
+    ),
+    (
+        {"runPolicy": {"schedulingPolicy": {"minResources": {"cpu": True}}}},
+        "spec.runPolicy.schedulingPolicy.minResources.cpu: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), SENSELESS)
+def test_policies_that_make_no_sense_are_refused(spec: Raw, message: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        forms.read(tfjob({"tfReplicaSpecs": ONE, **spec}))
+
+    assert str(refused.value).startswith(message)
+    assert refused.value.hint
+
+
+def test_a_port_of_the_first_version_is_a_port() -> None:
+    row = {"tfReplicaType": "WORKER", "tfPort": 70000, "template": pod()}
+    with pytest.raises(InvalidJob, match="tfPort: is 70000"):
+        forms.read(tfjob({"replicaSpecs": [row]}))
+
+
+def test_a_deadline_may_be_longer_than_68_years() -> None:
+    job = forms.read(tfjob({"tfReplicaSpecs": ONE, "activeDeadlineSeconds": 2**40}))
+    assert job.policy.deadline == 2**40
+
+
+MPI_POD: Raw = {"spec": {"containers": [{"name": "mpi", "image": "i"}]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "inside", "container", "field"),
+    [
+        ({}, {}, {"resources": "x"}, "containers[0].resources"),
+        ({}, {}, {"resources": {"limits": "x"}}, "containers[0].resources.limits"),
+        ({"launcherOnMaster": True}, {"affinity": "x"}, {}, "affinity"),
+        ({"launcherOnMaster": True}, {"tolerations": 5}, {}, "tolerations"),
+    ],
+)
+def test_a_single_mpi_template_that_makes_no_sense_is_refused(
+    spec: Raw, inside: Raw, container: Raw, field: str
+) -> None:
+    containers = [{"name": "mpi", "image": "i", **container}]
+    template = {"spec": {"containers": containers, **inside}}
+    raw = {**tfjob({"gpus": 4, "template": template, **spec}), "kind": "MPIJob"}
+
+    with pytest.raises(InvalidJob) as refused:
+        forms.read(raw)
+    assert refused.value.field == f"spec.template.spec.{field}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("launcherCreationPolicy", "Soon"), ("launcherOnMaster", "false"), ("mountsOnLauncher", 1)],
+)
+def test_what_an_mpi_job_says_of_its_launcher_must_make_sense(field: str, value: object) -> None:
+    spec = {"replicas": 1, "template": MPI_POD, field: value}
+    with pytest.raises(InvalidJob) as refused:
+        forms.read({**tfjob(spec), "kind": "MPIJob"})
+
+    assert refused.value.field == f"spec.{field}"
+
+
+def test_an_autoscaler_that_nobody_makes_is_warned_about() -> None:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
+    spec = {
+        "pytorchReplicaSpecs": {"Worker": {"template": template}},
+        "elasticPolicy": {"metrics": [{"type": "Resource"}]},
+    }
+    job = forms.read({**tfjob(spec), "kind": "PyTorchJob"})
+
+    assert [reason for reason, _ in job.warnings] == ["ElasticMetricsIgnored"]

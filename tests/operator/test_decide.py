@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from muster.api.kinds import PODS, SERVICES, VOLCANO_GROUPS
 from muster.operator.actions import Create, Delete, PatchStatus
 from tests.operator.builders import Model, env, manifest, replica
@@ -368,3 +370,63 @@ def test_the_largest_job_is_thought_about_in_no_time() -> None:
 
 def _worker(index: int) -> str:
     return f"j-worker-{index}"
+
+
+def test_a_job_whose_chief_has_no_replicas_ends_by_its_workers() -> None:
+    model = Model(manifest(roles={"Chief": replica(0), "Worker": replica(2)}))
+    model.settle()
+    model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+
+    model.exit("j-worker-0", 0)
+    model.settle()
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_a_job_that_may_not_restart_never_says_that_it_does() -> None:
+    roles = {"Worker": replica(2, "ExitCode")}
+    model = Model(manifest(roles=roles, runPolicy={"backoffLimit": 0}))
+    model.settle()
+    model.run()
+    model.settle()
+    model.exit("j-worker-1", 137)
+    model.settle()
+
+    assert model.conditions() == ["Created", "Running(False)", "Failed"]
+    reasons = [event.reason for event in model.events]
+    assert "ExitedWithCode" in reasons
+    assert "TFJobRestarting" not in reasons
+
+
+def test_a_pod_whose_index_is_no_number_stops_nobody() -> None:
+    model = Model(manifest(roles={"Worker": replica(2)}))
+    model.settle()
+    pod = model.pods["j-worker-0"]
+    labels = {**pod.metadata.labels, "training.kubeflow.org/replica-index": "abc"}
+    meta = msgspec.structs.replace(pod.metadata, labels=labels)
+    model.pods["j-worker-0"] = msgspec.structs.replace(pod, metadata=meta)
+    model.run()
+    model.settle()
+
+    assert model.conditions() == ["Created", "Running"]
+
+
+def test_a_service_has_each_port_once_per_protocol() -> None:
+    ports = [
+        {"name": "dns", "containerPort": 53},
+        {"name": "dns-udp", "containerPort": 53, "protocol": "UDP"},
+        {"containerPort": 53},
+        {"containerPort": 2222, "protocol": "UDP"},
+    ]
+    container = {"name": "tensorflow", "image": "i", "ports": ports}
+    roles = {"Worker": replica(1, containers=[container])}
+    model = Model(manifest(roles=roles))
+    model.settle()
+
+    assert model.services["j-worker-0"]["spec"]["ports"] == [
+        {"name": "tfjob-port", "port": 2222},
+        {"name": "dns", "port": 53},
+        {"name": "dns-udp", "port": 53, "protocol": "UDP"},
+        {"name": "port-2222-udp", "port": 2222, "protocol": "UDP"},
+    ]

@@ -383,3 +383,19 @@ def test_the_agent_is_a_shell_script_that_finds_python(tmp_path: Path) -> None:
     )
 
     assert done.stdout.strip() == "['j-worker-0', 'mpi', '/bin/sh', '-c', 'orted -mca a b']"
+
+
+def test_workers_of_the_first_version_go_when_the_launcher_is_done() -> None:
+    template = {"spec": {"containers": [{"name": "mpi", "image": "i"}]}}
+    raw = manifest("MPIJob")
+    raw["spec"] = {"replicas": 2, "template": template}
+    model = Model(raw)
+    model.settle()
+    model.run()
+    model.settle()
+    launcher = next(name for name in model.pods if "launcher" in name)
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+    assert list(model.pods) == [launcher]

@@ -94,3 +94,10 @@ def test_a_change_applied_to_the_old_gives_the_new(old: Raw, new: Raw) -> None:
 
 def test_no_change_is_no_write() -> None:
     assert status.change({"a": {"b": 1}}, {"a": {"b": 1}}) == {}
+
+
+def test_conditions_that_nobody_could_have_meant_are_dropped_and_the_others_kept() -> None:
+    good = {"type": "Created", "status": "True"}
+    rows = [{"type": ["x"]}, good, {"type": "Failed", "status": {}}, "x", {}]
+
+    assert status.readable({"conditions": rows}) == {"conditions": [good]}

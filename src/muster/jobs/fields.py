@@ -59,7 +59,20 @@ def text(value: object, path: str) -> str:
     return value
 
 
-def integer(value: object, path: str, default: int) -> int:
+def boolean(value: object, path: str, default: bool = False) -> bool:
+    """True or false; text that says so is neither."""
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        said = str(value).strip().lower()
+        hint = (
+            f"write {said} without quotes" if said in ("true", "false") else "write true or false"
+        )
+        raise InvalidJob(path, f"is {_a(value)}, not true or false", hint=hint)
+    return value
+
+
+def integer(value: object, path: str, default: int, most: int = 2**31 - 1) -> int:
     """A number of things: not negative."""
     if value is None:
         return default
@@ -71,8 +84,8 @@ def integer(value: object, path: str, default: int) -> int:
         raise InvalidJob(path, f"is {_a(value)}, not a whole number", hint=hint)
     if value < 0:
         raise InvalidJob(path, f"is {value}", hint="write 0 or more")
-    if value > 2**31 - 1:
-        raise InvalidJob(path, f"is {value}", hint=f"write at most {2**31 - 1}")
+    if value > most:
+        raise InvalidJob(path, f"is {value}", hint=f"write at most {most}")
     return value
 
 

@@ -15,10 +15,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from muster.api import quantity
 from muster.api.meta import Key, Raw
-from muster.errors import InvalidJob
+from muster.errors import InvalidJob, InvalidQuantity
 from muster.jobs import mpi, names, templates
-from muster.jobs.fields import integer, lookup, mapping, objects, text
+from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
 from muster.jobs.job import Job, Replica, RunPolicy, SchedulingPolicy
 from muster.jobs.shapes import SHAPES, Shape
 
@@ -39,7 +40,7 @@ def read(raw: Raw) -> Job:
         raise InvalidJob("kind", f"{kind!r} is not a job", hint=f"use one of {', '.join(SHAPES)}")
     spec = mapping(raw.get("spec"), "spec")
     array = lookup(spec, "replicaSpecs")
-    single = kind == "MPIJob" and lookup(spec, shape.replicas) is None and "template" in spec
+    single = kind == "MPIJob" and _is_single(spec)
     if array is not None and kind == "TFJob":
         written: Iterator[_Written] = _from_array(array)
     elif single:
@@ -60,6 +61,11 @@ def read(raw: Raw) -> Job:
 
 _Written = tuple[str, str, Raw]
 """A role as written, the path of its replica in the manifest, and the replica."""
+
+
+def _is_single(spec: Raw) -> bool:
+    """Whether an MPIJob has one template for its launcher and its workers."""
+    return lookup(spec, "mpiReplicaSpecs") is None and "template" in spec
 
 
 def _from_array(array: object) -> Iterator[_Written]:
@@ -143,7 +149,7 @@ def _replica(
                 f"Write it as {path}.restartPolicy",
             )
         )
-    written = integer(body.get("tfPort"), f"{path}.tfPort", 0)
+    written = integer(body.get("tfPort"), f"{path}.tfPort", 0, 65535)
     port = written or templates.port(shape, template, container)
     return Replica(role, count, template, restart or shape.restart, port, container, path)
 
@@ -161,7 +167,7 @@ def _assemble(
     warnings: tuple[tuple[str, str], ...],
 ) -> Job:
     meta = mapping(raw.get("metadata"), "metadata")
-    _check_elastic(spec)
+    warnings += _check_elastic(spec)
     scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
     if scheduler:
         replicas = tuple(_scheduled_by(replica, scheduler) for replica in replicas)
@@ -180,7 +186,7 @@ def _assemble(
         spec=spec,
         status=mapping(raw.get("status"), "status"),
         success_policy=_success_policy(spec),
-        dynamic_workers=bool(spec.get("enableDynamicWorker")),
+        dynamic_workers=boolean(spec.get("enableDynamicWorker"), "spec.enableDynamicWorker"),
         warnings=warnings,
     )
 
@@ -199,16 +205,16 @@ def _policy(spec: Raw) -> RunPolicy:
             return inner[name], f"spec.runPolicy.{name}"
         return spec.get(name), f"spec.{name}"
 
-    def number(name: str) -> int | None:
+    def number(name: str, most: int = 2**31 - 1) -> int | None:
         value, path = where(name)
-        return None if value is None else integer(value, path, 0)
+        return None if value is None else integer(value, path, 0, most)
 
     return RunPolicy(
         clean=_cleaning(spec, *where("cleanPodPolicy")),
         ttl=number("ttlSecondsAfterFinished"),
-        deadline=number("activeDeadlineSeconds"),
+        deadline=number("activeDeadlineSeconds", 2**63 - 1),
         backoff_limit=number("backoffLimit"),
-        suspend=bool(where("suspend")[0]),
+        suspend=boolean(*where("suspend")),
         managed_by=text(*where("managedBy")),
         scheduling=_scheduling(inner),
     )
@@ -218,7 +224,9 @@ def _cleaning(spec: Raw, value: object, path: str) -> str:
     default = "None"
     if value is None:
         value, path = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy"
-        default = "None" if lookup(spec, "replicaSpecs") is None else "All"
+        # Of the first version: a list of replicas, or one template for launcher and workers.
+        first = lookup(spec, "replicaSpecs") is not None or _is_single(spec)
+        default = "All" if first else "None"
     policy = text(value, path) or default
     if policy not in CLEANINGS:
         raise InvalidJob(path, f"{policy!r} is unknown", hint=f"use {', '.join(CLEANINGS)}")
@@ -233,13 +241,24 @@ def _scheduling(run_policy: Raw) -> SchedulingPolicy:
     return SchedulingPolicy(
         min_available=None if least is None else integer(least, f"{path}.minAvailable", 0),
         queue=text(policy.get("queue"), f"{path}.queue"),
-        min_resources=mapping(policy.get("minResources"), f"{path}.minResources"),
+        min_resources=_amounts(policy.get("minResources"), f"{path}.minResources"),
         priority_class=text(policy.get("priorityClass"), f"{path}.priorityClass"),
         timeout=None if timeout is None else integer(timeout, f"{path}.scheduleTimeoutSeconds", 0),
     )
 
 
-def _check_elastic(spec: Raw) -> None:
+def _amounts(value: object, path: str) -> Raw:
+    amounts = mapping(value, path)
+    for name, amount in amounts.items():
+        try:
+            plain = isinstance(amount, int | float) and not isinstance(amount, bool)
+            quantity.amount(name, amount if plain else str(amount))
+        except InvalidQuantity as error:
+            raise InvalidJob(f"{path}.{name}", str(error), hint='write a number like "4"') from None
+    return amounts
+
+
+def _check_elastic(spec: Raw) -> tuple[tuple[str, str], ...]:
     path = "spec.elasticPolicy"
     policy = mapping(spec.get("elasticPolicy"), path)
     for i, row in enumerate(objects(policy.get("rdzvConf"), f"{path}.rdzvConf")):
@@ -247,6 +266,10 @@ def _check_elastic(spec: Raw) -> None:
             if field not in row:
                 where = f"{path}.rdzvConf[{i}].{field}"
                 raise InvalidJob(where, "is missing", hint="write key and value")
+    if not policy.get("metrics"):
+        return ()
+    message = f"{path}.metrics is not used: no autoscaler is made. Scale by Worker.replicas"
+    return (("ElasticMetricsIgnored", message),)
 
 
 def _success_policy(spec: Raw) -> str:

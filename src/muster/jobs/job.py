@@ -154,7 +154,7 @@ class Job:
     @property
     def chief_role(self) -> str | None:
         """The role that decides success by itself, if the job has one."""
-        return next((role for role in self.shape.chiefs if self.replica(role)), None)
+        return next((role for role in self.shape.chiefs if self.count(role)), None)
 
     def members(self) -> tuple[Member, ...]:
         """Every replica the job wants, in a fixed order; an MPI launcher is not among them."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.errors import InvalidJob
-from muster.jobs.fields import integer, mapping, objects, text
+from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
 from muster.jobs.job import Mpi
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 GPU = "nvidia.com/gpu"
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
+CREATIONS = ("AtStartup", "WaitForWorkersReady")
 MASTER_NODE = "node-role.kubernetes.io/master"
 
 
@@ -34,6 +35,12 @@ def options(spec: Raw, replicas: tuple[Replica, ...], *, single_template: bool) 
             hint=f"use {', '.join(IMPLEMENTATIONS)}",
         )
     creation = text(spec.get("launcherCreationPolicy"), "spec.launcherCreationPolicy")
+    if creation and creation not in CREATIONS:
+        raise InvalidJob(
+            "spec.launcherCreationPolicy",
+            f"{creation!r} is unknown",
+            hint=f"use {' or '.join(CREATIONS)}",
+        )
     slots = integer(spec.get("slotsPerWorker"), "spec.slotsPerWorker", 0)
     if not slots and single_template:
         slots = _units(spec, replicas)
@@ -42,14 +49,14 @@ def options(spec: Raw, replicas: tuple[Replica, ...], *, single_template: bool) 
         ssh=text(spec.get("sshAuthMountPath"), "spec.sshAuthMountPath"),
         implementation=implementation,
         wait_for_workers=single_template or creation == "WaitForWorkersReady",
-        launcher_works=bool(spec.get("runLauncherAsWorker")),
+        launcher_works=boolean(spec.get("runLauncherAsWorker"), "spec.runLauncherAsWorker"),
     )
 
 
 def with_defaults(spec: Raw, replicas: tuple[Replica, ...], options: Mpi) -> tuple[Replica, ...]:
     """Where ranks are started by ssh, a launcher that says nothing is started again in place."""
     written = {
-        str(role).lower(): body for role, body in (spec.get("mpiReplicaSpecs") or {}).items()
+        str(role).lower(): body for role, body in (lookup(spec, "mpiReplicaSpecs") or {}).items()
     }
     said = (written.get("launcher") or {}).get("restartPolicy")
     if not options.ssh or said:
@@ -64,16 +71,19 @@ def from_template(spec: Raw) -> Iterator[tuple[str, str, Raw]]:
     containers = objects(pod.get("containers"), "spec.template.spec.containers")
     workers, units = _size(spec)
     launcher = {**template, "spec": {**pod, "containers": [_bare(spec, c) for c in containers]}}
-    if spec.get("launcherOnMaster"):
+    if boolean(spec.get("launcherOnMaster"), "spec.launcherOnMaster"):
         launcher["spec"].update(_on_master(pod))
-    if not spec.get("mountsOnLauncher", True):
+    if not boolean(spec.get("mountsOnLauncher"), "spec.mountsOnLauncher", default=True):
         launcher["spec"]["containers"] = [
             {key: value for key, value in c.items() if key != "volumeMounts"}
             for c in launcher["spec"]["containers"]
         ]
     worker = {
         **template,
-        "spec": {**pod, "containers": [_sized(spec, c, units) for c in containers]},
+        "spec": {
+            **pod,
+            "containers": [_sized(spec, i, c, units) for i, c in enumerate(containers)],
+        },
     }
     yield "Launcher", "spec", {"template": launcher, "replicas": 1, "restartPolicy": "Never"}
     yield "Worker", "spec", {"template": worker, "replicas": workers, "restartPolicy": "Always"}
@@ -108,11 +118,12 @@ def _resource(spec: Raw) -> str:
     return text(spec.get("processingResourceType"), "spec.processingResourceType") or GPU
 
 
-def _sized(spec: Raw, container: Raw, units: int | None) -> Raw:
+def _sized(spec: Raw, number: int, container: Raw, units: int | None) -> Raw:
     if units is None:
         return container
-    resources = container.get("resources") or {}
-    limits = {**(resources.get("limits") or {}), _resource(spec): units}
+    path = f"spec.template.spec.containers[{number}].resources"
+    resources = mapping(container.get("resources"), path)
+    limits = {**mapping(resources.get("limits"), f"{path}.limits"), _resource(spec): units}
     return {**container, "resources": {**resources, "limits": limits}}
 
 
@@ -124,11 +135,13 @@ def _bare(spec: Raw, container: Raw) -> Raw:
 
 
 def _on_master(pod: Raw) -> Raw:
-    tolerations = [*(pod.get("tolerations") or []), {"key": MASTER_NODE, "effect": "NoSchedule"}]
+    path = "spec.template.spec"
+    given = objects(pod.get("tolerations"), f"{path}.tolerations")
+    tolerations = [*given, {"key": MASTER_NODE, "effect": "NoSchedule"}]
     term = {"matchExpressions": [{"key": MASTER_NODE, "operator": "Exists"}]}
     required = {"nodeSelectorTerms": [term]}
     affinity = {
-        **(pod.get("affinity") or {}),
+        **mapping(pod.get("affinity"), f"{path}.affinity"),
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required},
     }
     return {"tolerations": tolerations, "affinity": affinity}

@@ -46,7 +46,8 @@ def _check_container(container: Raw, path: str) -> None:
         for i, item in enumerate(objects(container.get(field), f"{path}.{field}")):
             text(item.get("name"), f"{path}.{field}[{i}].name")
     for i, port in enumerate(objects(container.get("ports"), f"{path}.ports")):
-        text(port.get("name"), f"{path}.ports[{i}].name")
+        for field in ("name", "protocol"):
+            text(port.get(field), f"{path}.ports[{i}].{field}")
         if (
             not 0
             < integer(port.get("containerPort"), f"{path}.ports[{i}].containerPort", 0)

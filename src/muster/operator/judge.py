@@ -151,7 +151,9 @@ class _Judge:
         if anew:
             whole = self.job.annotation("restart") == "gang"
             self._count([pod for pod, fate in anew if fate is Fate.RETRY], whole=whole)
-            self._say_restarting(self.going)
+            self._exited(self.going)
+            if not failures.exhausted(self.job, self._restarts()):
+                self._say_restarting(self.going)
             if whole:
                 self.going = list(self.mine)
         # A failed launcher stays for its log: the next attempt has another name.
@@ -176,7 +178,6 @@ class _Judge:
         job = self.job
         if any(self._launches(pod) for pod in failed):
             self.status["launcherAttempt"] = int(self.status.get("launcherAttempt") or 0) + 1
-        self._exited(failed)
         role = role_of(job, failed[0])
         message = f"job {job.name} is restarting because {role} replica(s) failed."
         self._condition("Restarting", message)
@@ -184,12 +185,7 @@ class _Judge:
 
     def _over_limit(self) -> bool:
         """End the job if it restarted too often or has been active for too long."""
-        job = self.job
-        total = int(self.status.get("restarts") or 0) + sum(
-            failures.restarts(pod)
-            for pod in status.alive(self.counted)
-            if pod.status.phase == "Running" and self._restarts_in_place(pod)
-        )
+        job, total = self.job, self._restarts()
         if failures.exhausted(job, total):
             self.status["restarts"] = total
             why = f"it has reached the specified backoff limit{self._last_straw()}"
@@ -199,6 +195,14 @@ class _Judge:
             return False
         self._end("Failed", f"Job {job.name} has failed because {why}")
         return True
+
+    def _restarts(self) -> int:
+        """How often anything of the job started anew: replaced pods, and containers in place."""
+        return int(self.status.get("restarts") or 0) + sum(
+            failures.restarts(pod)
+            for pod in status.alive(self.counted)
+            if pod.status.phase == "Running" and self._restarts_in_place(pod)
+        )
 
     def _last_straw(self) -> str:
         """The pod whose restart was one too many, if it is still there to be asked."""

@@ -14,6 +14,7 @@ from muster.jobs import names
 from muster.operator.hosts import on_host_network
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from muster.api.core import Pod
@@ -55,11 +56,7 @@ def service(job: Job, member: Member, hosts: Hosts) -> Raw:
     replica = job.replica(member.role)
     main = replica.main if replica else {}
     mine = {"name": job.shape.port_name, "port": hosts.port(member.role, member.index)}
-    others = [
-        {"name": port.get("name") or f"port-{port['containerPort']}", "port": port["containerPort"]}
-        for port in main.get("ports") or ()
-        if port.get("name") != job.shape.port_name and port["containerPort"] != mine["port"]
-    ]
+    others = _ports(main.get("ports") or (), mine)
     selector = labels(job, member)
     return {
         "apiVersion": "v1",
@@ -72,6 +69,21 @@ def service(job: Job, member: Member, hosts: Hosts) -> Raw:
             "ports": [mine, *others],
         },
     }
+
+
+def _ports(written: Iterable[Raw], mine: Raw) -> list[Raw]:
+    """What else the container listens on: each number once per protocol, as services have it."""
+    taken = {(mine["port"], "TCP")}
+    found: list[Raw] = []
+    for port in written:
+        number, protocol = port["containerPort"], port.get("protocol") or "TCP"
+        if port.get("name") == mine["name"] or (number, protocol) in taken:
+            continue
+        taken.add((number, protocol))
+        plain = f"port-{number}" if protocol == "TCP" else f"port-{number}-{protocol.lower()}"
+        row = {"name": port.get("name") or plain, "port": number}
+        found.append(row if protocol == "TCP" else {**row, "protocol": protocol})
+    return found
 
 
 def pod(job: Job, member: Member, hosts: Hosts, gang: Gang) -> Raw:
@@ -136,7 +148,7 @@ def role_of(job: Job, pod: Pod) -> str:
 def index_of(pod: Pod) -> int:
     """The number of a pod within its role; -1 if it has none."""
     text = pod.metadata.labels.get(names.INDEX, "")
-    return int(text) if text.isdigit() else -1
+    return int(text) if text.isascii() and text.isdecimal() else -1
 
 
 def leaving(pod: Pod, now: datetime) -> Pod:

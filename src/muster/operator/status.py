@@ -6,8 +6,8 @@ Pure. Called by `decide`. The rules (checked by a table in the tests):
 2. the same type, status and reason again changes nothing, not even the message;
 3. a new status moves lastTransitionTime, a new reason alone does not;
 4. a new condition goes to the end, in place of an older one of its type, so that the last one is
-   what the State column shows; Running and Restarting replace each other; the end of a job and its
-   suspension turn Running to False where it stands.
+   what the State column shows; Running and Restarting replace each other; the end of a job turns
+   either to False where it stands, its suspension Running.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RIVALS = {"Running": "Restarting", "Restarting": "Running"}
 
 
 _SHAPES: dict[str, Callable[[Any], bool]] = {
-    "conditions": lambda value: _are(value, dict),
+    "conditions": lambda value: isinstance(value, list),
     "replicaStatuses": lambda value: isinstance(value, dict) and _are([*value.values()], dict),
     "startTime": lambda value: _is_time(value),
     "completionTime": lambda value: _is_time(value),
@@ -49,7 +49,20 @@ def readable(written: object) -> Raw:
     """
     if not isinstance(written, dict):
         return {}
-    return {name: v for name, v in written.items() if name not in _SHAPES or _SHAPES[name](v)}
+    kept = {name: v for name, v in written.items() if name not in _SHAPES or _SHAPES[name](v)}
+    if "conditions" in kept:
+        kept["conditions"] = [row for row in kept["conditions"] if _is_condition(row)]
+    return kept
+
+
+def _is_condition(row: object) -> bool:
+    """Whether it is text under names that we know; what else there is in it is not ours."""
+    fields = ("type", "status", "reason", "message", "lastTransitionTime")
+    return (
+        isinstance(row, dict)
+        and bool(row.get("type"))
+        and all(isinstance(row.get(field, ""), str) for field in fields)
+    )
 
 
 def _are(values: object, kind: type) -> bool:
@@ -108,7 +121,7 @@ def with_condition(
     dropped = {type_, _RIVALS.get(type_)}
     kept = [c for c in status.get("conditions") or () if c.get("type") not in dropped]
     if type_ in FINAL:
-        kept = [{**c, "status": "False"} if c.get("type") == "Running" else c for c in kept]
+        kept = [{**c, "status": "False"} if c.get("type") in _RIVALS else c for c in kept]
     return {**status, "conditions": [*kept, row]}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.jobs.names import INDEX
+from muster.operator.pods import index_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Rules:
             return len(everyone) == job.total > 0 and _all_succeeded(everyone)
         if len(workers) == job.count("Worker") > 0 and _all_succeeded(workers):
             return True
-        first = next((pod for pod in workers if _index(pod) == 0), None)
+        first = next((pod for pod in workers if index_of(pod) == 0), None)
         done = first is not None and first.status.phase == "Succeeded"
         return done and job.success_policy != "AllWorkers"
 
@@ -59,7 +59,3 @@ def _all_succeeded(pods: Sequence[Pod]) -> bool:
 
 def _active(pod: Pod) -> bool:
     return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
-
-
-def _index(pod: Pod) -> int:
-    return int(pod.metadata.labels.get(INDEX, "-1"))
