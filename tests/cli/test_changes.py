@@ -54,6 +54,16 @@ class Place:
             )
         return made
 
+    def board(self, job: str) -> None:
+        """A pod of its TensorBoard that is ready."""
+        labels = {"release": job, "role": "tensorboard"}
+        body = {"metadata": {"name": f"{job}-tensorboard-0", "labels": labels}, **TEMPLATE}
+        pods = PODS.read_as(dict)
+        self.client.create(pods, body, namespace=self.namespace)
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        key = Key(self.namespace, f"{job}-tensorboard-0")
+        self.client.patch(pods, key, {"status": ready}, subresource="status")
+
     def spec(self, name: str) -> Raw:
         found: Raw = self.client.get(TFJOBS, Key(self.namespace, name))["spec"]
         return found
@@ -426,6 +436,11 @@ def test_tensorboard_opens_and_without_one_it_says_how_to_get_one(
     monkeypatch.setattr(cluster, "choose", lambda _: local)
 
     url = "http://127.0.0.1:30555"
+    code, out, err = place.arena("open", "a")
+    assert (code, out, opened) == (1, f"{url}\n", [])
+    assert "the TensorBoard of a is not running: it has no pod yet" in err
+
+    place.board("a")
     assert place.arena("open", "a")[:2] == (0, f"{url}\n")
     assert opened == [url]
     assert place.arena("open", "a", "--print")[1] == f"{url}\n"

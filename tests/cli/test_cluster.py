@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from muster.cli import main
-from muster.cli.cluster import Where, choose
+from muster.cli.cluster import STARTED, Cluster, Where, choose
 from muster.errors import ConfigError
+from muster.kube.config import Endpoint
 from muster.local.home import Home
 
 
@@ -178,3 +179,12 @@ def test_a_choice_that_broke_later_is_named_with_the_way_back(
 def test_a_verb_that_only_reads_starts_no_cluster(words: tuple[str, ...]) -> None:
     assert main.run("arena", words) == 5
     assert Home.of_user().running() is None
+
+
+def test_a_cluster_started_for_a_command_is_announced_as_such() -> None:
+    endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
+
+    started = Cluster(endpoint, "local", STARTED, local=True)
+    assert str(started) == "cluster: local (started just now)"
+    found = Cluster(endpoint, "mine", "~/.kube/config", local=False)
+    assert str(found) == "cluster: mine (from ~/.kube/config)"

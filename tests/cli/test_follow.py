@@ -191,3 +191,34 @@ def test_a_container_that_is_named_is_read_whatever_happens() -> None:
     run(script, Wanted(container="main"))
 
     assert script.asked[0]["container"] == "main"
+
+
+def test_a_pod_that_was_taken_away_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = {"type": "DisruptionTarget", "status": "True", "message": "The cluster was stopped."}
+    ended = msgspec.convert(
+        {
+            "metadata": {"name": "p", "uid": "u"},
+            "status": {"phase": "Failed", "conditions": [taken]},
+        },
+        Pod,
+    )
+    play = Script([[line(1, "a")]], [pod("Running"), ended])
+
+    follow.one(cast(BlockingClient, play), KEY, Wanted(follow=True), lambda _: None)
+
+    assert capsys.readouterr().err == "p was ended from outside: The cluster was stopped.\n"
+
+
+def test_a_pod_that_is_another_after_the_cluster_was_away_is_told_as_such(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "LOOK_AGAIN", 0)
+    gone = Unreachable("refused")
+    play = Script([[line(1, "a")]], [pod("Running"), gone, gone, pod("Running", uid="new")])
+
+    follow.one(cast(BlockingClient, play), KEY, Wanted(follow=True), lambda _: None)
+
+    assert capsys.readouterr().err == (
+        "the cluster went away: refused; waiting for it\n"
+        "p was replaced; `arena logs -f` follows the new one\n"
+    )

@@ -97,6 +97,12 @@ def test_the_whole_page_of_a_running_job(scene: Scene) -> None:
             "spec": {"ports": [{"port": 6006, "nodePort": 30123}]},
         }
     ]
+    labels = {"release": "mpi-dist", "role": "tensorboard"}
+    board = {
+        "metadata": {"name": "mpi-dist-tensorboard-x", "namespace": "default", "labels": labels},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    scene.objects["pods"].append(board)
 
     _, out, _ = scene.arena("get", "mpi-dist", "-g")
 
@@ -303,3 +309,30 @@ def test_explain_says_what_is_wrong_with_a_senseless_job(scene: Scene) -> None:
     _, out, _ = scene.arena("explain", "a")
 
     assert reason.removeprefix("Reason:").strip() in out
+
+
+def test_a_tensorboard_that_cannot_start_is_not_said_to_be_available(scene: Scene) -> None:
+    one = condition(job("TFJob", "a", {"Worker": 1}), "Running")
+    service = {
+        "metadata": {"name": "a-tensorboard", "namespace": "default"},
+        "spec": {"ports": [{"port": 6006, "nodePort": 30001}]},
+    }
+    board = pod(one, "tensorboard", 0, phase="Running", name="a-tensorboard-1")
+    board["metadata"] |= {"labels": {"release": "a", "role": "tensorboard"}, "ownerReferences": []}
+    said = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
+    ended = {
+        "terminated": {"exitCode": 127, "reason": "Error", "message": "tensorboard: not found"}
+    }
+    board["status"]["containerStatuses"] = [
+        {"name": "c", "restartCount": 3, "state": {"waiting": said}, "lastState": ended}
+    ]
+    scene.objects = {"tfjobs": [one], "pods": [board], "services": [service], "configmaps": []}
+
+    _, out, _ = scene.arena("get", "a")
+    assert "http://127.0.0.1:30001\n  It is not running: CrashLoopBackOff: " in out
+    assert "tensorboard: not found" in out
+    assert "pip install 'muster-train[tensorboard]'" in out
+
+    board["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    _, out, _ = scene.arena("get", "a")
+    assert "not running" not in out

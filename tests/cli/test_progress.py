@@ -85,3 +85,13 @@ def test_a_cluster_that_is_away_is_waited_for(capsys: pytest.CaptureFixture[str]
 def test_a_job_that_is_deleted_meanwhile_is_not_found() -> None:
     with pytest.raises(NotFound, match="the job was deleted meanwhile"):
         wait(job("RUNNING"), NotFound("gone"))
+
+
+def test_who_stops_waiting_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        progress.until_finished(looking([job("RUNNING")]), sleep=interrupt)
+
+    assert capsys.readouterr().err.splitlines()[-1] == "no longer waiting; the job goes on"

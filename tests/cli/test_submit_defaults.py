@@ -313,3 +313,60 @@ def test_every_flag_that_the_page_names_exists(machine: Machine) -> None:
 
     assert len(named) > 15
     assert [flag for flag in sorted(named) if flag not in of_kind + of_all] == []
+
+
+def test_a_directory_that_is_there_is_a_source_also_without_a_dot(machine: Machine) -> None:
+    machine.monkeypatch.chdir(machine.home)
+    (machine.home / "proj").mkdir()
+    words = ("--name=j", "--image=i", "--sync-mode=rsync")
+
+    built = machine.dry("tf", *words, "--sync-source=proj", "x")
+    variables = {row["name"]: row.get("value") for row in built.at("init:Chief/env")}
+    assert variables["SYNC_SOURCE"] == str(machine.home / "proj")
+
+    built = machine.dry("tf", *words, "--sync-source=other", "x")
+    variables = {row["name"]: row.get("value") for row in built.at("init:Chief/env")}
+    assert variables["SYNC_SOURCE"] == "other"
+
+
+def test_waiting_for_nothing_is_an_error(machine: Machine) -> None:
+    code, out, err = machine.run("submit", "--wait")
+
+    assert (code, out) == (2, "")
+    assert "there is no job to submit" in err
+
+
+def test_a_changed_value_that_is_broken_yaml_is_refused(machine: Machine) -> None:
+    file = machine.home / "job.yaml"
+    file.write_text("kind: tf\nname: j\nimage: i\ncommand: x\n")
+    words = ("submit", "-f", str(file), "--dry-run", "--set")
+
+    code, _, err = machine.run(*words, "command=[a")
+    assert code == 2
+    assert "--set '[a' is not YAML" in err
+    assert machine.run(*words, 'command=echo "a: b: c"')[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("--workerImag=a", "--worker-image"),
+        ("--workerimage=a", "--worker-image"),
+        ("--wokers=2", "--workers"),
+        ("--gpu=2", "--gpus"),
+    ],
+)
+def test_the_flag_that_is_proposed_is_the_one_to_write(
+    machine: Machine, wrong: str, right: str
+) -> None:
+    code, _, err = machine.run("submit", "tf", "--name=j", "--image=i", wrong, "x")
+
+    assert code == 2
+    assert err.splitlines()[0].replace("'", "").endswith(f"Did you mean {right}?")
+
+
+def test_a_flag_that_resembles_none_is_answered_without_a_proposal(machine: Machine) -> None:
+    _, _, err = machine.run("submit", "tf", "--name=j", "--image=i", "--zzz=1", "x")
+
+    assert "mean" not in err
+    assert "Possible" not in err

@@ -72,8 +72,21 @@ def test_flags_for_roles_that_the_job_does_not_have_are_told() -> None:
     )
     alone = TensorFlow(name="j", command=("x",), image="i", worker_cpu="1", evaluator_memory="1Gi")
 
-    assert idle(asked) == ["--chief-port", "--ps-cpu"]
-    assert idle(alone) == ["--evaluator-memory"]
+    why = "has no effect: the job has no such role"
+    assert idle(asked) == [f"--chief-port {why}", f"--ps-cpu {why}"]
+    assert idle(alone) == [f"--evaluator-memory {why}"]
+
+
+def test_flags_for_a_tensorboard_that_the_job_does_not_have_are_told() -> None:
+    asked: dict[str, Any] = {
+        "name": "j", "command": ("x",), "image": "i", "logdir": "/l", "tensorboard_image": "t"
+    }  # fmt: skip
+
+    assert idle(TensorFlow(**asked)) == [
+        "--logdir has no effect without --tensorboard",
+        "--tensorboard-image has no effect without --tensorboard",
+    ]
+    assert idle(TensorFlow(**asked, tensorboard=True)) == []
 
 
 def test_an_explicit_chief_does_not_lose_the_one_worker() -> None:

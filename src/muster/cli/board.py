@@ -1,6 +1,7 @@
 """Where a job's TensorBoard can be opened: read from the Service that goes with it.
 
-Used by `get`, `list -o json` and `open`. Nothing here asks TensorBoard itself.
+Used by `get`, `list -o json` and `open`. Nothing here asks TensorBoard itself; whether it runs is
+what its pod says.
 """
 
 from __future__ import annotations
@@ -8,17 +9,20 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import NODES, SERVICES
+from muster.api.kinds import NODES, PODS, SERVICES
 from muster.api.meta import Key, Raw, is_true, key_of
 from muster.errors import Forbidden, NotFound
-from muster.jobs import tensorboard
+from muster.jobs import cause, tensorboard
+from muster.jobs.view import instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.api.core import Pod
     from muster.cli.cluster import Cluster
     from muster.kube.blocking import BlockingClient
 
+INSTALL = "pip install 'muster-train[tensorboard]'"
 _RAW = SERVICES.read_as(dict)
 _ROLE = ",".join(f"{key}={value}" for key, value in tensorboard.ROLE.items())
 
@@ -30,6 +34,27 @@ def url(client: BlockingClient, cluster: Cluster, job: Key) -> str:
     except (NotFound, Forbidden):
         return ""
     return _balanced(service) or _by_node(service, partial(_node, client, cluster))
+
+
+def trouble(client: BlockingClient, cluster: Cluster, job: Key) -> str:
+    """Why a TensorBoard that has an address does not answer there; empty if it should."""
+    try:
+        pods = client.list(PODS, job.namespace, labels=f"release={job.name},{_ROLE}").items
+    except Forbidden:
+        return ""
+    if any(is_true(pod.status.conditions, "Ready") for pod in pods):
+        return ""
+    if not pods:
+        return "it has no pod yet"
+    return _stuck(pods[-1], local=cluster.local)
+
+
+def _stuck(pod: Pod, *, local: bool) -> str:
+    row = instance(pod)
+    why = row.reason or (cause.of(pod) if row.restarts else "")
+    said = why if why.startswith(row.status) else f"{row.status}: {why}" if why else row.status
+    mend = f"; if it is not installed: {INSTALL}" if local and row.restarts else ""
+    return said + mend
 
 
 def urls(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, str]:

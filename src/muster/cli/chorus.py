@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from muster.cli import follow, paint
 from muster.cli.output import note
+from muster.cli.screen import harmless
 from muster.errors import MusterError
 
 if TYPE_CHECKING:
@@ -32,13 +33,16 @@ class _Voice:
     def write(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         if lines:
-            self._print(b"".join(self._prefix + line + b"\n" for line in lines))
+            self._print(lines)
 
     def end(self) -> None:
         if self._rest:
-            self._print(self._prefix + self._rest + b"\n")
+            self._print([self._rest])
 
-    def _print(self, data: bytes) -> None:
+    def _print(self, lines: Sequence[bytes]) -> None:
+        if sys.stdout.isatty():
+            lines = [harmless(line) for line in lines]
+        data = b"".join(self._prefix + line + b"\n" for line in lines)
         with self._lock:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+STARTED = "started just now"
+
 
 class Cluster(msgspec.Struct, frozen=True):
     """A cluster that was chosen, and why."""
@@ -38,7 +40,8 @@ class Cluster(msgspec.Struct, frozen=True):
     local: bool
 
     def __str__(self) -> str:
-        return f"cluster: {self.name} (from {self.source})"
+        how = self.source if self.source == STARTED else f"from {self.source}"
+        return f"cluster: {self.name} ({how})"
 
     def announce(self) -> None:
         """Say on stderr what is about to be changed; verbs that write call this first."""

@@ -30,6 +30,8 @@ class Beside:
     """Its place in line; empty unless it waits there."""
     board: str = ""
     """Where its TensorBoard is."""
+    board_trouble: str = ""
+    """Why that does not run; empty if it does."""
     events: Sequence[Said] | None = None
     gpus: bool = False
 
@@ -76,10 +78,15 @@ def sections(job: View, now: datetime, beside: Beside = NOTHING) -> str:
     if beside.gpus:
         parts.append(_gpus(job))
     if beside.board:
-        parts.append(f"Tensorboard:\n  Your tensorboard will be available on:\n  {beside.board}")
+        parts.append("\n  ".join(["Tensorboard:", *_board(beside)]))
     if beside.events is not None:
         parts.append(said(beside.events, now))
     return "\n\n".join(parts)
+
+
+def _board(beside: Beside) -> list[str]:
+    lines = ["Your tensorboard will be available on:", beside.board]
+    return [*lines, f"It is not running: {beside.board_trouble}"] if beside.board_trouble else lines
 
 
 def _gpus(job: View) -> str:
@@ -116,7 +123,7 @@ def classic(job: View, now: datetime, beside: Beside = NOTHING) -> str:
     ]
     parts = [table([head, *rows])]
     if beside.board:
-        parts.append(f"Your tensorboard will be available on:\n{beside.board}")
+        parts.append("\n".join(_board(beside)))
     if beside.events is not None:
         parts.append(said(beside.events, now))
     return "\n\n".join(parts)

@@ -55,7 +55,20 @@ class Command(click.Command):
         shorts = self._shorts()
         plain = [part for word in words for part in _parted(word, shorts)]
         plain = [self._bare().get(word, word) for word in plain]
-        return super().parse_args(ctx, [_switch(word, switches) for word in plain] + rest)
+        try:
+            return super().parse_args(ctx, [_switch(word, switches) for word in plain] + rest)
+        except click.NoSuchOption as error:
+            near = self._near(error.option_name)
+            raise click.NoSuchOption(error.option_name, None, near, error.ctx) from None
+
+    def _near(self, given: str) -> list[str]:
+        """The flag that was meant, by any of its spellings, in the one to write; else none."""
+        import difflib
+
+        known = {spelling: option.opts[0] for option in self._options() for spelling in option.opts}
+        near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
+        begun = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
+        return [known[near[0]]] if near else begun
 
     def _options(self) -> Iterator[click.Option]:
         return (option for option in self.params if isinstance(option, click.Option))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.kinds import PODS
+from muster.api.meta import condition
 from muster.cli import find
 from muster.cli.output import note
 from muster.cli.tail import Tail
@@ -55,9 +56,11 @@ def one(client: BlockingClient, pod: Key, wanted: Wanted, write: Callable[[bytes
             for chunk in _stream(client, pod, _speaking(seen, wanted), timestamps=True):
                 if data := tail.feed(chunk):
                     write(data)
+            away = False
         except (Unreachable, ServerError) as error:
             note(f"the log of {pod.name} broke off: {error}; waiting for the cluster")
-        seen = _goes_on(client, pod, seen.metadata.uid)
+            away = True
+        seen = _goes_on(client, pod, seen.metadata.uid, away=away)
         tail.again()
         since = tail.since(datetime.now(UTC))
         if since is not None:
@@ -94,28 +97,46 @@ def speaking(pod: Pod) -> str:
     return ""
 
 
-def _goes_on(client: BlockingClient, key: Key, uid: str) -> Pod | None:
+def _goes_on(client: BlockingClient, key: Key, uid: str, *, away: bool) -> Pod | None:
     """The pod once it runs again, None if it has ended or is another.
 
-    Waits while the cluster is away, and while the pod is between two runs.
+    Waits while the cluster is away, and while the pod is between two runs. An end that was not the
+    program's own is told.
     """
     end = time.monotonic() + PATIENCE
     while True:
         try:
             pod = client.get(PODS, key)
         except NotFound:
+            if away:
+                note(f"the cluster was away, and {key.name} is gone since")
             return None
-        except (Unreachable, ServerError):
+        except (Unreachable, ServerError) as error:
             if time.monotonic() > end:
                 raise
+            if not away:
+                note(f"the cluster went away: {error}; waiting for it")
+            away = True
         else:
-            if pod.finished or pod.metadata.uid != uid:
+            if _over(pod, uid):
                 return None
             rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
             if any(row.state.running for row in rows):
                 return pod
             end = time.monotonic() + PATIENCE
         time.sleep(LOOK_AGAIN)
+
+
+def _over(pod: Pod, uid: str) -> bool:
+    """Whether that pod has ended; an end that was not its own is told."""
+    name = pod.metadata.name
+    if pod.metadata.uid != uid:
+        note(f"{name} was replaced; `arena logs -f` follows the new one")
+        return True
+    taken = condition(pod.status.conditions, "DisruptionTarget")
+    if pod.finished and taken is not None and taken.status == "True":
+        note(f"{name} was ended from outside: {taken.message or taken.reason}")
+    return pod.finished
 
 
 def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:

@@ -153,9 +153,11 @@ def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: da
     bare = Key(key.namespace, raw["metadata"]["name"])
     pods = belonging(kind.kind, bare, raw["metadata"]["uid"], find.pods_of(client, bare))
     job, line = waitline.told(client, view(raw, pods), pods)
+    address = board.url(client, cluster, bare)
     beside = Beside(
         line=line,
-        board=board.url(client, cluster, bare),
+        board=address,
+        board_trouble=board.trouble(client, cluster, bare) if address else "",
         events=_events(client, job, pods) if how.events else None,
         gpus=how.gpus,
     )

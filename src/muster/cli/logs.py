@@ -7,7 +7,6 @@ before each line.
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from muster.api.meta import Key, key_of
 from muster.cli import find, follow
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.follow import Wanted
+from muster.cli.screen import Screen
 from muster.errors import UsageError
 from muster.jobs.view import view
 
@@ -71,7 +71,9 @@ def command(where: Where, name: str, instance: str, everyone: bool, type_: str, 
 
             sing(cluster.connect, keys, wanted)
         else:
-            follow.one(client, keys[0], wanted, _write)
+            screen = Screen()
+            follow.one(client, keys[0], wanted, screen.write)
+            screen.end()
 
 
 def _wanted(how: dict[str, Any]) -> Wanted:
@@ -129,8 +131,3 @@ def _instances(
         + "\n".join(names)
         + "\nplease use '-i' or '--instance' to filter, or --all."
     )
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()

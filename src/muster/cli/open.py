@@ -12,7 +12,7 @@ from muster.cli import board, find
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.logviewer import no_dashboard
 from muster.cli.output import note
-from muster.errors import NotFound
+from muster.errors import MusterError, NotFound
 
 
 @click.command(name="open")
@@ -34,6 +34,7 @@ def command(where: Where, name: str | None, only_print: bool, type_: str) -> Non
         kind, raw = find.named(client, Key(where.namespace_in(cluster), name), type_)
         key = key_of(raw)
         address = board.url(client, cluster, key)
+        trouble = board.trouble(client, cluster, key) if address else ""
     if not address:
         raise NotFound(
             f"the job {key.name} has no TensorBoard",
@@ -42,5 +43,7 @@ def command(where: Where, name: str | None, only_print: bool, type_: str) -> Non
         )
     print(address)
     sys.stdout.flush()
+    if trouble:
+        raise MusterError(f"the TensorBoard of {key.name} is not running: {trouble}")
     if not only_print and not webbrowser.open(address):
         note("no browser could be started here: open the address yourself")

@@ -20,6 +20,7 @@ from muster.jobs.view import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from muster.jobs.view import View
 
@@ -34,22 +35,22 @@ def until_finished(
     sleep: Callable[[float], None] = time.sleep,
 ) -> View:
     """Look again and again until the job is finished; `instances` tells of each pod as well."""
-    line = _Line()
     begun = time.monotonic()
     seen: dict[str, str] = {}
-    while True:
-        job = _patient(look, line)
-        if job is not None:
-            if instances:
-                _tell_instances(job, seen, line)
-            line.show(summary(job), age(job))
-            if job.over:
+    with _Line() as line:
+        while True:
+            job = _patient(look, line)
+            if job is not None:
+                if instances:
+                    _tell_instances(job, seen, line)
+                line.show(summary(job), age(job))
+                if job.over:
+                    line.end()
+                    return _result(job)
+            if timeout is not None and time.monotonic() - begun > timeout:
                 line.end()
-                return _result(job)
-        if timeout is not None and time.monotonic() - begun > timeout:
-            line.end()
-            raise MusterError(f"not finished after {duration(timeout)}", hint="It goes on.")
-        sleep(EVERY)
+                raise MusterError(f"not finished after {duration(timeout)}", hint="It goes on.")
+            sleep(EVERY)
 
 
 def summary(job: View) -> str:
@@ -101,6 +102,14 @@ class _Line:
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._last = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.end()
+            note("no longer waiting; the job goes on")
 
     def show(self, text: str, timing: str) -> None:
         if self._terminal:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from muster.cli.cluster import Cluster, local_cluster, no_cluster
+from muster.cli.cluster import STARTED, Cluster, local_cluster, no_cluster
 from muster.cli.output import note, patiently
 from muster.errors import MusterError, UsageError
 from muster.local.home import Home
@@ -64,7 +64,7 @@ def start_by_itself() -> Cluster:
         raise no_cluster("In CI the local cluster is not started by itself.")
     note("no cluster is configured: starting the local one (arena down stops it)")
     start_detached({}, "human")
-    return local_cluster(Home.of_user(), "started just now")
+    return local_cluster(Home.of_user(), STARTED)
 
 
 def start_detached(settings: dict[str, Any], log_format: str) -> None:

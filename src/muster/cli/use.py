@@ -27,6 +27,4 @@ def command(cluster: str | None) -> None:
         chosen(cluster)  # a choice that cannot be used is not kept
         Home.of_user().choose(cluster)
     found = choose(Where())
-    note(
-        "no cluster: arena up" if found is None else f"cluster: {found.name} (from {found.source})"
-    )
+    note("no cluster: arena up" if found is None else str(found))

@@ -69,6 +69,8 @@ def command(
         return
     if changes:
         raise UsageError("--set is for `submit -f FILE`")
+    if order != orders.Order():
+        raise UsageError("there is no job to submit", hint="Name a kind, or a file with -f.")
     click.echo(ctx.get_help())
 
 

@@ -211,5 +211,7 @@ def _refuse_typo(at: Raw, step: str, path: str) -> None:
 def _scalar(text: str) -> Any:
     try:
         return yaml.load(text, manifests.Loader) if text else ""
-    except yaml.YAMLError:
-        return text
+    except yaml.YAMLError as error:
+        if text.startswith(("[", "{", '"', "'")):
+            raise UsageError(f"--set {text!r} is not YAML: {error}".split("\n")[0]) from None
+        return text  # a command like `echo "a: b: c"`, which nobody would quote twice

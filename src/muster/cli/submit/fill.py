@@ -69,7 +69,7 @@ def _chart(type_: str) -> bool | None:
 def _source(source: str) -> str:
     """A path of this machine as an absolute one; everything else as it is."""
     local = source.startswith(("/", "./", "../", "~")) or source in (".", "..")
-    if not local:
+    if not local and not (source and ":" not in source and Path(source).is_dir()):
         return source
     # Not resolved: the code is put below the name that was written, not below what it links to.
     path = os.path.abspath(os.path.expanduser(source))

@@ -78,8 +78,8 @@ def submit(kind: type[build.Submission], given: dict[str, Any], where: Where, or
     if args.model_name:
         mlflow.check()
     build.bundle(args, build.Site(local=True, files=fill.files(args)))  # refuse before any cluster
-    for flag in build.idle(args):
-        note(f"{flag} has no effect: the job has no such role")
+    for sentence in build.idle(args):
+        note(sentence)
     cluster = _cluster(where, order)
     namespace = _namespace(where, cluster)
     site = fill.site(args, local=cluster is None or cluster.local)

@@ -15,6 +15,7 @@ from muster.jobs.build.submission import Jax, Mpi, PyTorch, TensorFlow
 if TYPE_CHECKING:
     from muster.jobs.build.submission import Submission
 
+_BOARD = ("logdir", "tensorboard_image")
 GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
 
 
@@ -81,14 +82,28 @@ def _again(args: Submission) -> str:
 
 
 def idle(args: Submission) -> list[str]:
-    """Flags that were given for roles which the job does not have."""
+    """A sentence about each flag that was given in vain."""
+    return _without_board(args) + _without_role(args)
+
+
+def _without_board(args: Submission) -> list[str]:
+    default = {field.name: field.default for field in fields(args)}
+    given = [name for name in _BOARD if getattr(args, name) != default[name]]
+    return [
+        f"--{name.replace('_', '-')} has no effect without --tensorboard"
+        for name in given
+        if not args.tensorboard
+    ]
+
+
+def _without_role(args: Submission) -> list[str]:
     if not isinstance(args, TensorFlow):
         return []
     present = {role.name.lower() for role in _tensorflow(args) if role.count}
     if _alone(args):
         present.add("worker")
     return [
-        f"--{field.name.replace('_', '-')}"
+        f"--{field.name.replace('_', '-')} has no effect: the job has no such role"
         for field in fields(args)
         if (role := field.name.partition("_")[0]) in ("worker", "ps", "chief", "evaluator")
         and role not in present
