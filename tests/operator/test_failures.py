@@ -150,6 +150,8 @@ def test_recreated_pods_count_for_the_backoff_limit(limit: int, survived: int) -
         model.exit("j-worker-1", 1)
         model.settle()
         assert model.conditions()[-1] == "Restarting"
+        model.later(60)
+        model.settle()
         model.run("j-worker-1")
         model.settle()
 
@@ -229,3 +231,51 @@ def test_a_failed_pod_is_told_of_with_its_code() -> None:
     told = [(event.reason, event.message) for event in model.events]
     assert ("ExitedWithCode", "Pod: ns.j-worker-1 exited with code 3") in told
     assert ("TFJobRestarting", "job j is restarting because Worker replica(s) failed.") in told
+
+
+def crash(model: Model, name: str) -> float | None:
+    """The pod dies; the answer is how long its successor is waited for."""
+    model.run(name)
+    model.settle()
+    model.exit(name, 137)
+    model.settle()
+    waited = model.wait() if name not in model.pods else None
+    model.later(waited or 0)
+    model.settle()
+    return waited
+
+
+def test_whoever_keeps_failing_comes_back_ever_later() -> None:
+    model = Model(manifest(roles={"Worker": replica(2, "ExitCode")}))
+    model.settle()
+
+    waits = [crash(model, "j-worker-1") for _ in range(8)]
+
+    assert waits == [None, 10, 20, 40, 80, 160, 300, 300]
+    assert crash(model, "j-worker-0") is None
+    assert model.status["restarts"] == 9
+
+
+def test_whoever_went_well_for_long_comes_back_at_once_again() -> None:
+    model = Model(manifest(roles={"Worker": replica(1, "ExitCode")}))
+    model.settle()
+    for _ in range(3):
+        crash(model, "j-worker-0")
+    model.later(3600)
+
+    assert crash(model, "j-worker-0") is None
+
+
+def test_it_is_said_for_whom_and_how_long_a_job_waits() -> None:
+    model = Model(manifest(roles={"Worker": replica(1, "ExitCode")}))
+    model.settle()
+    crash(model, "j-worker-0")
+    model.exit("j-worker-0", 137)
+    model.settle()
+
+    message = "Worker 0 failed 2 times; it comes back at 2026-01-02T03:04:15Z"
+    assert model.status["waiting"] == {"reason": "BackOff", "message": message}
+    model.later(10)
+    model.settle()
+    assert "j-worker-0" in model.pods
+    assert "waiting" not in model.status

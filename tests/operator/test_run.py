@@ -107,7 +107,7 @@ async def test_watches_that_are_late_lead_to_no_pod_twice_and_no_restart_counted
         await passes(10)
         for _ in range(4):
             phase(server, "j-worker-1", "Failed", reason="Error")
-            await passes(10)
+            await passes(60)
             phase(server, "j-worker-1", "Running", reason="")
             await passes(10)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import SERVICES
 from muster.api.meta import timestamp
 from muster.jobs.job import SERVED_BY_US, Job
-from muster.operator import ensure, gang, invalid, status, waiting
+from muster.operator import backoff, ensure, gang, invalid, status, waiting
 from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
 from muster.operator.judge import ended_by_limit, judge, left_of_deadline
 from muster.operator.kinds import table
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.operator.seen import Seen, Settings
+
+
+_PASSING = ("waiting", "replaced", backoff.FIELD)
+"""What a suspended job's status keeps nothing of."""
 
 
 def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Action]:
@@ -65,14 +69,15 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     extra = ensure.surplus(moved, wanted, seen)
     extra += ensure.misfits(moved, _leaving(seen, extra, now), settings)
     staying = _leaving(seen, extra, now)
-    after, troubles = waiting.explained(moved, mine, seen)
+    absent = ensure.absent(wanted, staying)
+    after, troubles = waiting.explained(moved, mine, seen, backoff.held(moved.status, absent, now))
     return [
         *claimed,
         *_written(job, after, [*events, *troubles]),
         *ensure.without(found.leaving),
         *ensure.without(extra),
         *ensure.unused(moved, seen),
-        *(ensure.missing(moved, wanted, staying, settings) if not refused else ()),
+        *(ensure.missing(moved, absent, staying, settings, now) if not refused else ()),
         *(ensure.without(ensure.unbound(staying)) if refused else ()),
         *_deadline(job, found.status, now),
     ]
@@ -117,7 +122,7 @@ def _suspend(job: Job, current: Raw, events: list[Emit], seen: Seen, now: dateti
     if not status.is_true(current, "Suspended"):
         events.append(Emit(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
     after = status.suspended(job, current, now)
-    after = {name: value for name, value in after.items() if name not in ("waiting", "replaced")}
+    after = {name: value for name, value in after.items() if name not in _PASSING}
     return [
         *_written(job, after, events),
         *ensure.without_group(job, seen),

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.api.kinds import PODS, SERVICES
-from muster.operator import gang, hosts, marks, pods, status
+from muster.operator import backoff, gang, hosts, marks, pods, status
 from muster.operator.actions import Action, Create, Delete, Patch, Wait
 from muster.operator.kinds import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
@@ -29,7 +30,15 @@ _REMOVABLE = ("minTaskMember",)
 """Fields of a group's spec that only we set, and so may take away again."""
 
 
-def missing(job: Job, wanted: list[Member], seen: Seen, settings: Settings) -> list[Action]:
+def absent(wanted: list[Member], seen: Seen) -> list[Member]:
+    """Those without a pod; names that pods of a former job of this name hold are waited for."""
+    present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans, *seen.former)}
+    return [member for member in wanted if member.name not in present]
+
+
+def missing(
+    job: Job, lacking: list[Member], seen: Seen, settings: Settings, now: datetime
+) -> list[Action]:
     """Everything that is to be created or changed, in order; pods come last."""
     rules = table.of(job)
     group = gang.find(job, seen, settings)
@@ -45,15 +54,15 @@ def missing(job: Job, wanted: list[Member], seen: Seen, settings: Settings) -> l
     if len(anew) > BATCH or not services(seen) >= set(where.own_ports):
         # Host ports are settled once their services exist: pods come next time.
         return [*before, Wait(0.0)]
-    # Names that pods of a former job of this name still hold are waited for.
-    present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans, *seen.former)}
-    absent = [member for member in wanted if member.name not in present]
+    pauses = [(member, backoff.left(job.status, member, now)) for member in lacking]
+    free = [member for member, seconds in pauses if seconds <= 0]
+    later = [Wait(seconds) for _, seconds in pauses if seconds > 0]
     created: list[Action] = []
-    for member in absent[:BATCH]:
+    for member in free[:BATCH]:
         manifest = pods.pod(job, member, where, group)
         rules.equip(manifest, member, where)
         created.append(Create(PODS, manifest))
-    return [*before, *created, *([Wait(0.0)] if len(absent) > BATCH else ())]
+    return [*before, *created, *later, *([Wait(0.0)] if len(free) > BATCH else ())]
 
 
 def surplus(job: Job, wanted: list[Member], seen: Seen) -> list[Pod]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.jobs import cause
-from muster.operator import failures, status
+from muster.operator import backoff, failures, status
 from muster.operator.actions import Emit
 from muster.operator.failures import Fate
 from muster.operator.kinds import table
@@ -63,6 +63,7 @@ def finish(job: Job, current: Raw, type_: str, message: str, now: datetime) -> R
     after = status.with_condition(current, type_, "True", f"{job.kind}{type_}", message, now)
     after = {**after, "completionTime": timestamp(now)}
     after.pop("waiting", None)
+    after.pop(backoff.FIELD, None)
     rows = {}
     for role, row in (current.get("replicaStatuses") or {}).items():
         kept = {name: count for name, count in row.items() if name != "active"}
@@ -156,6 +157,7 @@ class _Judge:
                 self._say_restarting(self.going)
             if whole:
                 self.going = list(self.mine)
+            self.status = backoff.noted(self.job, self.status, self.going, self.now)
         # A failed launcher stays for its log: the next attempt has another name.
         gone = {p.metadata.uid for p in self.going if not (p.finished and self._launches(p))}
         present = {pod.metadata.uid for pod in self.mine}

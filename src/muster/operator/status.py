@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import timestamp
+from muster.operator import backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +38,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "restarts": lambda value: isinstance(value, int),
     "launcherAttempt": lambda value: isinstance(value, int),
     "formed": lambda value: isinstance(value, bool),
+    backoff.FIELD: lambda value: backoff.is_readable(value),
     "replaced": lambda value: _are(value, str),
     "waiting": lambda value: isinstance(value, dict),
 }

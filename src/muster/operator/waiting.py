@@ -23,11 +23,16 @@ _ALIKE = {"ErrImagePull": "ImagePullBackOff"}
 """Two words that a node uses in turn for the same trouble."""
 
 
-def explained(job: Job, mine: Sequence[Pod], seen: Seen) -> tuple[Raw, list[Emit]]:
-    """The status with the reason why pods wait, and an event if a node has new trouble."""
+def explained(
+    job: Job, mine: Sequence[Pod], seen: Seen, held: Raw | None = None
+) -> tuple[Raw, list[Emit]]:
+    """The status with the reason why pods wait, and an event if a node has new trouble.
+
+    `held` is why we ourselves let some of them wait.
+    """
     before = job.status.get("waiting") or {}
     rest = {name: value for name, value in job.status.items() if name != "waiting"}
-    if found := _for_us(job, seen) or _for_a_node(mine):
+    if found := _for_us(job, seen) or held or _for_a_node(mine):
         return {**rest, "waiting": found}, []
     trouble = _on_a_node(mine)
     if trouble is None:
