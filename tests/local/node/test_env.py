@@ -10,7 +10,7 @@ import pytest
 from muster.errors import Missing
 from muster.local.node import env
 from muster.local.node.env import Surroundings
-from muster.local.node.spec import Container
+from muster.local.node.spec import Container, FieldRef
 from tests.local.node.builders import Raw, container, pod
 
 BASE = {"PATH": "/bin", "HOME": "/root"}
@@ -151,3 +151,15 @@ def test_args_alone_are_the_whole_command_line() -> None:
 def test_neither_command_nor_args_says_what_to_write() -> None:
     with pytest.raises(Missing, match="command or args"):
         line()
+
+
+def test_labels_are_quoted_so_that_a_value_is_one_line() -> None:
+    meta = {"annotations": {"a": 'say "hi"\\\n\tbell\a', "b": "caf\xe9 \x1f\u200b\U000e0001"}}
+    ref = msgspec.convert({"fieldPath": "metadata.annotations"}, FieldRef)
+
+    lines = env.field_value(pod("p", meta=meta), ref, Surroundings()).split("\n")
+
+    assert lines == [
+        r'a="say \"hi\"\\\n\tbell\a"',
+        'b="caf\xe9 ' + r'\x1f\u200b\U000e0001"',
+    ]

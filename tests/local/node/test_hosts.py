@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.api.meta import Key
 from muster.local.node import hosts
@@ -81,6 +82,25 @@ def test_hostname_and_subdomain_make_a_name_too() -> None:
     table = hosts.entries([pod("a", hostname="w-0", subdomain="job")], [], address, last)
 
     assert names(hosts.render("default", table))["w-0.job.default.svc"] == ["10.1.0.2"]
+
+
+@pytest.mark.parametrize(
+    ("one", "line"),
+    [
+        (pod("a"), None),
+        (pod("a", hostname="w-0"), "10.1.0.2\tw-0"),
+        (pod("a", subdomain="job"), "10.1.0.2\ta.job.default.svc.cluster.local a"),
+        (
+            pod("a", hostname="w-0", subdomain="job"),
+            "10.1.0.2\tw-0.job.default.svc.cluster.local w-0",
+        ),
+        (pod("a" * 70), f"10.1.0.2\t{'a' * 63}"),
+    ],
+)
+def test_a_pod_knows_its_own_host_name(one: Pod, line: str | None) -> None:
+    text = hosts.render("default", [], own=hosts.own(one, "10.1.0.2"))
+
+    assert text.splitlines()[2:] == ([line] if line else [])
 
 
 def test_the_pods_own_aliases_and_the_api_are_named() -> None:

@@ -13,8 +13,8 @@ from muster.local.node.standalone import crilog
 NOW = 1_790_000_000_000_000_000
 
 
-def written(path: Path, *lines: str) -> None:
-    text = "".join(f"{line}\n" for line in lines).encode()
+def written(path: Path, *lines: str, end: str = "\n") -> None:
+    text = ("\n".join(lines) + end if lines else "").encode()
     path.write_bytes(crilog.records("stdout", text, NOW))
 
 
@@ -49,6 +49,36 @@ async def test_the_tail_begins_at_a_line(log: Path) -> None:
 
     assert b"".join(await pieces(log, Wanted(tail=2))) == b"e\nf\n"
     assert await pieces(log, Wanted(tail=0)) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [(1, "d"), (2, "cd"), (3, "bcd"), (4, "abcd"), (9, "abcd"), (0, "")],
+)
+async def test_the_tail_goes_back_beyond_a_rotation(log: Path, lines: int, expected: str) -> None:
+    written(log.with_name("log.1"), "a", "b")
+    written(log, "c", "d")
+
+    shown = b"".join(await pieces(log, Wanted(tail=lines))).decode()
+
+    assert shown == "".join(f"{line}\n" for line in expected)
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(1, "c\n"), (2, "bB\nc\n"), (3, "a\nbB\nc\n")])
+async def test_a_line_that_was_being_written_at_the_rotation_is_one_line(
+    log: Path, lines: int, expected: str
+) -> None:
+    written(log.with_name("log.1"), "a", "b", end="")
+    written(log, "B", "c")
+
+    assert b"".join(await pieces(log, Wanted(tail=lines))).decode() == expected
+
+
+async def test_the_tail_of_a_log_just_rotated_is_in_its_older_part(log: Path) -> None:
+    written(log.with_name("log.1"), "a", "b")
+    written(log)
+
+    assert b"".join(await pieces(log, Wanted(tail=1))) == b"b\n"
 
 
 async def test_a_limit_cuts_in_the_middle_of_a_line(log: Path) -> None:

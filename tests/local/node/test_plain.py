@@ -75,6 +75,26 @@ async def test_volumes_are_links_below_the_pods_own_root_and_that_is_said(local:
     await wait_for(said, "the event")
 
 
+async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: Cluster) -> None:
+    """Three steps up from the root would be the folder of all pods."""
+    mounts = [{"name": "v", "mountPath": "/a/../../../../mounted"}]
+    one = container(
+        "main",
+        "sh",
+        "-c",
+        "pwd; ls -d $MUSTER_ROOT/mounted",
+        volumeMounts=mounts,
+        workingDir="/../../../cwd",
+    )
+    await local.run(manifest("p", one, volumes=[{"name": "v", "emptyDir": {}}]))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    root = local.home / "pods" / (await local.pod("p"))["metadata"]["uid"] / "root"
+    assert await local.log("p") == f"{root}/cwd\n{root}/mounted\n"
+    assert not (local.home / "mounted").is_symlink()
+    assert not (local.home / "cwd").exists()
+
+
 async def test_everything_a_plain_pod_started_ends_with_it(local: Cluster) -> None:
     await local.run(shell("p", "setsid sleep 4322 & sleep 1000"))
     await local.phase("p", "Running")

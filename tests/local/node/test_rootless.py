@@ -40,7 +40,7 @@ def _runs(executable: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("what", ["pods", "recovery", "access", "health", "services"])
+@pytest.mark.parametrize("what", ["pods", "files", "recovery", "access", "health", "services"])
 def test_an_ordinary_user_runs_the_same_pods(what: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)

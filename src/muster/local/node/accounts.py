@@ -86,7 +86,7 @@ def with_access(pod: Pod, account: Raw) -> Pod:
     everyone = (*pod.spec.init_containers, *pod.spec.containers)
     if not wanted or all(_has(container) for container in everyone):
         return pod
-    volume = Volume(_VOLUME, projected=ProjectedFiles(_CONTENTS))
+    volume = Volume(name=_VOLUME, projected=ProjectedFiles(_CONTENTS))
     spec = replace(
         pod.spec,
         volumes=(*pod.spec.volumes, volume),

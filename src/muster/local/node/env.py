@@ -32,6 +32,8 @@ class Surroundings:
     pod_ip: str = ""
     host_ip: str = ""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    binaries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The ConfigMaps' binary data as the API has it: base64. It is for volumes only."""
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Secrets as the API has them: base64."""
     node: Mapping[str, str | int | float] = field(default_factory=dict)
@@ -148,7 +150,24 @@ def field_value(pod: Pod, ref: FieldRef, around: Surroundings) -> str:
 
 
 def _lines(values: Mapping[str, str]) -> str:
-    return "\n".join(f'{key}="{value}"' for key, value in sorted(values.items()))
+    return "\n".join(f'{key}="{_escaped(value)}"' for key, value in sorted(values.items()))
+
+
+_ESCAPES = {
+    ord(char): f"\\{letter}" for char, letter in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)
+}
+
+
+def _escaped(text: str) -> str:
+    """As the kubelet, which is written in Go, quotes it: programs parse these files."""
+    return "".join(char if char.isprintable() else _code(char) for char in text.translate(_ESCAPES))
+
+
+def _code(char: str) -> str:
+    number = ord(char)
+    if number < 0x80:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def resource_value(pod: Pod, container: Container, ref: ResourceRef, around: Surroundings) -> str:

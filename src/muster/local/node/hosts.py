@@ -65,11 +65,26 @@ def _selected(service: Service, labelled: dict[tuple[str, str, str], list[Pod]])
     return [pod for pod in rarest if selector.items() <= pod.metadata.labels.items()]
 
 
+def own(pod: Pod, address: str) -> Entry | None:
+    """The pod's own host name, if it is not among the names that everybody knows it by."""
+    host, subdomain = pod.hostname, pod.spec.subdomain
+    if host == pod.metadata.name and not subdomain:
+        return None
+    full = f"{host}.{subdomain}.{pod.metadata.namespace}.svc.{DOMAIN} " if subdomain else ""
+    return Entry(pod.metadata.namespace, f"{full}{host}", address)
+
+
 def render(
-    namespace: str, table: Iterable[Entry], aliases: Iterable[HostAlias] = (), gateway: str = ""
+    namespace: str,
+    table: Iterable[Entry],
+    aliases: Iterable[HostAlias] = (),
+    gateway: str = "",
+    own: Entry | None = None,
 ) -> str:
     """The file as a pod of that namespace sees it: short names are its own namespace's."""
     lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
+    if own is not None:
+        lines.append(f"{own.address}\t{own.name}")
     if gateway:
         lines.append(f"{gateway}\t{_names('kubernetes', 'default', namespace)}")
     lines += [f"{alias.ip}\t{' '.join(alias.hostnames)}" for alias in aliases]

@@ -51,11 +51,31 @@ class Renderer:
         return head + text + (b"" if tag == b"P" else b"\n")
 
 
-def tail_offset(path: Path, lines: int) -> int:
-    """Where the last `lines` lines of the program begin, found from the end backwards."""
+def tail(path: Path, lines: int) -> tuple[Path, int]:
+    """Where the last `lines` lines of the program begin: the file, and the place in it."""
+    older = path.with_name("log.1")
+    offset, missing = _tail(path, lines)
+    if offset == 0 and older.exists():
+        # A line may have begun before the rotation and gone on after it.
+        missing += path.stat().st_size > 0 and _ends_within_a_line(older)
+        if missing:
+            return older, _tail(older, missing)[0]
+    return path, offset
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _BLOCK))
+        last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+    return last[_TAG : _TAG + 1] == b"P"
+
+
+def _tail(path: Path, lines: int) -> tuple[int, int]:
+    """Where the last `lines` lines begin, found from the end backwards, and how many of them
+    are not in this file."""
     size = path.stat().st_size
     if not lines or not size:
-        return size
+        return size, lines
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as log:
         end, found = log.rfind(b"\n") + 1, 0
         last = end
@@ -65,9 +85,9 @@ def tail_offset(path: Path, lines: int) -> int:
             if end != last and log[start + _TAG : start + _TAG + 1] == b"F":
                 found += 1
                 if found == lines:
-                    return end
+                    return end, 0
             end = start
-    return 0
+    return 0, lines - found - 1
 
 
 async def read(path: Path, wanted: Wanted, alive: Callable[[], bool]) -> AsyncIterator[bytes]:
@@ -92,10 +112,12 @@ async def _blocks(
     """The log's records, as many at a time as a block holds."""
     older = path.with_name("log.1")
     held = b""
-    file = (older if wanted.tail is None and older.exists() else path).open("rb")
+    begin, offset = (older if older.exists() else path), 0
+    if wanted.tail is not None:
+        begin, offset = tail(path, wanted.tail)
+    file = begin.open("rb")
     try:
-        if wanted.tail is not None:
-            file.seek(tail_offset(path, wanted.tail))
+        file.seek(offset)
         while True:
             # Asked before reading: what was written before the end is then read for certain.
             going_on = wanted.follow and alive()

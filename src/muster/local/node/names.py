@@ -59,6 +59,7 @@ class Names:
                 self._entries(),
                 pod.spec.host_aliases,
                 self._runtime.host_address,
+                hosts.own(pod, self._address(pod)),
             ),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import CONFIG_MAPS, SECRETS
-from muster.api.meta import Key
+from muster.api.meta import Key, Object
 from muster.errors import NotFound
 from muster.local.node.env import Surroundings
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from muster.local.node.spec import Pod, Volume
 
 ROOT_CA = "kube-root-ca.crt"
+
+
+class ConfigMap(Object, frozen=True):
+    """A ConfigMap with all it has; `binary_data` in base64."""
+
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+_WHOLE_CONFIG_MAPS = CONFIG_MAPS.read_as(ConfigMap)
 
 
 def config_maps(pod: Pod) -> set[str]:
@@ -76,14 +86,16 @@ class Sources:
         """Everything the pod's fields may refer to; what does not exist is left out."""
         space = pod.metadata.namespace
         maps: dict[str, dict[str, str]] = {}
+        binaries: dict[str, dict[str, str]] = {}
         for name in sorted(config_maps(pod)):
             if name == ROOT_CA:
                 maps[name] = {"ca.crt": self._root_ca}
                 continue
             try:
-                maps[name] = (await self._client.get(CONFIG_MAPS, Key(space, name))).data
+                found = await self._client.get(_WHOLE_CONFIG_MAPS, Key(space, name))
             except NotFound:
                 continue
+            maps[name], binaries[name] = found.data, found.binary_data
         hidden: dict[str, dict[str, str]] = {}
         for name in sorted(secrets(pod)):
             try:
@@ -91,4 +103,4 @@ class Sources:
             except NotFound:
                 continue
         node = self._resources.get(pod.spec.node_name, {})
-        return Surroundings(address, self._host, maps, hidden, node)
+        return Surroundings(address, self._host, maps, binaries, hidden, node)

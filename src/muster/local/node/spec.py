@@ -15,6 +15,7 @@ from muster.api.core import (
 )
 from muster.api.kinds import PODS
 from muster.api.meta import Condition, Object, ObjectMeta
+from muster.local.node.foreign import ForeignProjection, ForeignVolume
 from muster.local.node.handlers import Lifecycle, Probe  # noqa: TC001
 
 _USUAL_GRACE = 30
@@ -148,7 +149,7 @@ class AccountToken(Object, frozen=True):
     expiration_seconds: int = 3600
 
 
-class ProjectedSource(Object, frozen=True, rename=_on_the_wire):
+class ProjectedSource(ForeignProjection, frozen=True, rename=_on_the_wire):
     """One part of a projected volume."""
 
     config_map: ConfigMapFiles | None = None
@@ -167,7 +168,7 @@ class Claim(Object, frozen=True):
     read_only: bool = False
 
 
-class Volume(Object, frozen=True, rename=_on_the_wire):
+class Volume(ForeignVolume, frozen=True, rename=_on_the_wire):
     name: str = ""
     empty_dir: EmptyDir | None = None
     host_path: HostPath | None = None

@@ -78,7 +78,7 @@ class Starter:
                 argv=env.command_line(container, variables),
                 env=variables,
                 cwd=container.working_dir or "/",
-                mounts=volumes.mounts(container, places, variables),
+                mounts=volumes.mounts(pod, container, places, variables),
                 tty=container.tty,
                 stdin=container.stdin,
                 memory=_most_memory(container),

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api import quantity
 from muster.errors import Missing
-from muster.local.node import env
+from muster.local.node import env, foreign
 from muster.local.node.runtime.rootfs import Mount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from muster.local.node.env import Surroundings
+    from muster.local.node.foreign import ForeignProjection, ForeignVolume
     from muster.local.node.spec import (
         ConfigMapFiles,
         Container,
@@ -51,7 +52,8 @@ def in_memory(pod: Pod) -> dict[str, str]:
 
 
 def contents(volume: Volume, pod: Pod, around: Surroundings) -> list[File] | None:
-    """The files of a volume that is made of objects; None for every other kind."""
+    """The files of a volume that is made of objects; None for every other kind of ours."""
+    _refuse_foreign(volume.name, volume)
     if volume.config_map is not None:
         return _config_map(volume.config_map, around)
     if volume.secret is not None:
@@ -59,8 +61,16 @@ def contents(volume: Volume, pod: Pod, around: Surroundings) -> list[File] | Non
     if volume.downward_api is not None:
         return _downward(volume.downward_api, pod, around)
     if volume.projected is not None:
+        for part in volume.projected.sources:
+            _refuse_foreign(volume.name, part)
         return _projected(volume.projected, pod, around)
     return None
+
+
+def _refuse_foreign(name: str, source: ForeignVolume | ForeignProjection) -> None:
+    kind = foreign.kind(source)
+    if kind:
+        raise Missing(f"volume {name}: {kind} is not supported on the local node")
 
 
 def _config_map(source: ConfigMapFiles, around: Surroundings) -> list[File]:
@@ -68,6 +78,8 @@ def _config_map(source: ConfigMapFiles, around: Surroundings) -> list[File]:
         raise Missing(f'configmap "{source.name}" not found')
     found = around.config_maps.get(source.name, {})
     data = {key: text.encode() for key, text in found.items()}
+    binary = around.binaries.get(source.name, {})
+    data |= {key: env.decoded(text) for key, text in binary.items()}
     return _chosen(data, source.items, source.default_mode, f'configmap "{source.name}"')
 
 
@@ -176,10 +188,18 @@ def _check(source: HostPath) -> None:
             raise Missing(f"hostPath {path} does not exist")
 
 
+def _only_read(volume: Volume) -> bool:
+    """Volumes made of objects are as the objects say, whatever a program would write there."""
+    claim = volume.persistent_volume_claim
+    objects = (volume.config_map, volume.secret, volume.downward_api, volume.projected)
+    return any(objects) or (claim is not None and claim.read_only)
+
+
 def mounts(
-    container: Container, sources: Mapping[str, str], variables: Mapping[str, str]
+    pod: Pod, container: Container, sources: Mapping[str, str], variables: Mapping[str, str]
 ) -> tuple[Mount, ...]:
     """What one container sees of the pod's volumes, and where."""
+    only_read = {volume.name for volume in pod.spec.volumes if _only_read(volume)}
     found = []
     for mount in container.volume_mounts:
         if mount.name not in sources:
@@ -190,5 +210,6 @@ def mounts(
             source = posixpath.join(source, posixpath.normpath(f"/{below}").lstrip("/"))
             if not Path(source).exists():
                 Path(source).mkdir(parents=True)
-        found.append(Mount(source, mount.mount_path, mount.read_only))
+        read_only = mount.read_only or mount.name in only_read
+        found.append(Mount(source, mount.mount_path, read_only))
     return tuple(found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import posixpath
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,7 +85,7 @@ class Plain(Supervised):
         """Where a program begins: never in a directory that would have to be made on the host."""
         if wanted == "/":
             return str(folder / "work")
-        return wanted if Path(wanted).is_dir() else f"{folder / 'root'}{wanted}"
+        return wanted if Path(wanted).is_dir() else _below(folder / "root", wanted)
 
     async def close(self, uid: str) -> None:
         record = self.read(uid)
@@ -108,10 +109,15 @@ class Plain(Supervised):
         return await dialing.connect_here(LOOPBACK, port)
 
 
+def _below(root: Path, path: str) -> str:
+    """The path as the pod's own root has it; no number of `..` leads out of that."""
+    return str(root) + posixpath.normpath(posixpath.join("/", path.lstrip("/")))
+
+
 def _link(root: Path, mounts: Iterable[Mount]) -> None:
     """Let every mount be found below the pod's own root; the outermost paths come first."""
     for mount in sorted(mounts, key=lambda mount: mount.path):
-        place = Path(f"{root}{mount.path.rstrip('/')}")
+        place = Path(_below(root, mount.path))
         with contextlib.suppress(FileExistsError):
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(mount.source)

@@ -1,0 +1,83 @@
+"""Files that real pods find: volumes, their own name, their terminal, private places."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import CONFIG_MAPS, EVENTS
+from tests.local.node import leftovers
+from tests.local.node.builders import container, manifest
+from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+def shell(name: str, script: str, source: Raw | None = None, **fields: object) -> Raw:
+    """A pod that runs the script, with the volume at /v if one is given."""
+    mounts = [{"name": "v", "mountPath": "/v"}] if source else []
+    return manifest(
+        name,
+        container("main", "sh", "-c", script, volumeMounts=mounts, **fields),
+        volumes=[{"name": "v", **source}] if source else [],
+    )
+
+
+async def test_a_pod_with_a_volume_that_is_not_here_waits_and_says_so(local: Cluster) -> None:
+    await local.run(shell("p", "true", {"nfs": {"server": "files", "path": "/data"}}))
+    pod = await local.until("p", lambda p: p["status"].get("containerStatuses"))
+
+    said = "volume v: nfs is not supported on the local node"
+    waiting = pod["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting == {"reason": "CreateContainerConfigError", "message": said}
+
+    async def event() -> bool:
+        return any(e.message == said for e in (await local.client.list(EVENTS, "default")).items)
+
+    await wait_for(event, "the event")
+
+
+async def test_a_config_map_is_there_whole_and_cannot_be_written(local: Cluster) -> None:
+    meta = {"name": "conf", "namespace": "default"}
+    binary = {"model": base64.b64encode(b"\0\1\2").decode()}
+    await local.client.create(
+        CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}, "binaryData": binary}
+    )
+    script = "od -An -tx1 /v/model; cat /v/rate; echo x > /v/rate || touch /v/more"
+    await local.run(shell("p", script, {"configMap": {"name": "conf"}}))
+
+    assert (await local.ended("p"))["exitCode"] == 1
+    text = await local.log("p")
+    assert text.startswith(" 00 01 02\n0.5")
+    assert text.count("Read-only file system") == 2
+
+
+async def test_a_pod_resolves_its_own_host_name(local: Cluster) -> None:
+    script = "getent hosts $(hostname); hostname -f"
+    for name, fields in {
+        "a": {"hostname": "other"},
+        "b": {"hostname": "w-0", "subdomain": "job"},
+        "c" * 70: {},
+    }.items():
+        pod = shell(name, script.replace("$(", "$$("))
+        pod["spec"] |= fields
+        pod["metadata"]["labels"] = {}
+        await local.run(pod)
+    for name in ("a", "b", "c" * 70):
+        assert (await local.ended(name))["exitCode"] == 0
+        address = (await local.pod(name))["status"]["podIP"]
+        assert address in await local.log(name)
+    assert "w-0.job.default.svc.cluster.local\n" in await local.log("b")
