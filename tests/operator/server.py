@@ -45,6 +45,10 @@ class Server:
         """Resources that this server does not have."""
         self.refused: set[str] = set()
         """Resources that we may not create."""
+        self.invalid: set[str] = set()
+        """Resources whose objects are wrong, whatever they are."""
+        self.wrong: set[str] = set()
+        """Names of pods that are wrong."""
         self.forbidden: set[str] = set()
         """Requests (`DELETE pods`) that we may not make."""
         self.before: dict[str, Callable[[], object]] = {}
@@ -127,8 +131,11 @@ class Server:
                 return _status(405, "MethodNotAllowed")
 
     def _create(self, path: str, body: Raw) -> Response:
+        name = path.rpartition("/")[2]
         if path.split("/")[-2] in self.refused:
             return _status(403, "Forbidden")
+        if path.split("/")[-2] in self.invalid or ("/pods/" in path and name in self.wrong):
+            return _status(422, "Invalid")
         if path in self.objects:
             return _status(409, "AlreadyExists")
         if "/events/" not in path:

@@ -486,3 +486,50 @@ async def test_two_thousand_jobs_come_and_go() -> None:
     assert server.named("pods") == server.named("services") == server.named("podgroups") == []
     made = [path for path in server.created if path.startswith(POD)]
     assert len(made) == len(set(made)) == 3 * len(names)
+
+
+@pytest.mark.parametrize("resource", ["jaxjobs", "secrets", "roles", "podgroups"])
+async def test_a_right_that_no_job_needs_stops_nobody(resource: str) -> None:
+    server = Server()
+    server.forbidden = {f"GET {resource}"}
+    async with operating(server):
+        submit(server)
+        await passes()
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+
+@pytest.mark.parametrize("resource", ["services", "podgroups"])
+async def test_the_status_says_what_cannot_be_made_until_it_can(resource: str) -> None:
+    server = Server()
+    server.invalid = {resource}
+    async with operating(server):
+        submit(server)
+        await passes()
+        found = server.get(JOB)
+        assert found is not None
+        waits = found["status"]["waiting"]
+        assert waits["reason"] == "FailedCreate"
+        assert "cannot be made: " in waits["message"]
+        assert server.named("pods") == []
+
+        server.invalid = set()
+        await passes(600)
+        assert len(server.named("pods")) == 3
+        found = server.get(JOB)
+        assert found is not None
+        assert "waiting" not in found["status"]
+
+
+async def test_a_job_one_of_whose_roles_is_refused_fails_with_all_of_it() -> None:
+    server = Server()
+    server.wrong = {"j-ps-0"}
+    async with operating(server):
+        submit(server, runPolicy={"ttlSecondsAfterFinished": 600})
+        await passes()
+        assert conditions(server) == ["Created", "Failed"]
+        assert server.named("pods") == []
+        assert server.named("services") == []
+        assert server.named("podgroups") == []
+
+        await passes(620)
+        assert server.get(JOB) is None

@@ -15,6 +15,7 @@ from muster.api.kinds import PODS, SERVICES, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     Conflict,
     Forbidden,
@@ -85,6 +86,9 @@ class Actor:
                 await self._all_of(job, list(stage))
         except Stop as stop:
             return stop.again
+        if self._memory.hindered(job.uid):
+            self._memory.hinder(job.uid, "")
+            return 0.0  # It goes on, and its status is to say so.
         return again
 
     async def _all_of(self, job: Job, stage: list[Action]) -> None:
@@ -140,9 +144,11 @@ class Actor:
             if kind == PODS and "exceeded quota" in str(error):
                 self._memory.refuse(job.uid, str(error))
                 raise Stop(0.0) from error
+            self._memory.hinder(job.uid, _not_made(action, error))
             raise
         except (Invalid, BadRequest) as error:
             if kind != PODS:
+                self._memory.hinder(job.uid, _not_made(action, error))
                 raise
             raise _refused(job, action, error) from error
         measure.wrote(kind.resource, "create")
@@ -236,6 +242,10 @@ def _stage(action: Action) -> tuple[str, str]:
     """Actions next to each other with the same stage go out together."""
     kind = action.kind.resource if isinstance(action, Create | Delete | Patch) else ""
     return type(action).__name__, kind
+
+
+def _not_made(action: Create, error: ApiError) -> str:
+    return f"{action.kind.kind} {action.name} cannot be made: {error}"
 
 
 def _refused(job: Job, action: Create, error: Invalid | BadRequest) -> InvalidJob:

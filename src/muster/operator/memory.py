@@ -35,6 +35,7 @@ class _Job:
     gone: dict[str, float] = field(default_factory=dict)
     status: tuple[float, Raw] | None = None
     refused: tuple[float, str] = (0.0, "")
+    hindered: str = ""
     begun: bool = False
     spec: Raw | None = None
 
@@ -69,6 +70,13 @@ class Memory:
     def refused(self, job: str) -> str:
         until, why = self._jobs[job].refused if job in self._jobs else (0.0, "")
         return why if until > self._clock() else ""
+
+    def hinder(self, job: str, why: str) -> None:
+        """Something that the job needs besides its pods cannot be made; empty: it can."""
+        self._of(job).hindered = why
+
+    def hindered(self, job: str) -> str:
+        return self._jobs[job].hindered if job in self._jobs else ""
 
     def begin(self, job: str) -> bool:
         """Whether this is the first time that something is done for this job."""

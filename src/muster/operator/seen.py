@@ -55,5 +55,7 @@ class Seen:
     """Host ports that others use or were promised."""
     refused: str = ""
     """Why pods may not be created at present: a quota is exhausted."""
+    hindered: str = ""
+    """What the API server said of an object other than a pod that it did not take."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of priority classes."""

@@ -51,6 +51,8 @@ def _for_us(job: Job, seen: Seen) -> Raw | None:
         return {"reason": "NoReplicas", "message": "every role has 0 replicas: nothing is to run"}
     if seen.refused:
         return {"reason": "QuotaExceeded", "message": seen.refused}
+    if seen.hindered:
+        return {"reason": "FailedCreate", "message": seen.hindered}
     return None
 
 

@@ -15,6 +15,7 @@ from muster.jobs.shapes import SHAPES
 from muster.kube.informer import Informer
 from muster.kube.store import identity
 from muster.operator import measure
+from muster.operator.dispensable import Dispensable
 from muster.operator.gang import DIALECTS
 from muster.operator.invalid import running
 from muster.operator.kinds.table import OWNED
@@ -48,15 +49,15 @@ class Watched:
     """All informers of the operator."""
 
     def __init__(self, client: Client, namespace: str = "") -> None:
-        def labelled(kind: Kind[Any]) -> Informer[Any]:
+        def labelled(kind: Kind[Any], how: type[Informer[Any]] = Dispensable[Any]) -> Informer[Any]:
             indexes = {_OWNER: _owner, _LABEL: _labelled}
-            return Informer(client, kind, namespace, labels=names.JOB, indexes=indexes)
+            return how(client, kind, namespace, labels=names.JOB, indexes=indexes)
 
         self.jobs: dict[str, Informer[Raw]] = {
-            kind.kind: Informer(client, kind, namespace) for kind in JOB_KINDS
+            kind.kind: Dispensable(client, kind, namespace) for kind in JOB_KINDS
         }
-        self.pods: Informer[Pod] = labelled(PODS)
-        self.services: Informer[Service] = labelled(SERVICES)
+        self.pods: Informer[Pod] = labelled(PODS, Informer)
+        self.services: Informer[Service] = labelled(SERVICES, Informer)
         groups = {kind.resource: kind for kind, _ in DIALECTS.values() if kind is not None}
         self.groups: dict[str, Informer[Raw]] = {
             resource: labelled(raw(kind)) for resource, kind in groups.items()
@@ -122,6 +123,7 @@ class Watched:
             installed=frozenset(r for r, informer in self.groups.items() if informer.installed),
             ports=self._ports(job) if _needs_ports(job) else frozenset(),
             refused=memory.refused(job.uid),
+            hindered=memory.hindered(job.uid),
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
         )
 
