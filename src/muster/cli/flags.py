@@ -65,7 +65,8 @@ class Command(click.Command):
         """The flag that was meant, by any of its spellings, in the one to write; else none."""
         import difflib
 
-        known = {spelling: option.opts[0] for option in self._options() for spelling in option.opts}
+        shown = [option for option in self._options() if not option.hidden]
+        known = {spelling: option.opts[0] for option in shown for spelling in option.opts}
         near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
         begun = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
         return [known[near[0]]] if near else begun
