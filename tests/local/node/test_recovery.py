@@ -87,6 +87,28 @@ def log_of(home: Path, pod: Raw) -> str:
     return (folder / "containers/main/0/log").read_text()
 
 
+async def test_a_bare_pod_that_may_restart_runs_again_when_the_cluster_is_back(home: Path) -> None:
+    """Ended by `down`, which is no end of the pod; and it is the same pod."""
+    script = "echo run >> /v/runs; wc -l < /v/runs; sleep 1000"
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    lasting = manifest(
+        "p",
+        container("main", "sh", "-c", script, volumeMounts=mounts),
+        restartPolicy="Always",
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    async with cluster(home) as one:
+        await one.run(lasting)
+        await one.says("p", "1")
+        before = await one.pod("p")
+    async with cluster(home) as two:
+        await two.says("p", "2")
+        after = await two.phase("p", "Running")
+
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
 async def test_nothing_of_a_pod_holds_a_socket_of_the_daemon(home: Path) -> None:
     """Else the next daemon could not listen where the former one did, as long as the pod runs."""
     async with daemon(home) as (process, one):

@@ -14,9 +14,14 @@ from muster.local.node.shutdown import cut_short, disrupted
 NODES = frozenset({"muster-0"})
 
 
-def pod(node: str = "muster-0", phase: str = "Running", **metadata: Any) -> Pod:
-    raw = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
-    return msgspec.convert(raw, Pod)
+OWNED = [{"kind": "TFJob", "name": "j", "uid": "u", "controller": True}]
+
+
+def pod(
+    node: str = "muster-0", phase: str = "Running", policy: str = "Never", **metadata: Any
+) -> Pod:
+    spec = {"nodeName": node, "restartPolicy": policy}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Running"])
@@ -24,9 +29,16 @@ def test_a_pod_that_had_not_ended_is_cut_short(phase: str) -> None:
     assert cut_short(pod(phase=phase), NODES)
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
+def test_a_pod_that_its_owner_replaces_is_cut_short(policy: str) -> None:
+    assert cut_short(pod(policy=policy, ownerReferences=OWNED), NODES)
+
+
 @pytest.mark.parametrize(
     "other",
     [
+        pod(policy="Always"),
+        pod(policy="OnFailure"),
         pod(phase="Succeeded"),
         pod(phase="Failed"),
         pod(node="elsewhere"),

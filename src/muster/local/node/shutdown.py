@@ -2,7 +2,8 @@
 
 Called by `local/up.py` when the cluster is stopped, after the pods were ended. A pod so marked is
 replaced by whoever made it, whatever its restart policy says, and does not count as a failure: the
-next `up` starts its job again.
+next `up` starts its job again. A pod that nobody would replace is left as it is if its containers
+may be started again: the next `up` finds them ended, and starts them in the same pod.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ async def tell(client: Client, nodes: Iterable[str], now: datetime) -> None:
 
 
 def cut_short(pod: Pod, nodes: frozenset[str]) -> bool:
-    """Whether the pod was on one of these nodes and is neither finished nor being deleted."""
+    """Whether the pod was on one of these nodes, is neither finished nor being deleted, and will
+    not simply be started again."""
     going = pod.finished or pod.metadata.deletion_timestamp is not None
-    return pod.spec.node_name in nodes and not going
+    comes_again = pod.metadata.controller is None and pod.spec.restart_policy != "Never"
+    return pod.spec.node_name in nodes and not going and not comes_again
 
 
 def disrupted(reason: str, message: str, now: datetime) -> Raw:
