@@ -533,3 +533,59 @@ async def test_a_job_one_of_whose_roles_is_refused_fails_with_all_of_it() -> Non
 
         await passes(620)
         assert server.get(JOB) is None
+
+
+OTHER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "other"}
+
+
+async def test_adoption_and_release_leave_other_owners_alone() -> None:
+    server = Server()
+    path = f"{POD}/j-worker-1"
+    async with operating(server):
+        submit(server)
+        await passes()
+        server.patch(path, {"metadata": {"ownerReferences": [OTHER]}})
+        await passes()
+        assert [row["name"] for row in owners(server, path)] == ["c", "j"]
+
+        label = "training.kubeflow.org/job-name"
+        server.patch(path, {"metadata": {"labels": {label: "another"}}})
+        await passes()
+        assert owners(server, path) == [OTHER]
+
+
+def owners(server: Server, path: str) -> list[Raw]:
+    found: list[Raw] = (server.get(path) or {})["metadata"]["ownerReferences"]
+    return found
+
+
+async def test_an_adopted_pod_is_marked_as_of_the_gang() -> None:
+    server = Server()
+    path = f"{POD}/j-worker-1"
+    async with operating(server):
+        submit(server)
+        await passes()
+        meta = {"ownerReferences": [], "annotations": {"scheduling.k8s.io/group-name": None}}
+        server.patch(path, {"metadata": meta})
+        await passes()
+
+        pod = server.get(path)
+        assert pod is not None
+        assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "j"
+        assert pod["metadata"]["ownerReferences"][0]["name"] == "j"
+
+
+async def test_a_second_pod_of_a_replica_is_told_of_and_left_alone() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        twin = dict(server.get(f"{POD}/j-worker-1") or {})
+        meta = {"name": "mine", "labels": twin["metadata"]["labels"]}
+        server.put(f"{POD}/mine", {"metadata": meta, "spec": twin["spec"], "status": {}})
+        await passes(60)
+
+        assert "mine" in server.named("pods")
+        assert "ownerReferences" not in (server.get(f"{POD}/mine") or {})["metadata"]
+        reasons = [obj["reason"] for obj in server.objects.values() if "involvedObject" in obj]
+        assert reasons.count("UnclaimedPods") == 1

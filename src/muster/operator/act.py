@@ -164,7 +164,8 @@ class Actor:
         meta = found["metadata"]
         ours = any(row.get("uid") == job.uid for row in meta.get("ownerReferences") or ())
         if not ours and _left_behind(job, meta):
-            change = {"metadata": {"uid": meta["uid"], "ownerReferences": [owner(job)]}}
+            owners = [*(meta.get("ownerReferences") or ()), owner(job)]
+            change = {"metadata": {"uid": meta["uid"], "ownerReferences": owners}}
             await self._client.patch(raw(action.kind), key, change)
             ours = True
         if ours and not meta.get("deletionTimestamp"):
@@ -222,9 +223,10 @@ def _is_birth(job: Job, actions: Sequence[Action]) -> bool:
 
 
 def _left_behind(job: Job, meta: Raw) -> bool:
-    """Whether it was made for a job of this kind and name and belongs to nobody by now."""
+    """Whether it was made for a job of this kind and name and nobody controls it by now."""
     wanted = names.selector(job.shape.operator, job.name).items()
-    alone = not meta.get("ownerReferences") and not meta.get("deletionTimestamp")
+    controlled = any(row.get("controller") for row in meta.get("ownerReferences") or ())
+    alone = not controlled and not meta.get("deletionTimestamp")
     return alone and wanted <= (meta.get("labels") or {}).items()
 
 

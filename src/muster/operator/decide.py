@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import SERVICES
 from muster.api.meta import timestamp
 from muster.jobs.job import SERVED_BY_US, Job
-from muster.operator import backoff, ensure, gang, invalid, status, waiting
+from muster.operator import backoff, claim, ensure, gang, invalid, status, waiting
 from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
 from muster.operator.judge import ended_by_limit, judge, left_of_deadline
 from muster.operator.kinds import table
@@ -53,9 +53,11 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     wanted = table.of(job).members(job, seen)
     present = {pod.metadata.name: pod for pod in (*seen.pods, *seen.orphans)}
     mine = [present[member.name] for member in wanted if member.name in present]
+    current, strangers = claim.told(current, wanted, seen)
+    events.extend(strangers)
     found = judge(job, current, mine, len(wanted), now)
     events.extend(found.events)
-    claimed = ensure.claimed(job, seen)
+    claimed = claim.claimed(job, wanted, seen, settings)
     if status.outcome(found.status) is not None:
         ended = _written(job, found.status, events)
         return [*claimed, *ended, *end(job, found.status, seen, now)]

@@ -112,17 +112,6 @@ def without_group(job: Job, seen: Seen, but: Gang | None = None) -> list[Action]
     return actions
 
 
-def claimed(job: Job, seen: Seen) -> list[Action]:
-    """Pods with the job's labels that belong to nobody become its own; those without are let go."""
-    adopted = [_owned(pod, [pods.owner(job)]) for pod in seen.orphans]
-    return [*adopted, *(_owned(pod, []) for pod in seen.strays)]
-
-
-def _owned(pod: Pod, owners: list[Raw]) -> Action:
-    change = {"metadata": {"uid": pod.metadata.uid, "ownerReferences": owners}}
-    return Patch(PODS, pod.metadata.name, change)
-
-
 def services(seen: Seen) -> set[str]:
     """The names of the services that exist."""
     return {service.metadata.name for service in seen.services}

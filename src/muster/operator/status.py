@@ -39,6 +39,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "launcherAttempt": lambda value: isinstance(value, int),
     "formed": lambda value: isinstance(value, bool),
     backoff.FIELD: lambda value: backoff.is_readable(value),
+    "unclaimed": lambda value: _are(value, str),
     "replaced": lambda value: _are(value, str),
     "waiting": lambda value: isinstance(value, dict),
 }
