@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.cli import settings
@@ -117,6 +117,9 @@ def test_a_variable_and_a_command_are_kept_to_the_letter(machine: Machine, text:
 
 
 @given(st.text(alphabet="$() aX"))
+@example("$($$)")
+@example("$($$")
+@example("$$($$)$$")
 def test_dollars_reach_the_container_as_they_were_written(text: str) -> None:
     assert expand(literal(text), {"other": "1"}) == text
 

@@ -6,6 +6,7 @@ else is the same for the whole job.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from muster.jobs.build import code, placement, values, volumes
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 ENI = "k8s.aliyun.com/eni"
+_DOLLARS = re.compile(r"\$\([^)]*\)|\$\$")
 
 
 def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
@@ -122,9 +124,10 @@ def _environment(args: Submission, role: Role) -> Raw:
 def literal(text: str) -> str:
     """The text such that a container gets it as it is: Kubernetes makes `$` of every `$$`.
 
-    `$(NAME)` is left to it: that is how one variable is put into another.
+    `$(NAME)` is left to it: that is how one variable is put into another, and what stands between
+    the brackets is nobody's to change.
     """
-    return text.replace("$$", "$$$$")
+    return _DOLLARS.sub(lambda found: "$$$$" if found[0] == "$$" else found[0], text)
 
 
 def _source(text: str) -> Raw:
