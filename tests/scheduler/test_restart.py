@@ -62,6 +62,26 @@ async def test_a_whole_gang_with_surplus_that_lost_a_member_meanwhile_is_not_rel
     assert set(cluster.bound("g")) == {name for name, _ in rest}
 
 
+async def test_surplus_that_came_in_the_second_of_the_binds_is_not_taken_for_a_bind_cut_short() -> (
+    None
+):
+    cluster = await four_nodes(4)
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("g-later", gpus=1, group="g"))  # times on the server are whole seconds
+        await cluster.settle()
+    (lost, where), *rest = cluster.bound("g").items()
+    cluster.delete_node(where)
+    cluster.delete_pod(lost)
+
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(60)
+
+    assert cluster.deletes == []
+    assert set(cluster.bound("g")) == {name for name, _ in rest}
+
+
 async def test_a_gang_with_surplus_whose_binds_were_cut_short_is_released() -> None:
     cluster = await four_nodes(5)
     cluster.fault = lambda pod, node: Unreachable("killed") if len(cluster.binds) >= 2 else None

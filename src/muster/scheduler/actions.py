@@ -5,10 +5,16 @@ Made by `decide`, carried out by the loop. Plain data, so that a test can compar
 
 from __future__ import annotations
 
+import re
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property, reduce
+from operator import xor
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from muster.api.core import Pod
     from muster.api.meta import Key
     from muster.scheduler.explain import Reason
@@ -22,30 +28,45 @@ PLAN_ANNOTATION = "muster.dev/plan"
 class Bind:
     """Give each pod its node, all of them now.
 
-    `size` members make the gang whole, 0 if it has been that already; `spare` members were there
-    beyond them. After a restart they tell a half-bound gang from one that lost a member.
+    `size` members make the gang whole, 0 if it has been that already. It stands in the mark that
+    the pods get, with how many they are and a mark of who: after a restart that tells a gang whose
+    binds were cut short from one that lost a member.
     """
 
     gang: GangKey
     plan: str
     pairs: tuple[tuple[Pod, str], ...]
     size: int
-    spare: int = 0
     at: float = 0.0
     """When it was decided."""
     mends: bool = False
     """Whether the gang had members running and lacked others."""
 
-    @property
+    @cached_property
     def annotation(self) -> str:
-        """Plan, size and spare: what the pods of this plan are marked with."""
-        return f"{self.plan}/{self.size}" + (f"+{self.spare}" if self.spare else "")
+        """What the pods of this plan are marked with."""
+        if not self.size:
+            return f"{self.plan}/0"
+        uids = [pod.metadata.uid for pod, _ in self.pairs]
+        return f"{self.plan}/{self.size}+{len(uids)}-{fingerprint(uids):08x}"
 
 
-def planned(annotation: str) -> tuple[int, int]:
-    """The size and the spare in a plan's annotation."""
-    size, _, spare = annotation.rpartition("/")[2].partition("+")
-    return (int(size) if size.isdecimal() else 0, int(spare) if spare.isdecimal() else 0)
+class Planned(NamedTuple):
+    """What a pod's mark says of its plan."""
+
+    size: int = 0
+    pods: int = 0
+    who: int = 0
+
+
+def planned(annotation: str) -> Planned:
+    found = re.fullmatch(r".*/(\d+)\+(\d+)-([0-9a-f]{8})", annotation)
+    return Planned(int(found[1]), int(found[2]), int(found[3], 16)) if found else Planned()
+
+
+def fingerprint(uids: Iterable[str]) -> int:
+    """A number for a set of pods; that of two sets together is the exclusive or of theirs."""
+    return reduce(xor, (zlib.crc32(uid.encode()) for uid in uids), 0)
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,6 @@ class Case:
     muster: Muster
     missing: Missing
     now: float
-    troubled: int = 0
-    """Members left out of this decision because no node would do for them."""
 
     @property
     def key(self) -> GangKey:

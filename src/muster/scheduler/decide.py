@@ -12,11 +12,21 @@ cannot be made whole is released.
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import comb
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
 from muster.scheduler import explain, hold, refusal, rooms, runs, trouble
-from muster.scheduler.actions import PLAN_ANNOTATION, Action, Bind, Say, planned
+from muster.scheduler.actions import (
+    PLAN_ANNOTATION,
+    Action,
+    Bind,
+    Planned,
+    Say,
+    fingerprint,
+    planned,
+)
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Demand, Manner, Plan, Unplaced, Want
 from muster.scheduler.gangs import GangKey, role_of
@@ -29,7 +39,6 @@ from muster.scheduler.snapshot import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.scheduler.explain import Reason
@@ -38,6 +47,8 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 PLACEMENT_ANNOTATION = "muster.dev/placement"
+MOST_TRIED = 100_000
+"""Sets of waiting members that are compared with a plan's mark before it is taken at its word."""
 """On a group or on its pods: `pack` or `spread`."""
 
 
@@ -103,25 +114,36 @@ def _remember(case: Case) -> None:
 def was_half_bound(muster: Muster) -> bool:
     """After a restart: whether binds were cut short, rather than a member lost since.
 
-    After a plan that was cut short fewer members are bound than it says, and of those that are
-    older than its binds more wait than were to spare; replacements are younger. Both times are the
-    server's own.
+    After a plan that was cut short, fewer members are bound than make the gang whole, and those
+    that the plan lacks wait: they are older than its binds, and the plan's mark says that it is
+    they and not others of the same second. Both times are the server's own.
     """
-    created = [
-        pod.metadata.creation_timestamp
-        for pod in muster.pending
-        if pod.metadata.creation_timestamp is not None
-    ]
-    plans: dict[str, list[datetime]] = {}
+    plans: dict[str, list[Pod]] = {}
     for pod in muster.bound:
-        scheduled = condition(pod.status.conditions, "PodScheduled")
-        plan = pod.metadata.annotations.get(PLAN_ANNOTATION)
-        if plan and scheduled is not None and scheduled.last_transition_time is not None:
-            plans.setdefault(plan, []).append(scheduled.last_transition_time)
+        if mark := pod.metadata.annotations.get(PLAN_ANNOTATION):
+            plans.setdefault(mark, []).append(pod)
     return any(
-        len(muster.bound) < size and sum(old <= max(bound_at) for old in created) > spare
-        for bound_at, (size, spare) in ((at, planned(plan)) for plan, at in plans.items())
+        len(muster.bound) < planned(mark).size and _was_cut_short(planned(mark), pods, muster)
+        for mark, pods in plans.items()
     )
+
+
+def _was_cut_short(plan: Planned, bound: list[Pod], muster: Muster) -> bool:
+    scheduled = [condition(pod.status.conditions, "PodScheduled") for pod in bound]
+    times = [s.last_transition_time for s in scheduled if s and s.last_transition_time]
+    old = [
+        pod.metadata.uid
+        for pod in muster.pending
+        if times and pod.metadata.creation_timestamp is not None
+        if pod.metadata.creation_timestamp <= max(times)
+    ]
+    lack = plan.pods - len(bound)
+    if lack <= 0:
+        return False
+    if comb(len(old), lack) > MOST_TRIED:
+        return True
+    who = plan.who ^ fingerprint(pod.metadata.uid for pod in bound)
+    return any(fingerprint(uids) == who for uids in combinations(old, lack))
 
 
 # -- placing -----------------------------------------------------------------------------------
@@ -258,20 +280,13 @@ def _commit(case: Case, plan: Plan) -> list[Action]:
         entry.whole = False
     state.plans += 1
     pairs = tuple((p.pod, p.node) for p in members)
-    size, spare = _to_be_whole(case)
+    size = 0 if entry.whole else len(case.muster.bound) + case.missing.total
     plan_id = f"{state.run}-{state.plans}"
     mends = case.started and bool(case.missing.total)
     return [
-        Bind(key, plan_id, pairs, size, spare, case.now, mends),
+        Bind(key, plan_id, pairs, size, case.now, mends),
         *say(state, key, refusal.refused(case)),
     ]
-
-
-def _to_be_whole(case: Case) -> tuple[int, int]:
-    """How many members make the gang whole (0 if it was that before), and how many are beyond."""
-    there, waiting = len(case.muster.bound), len(case.muster.pending) + case.troubled
-    needed = case.missing.total
-    return (0 if case.entry.whole else there + needed, max(0, waiting - needed))
 
 
 def _surplus(case: Case) -> list[Action]:

@@ -58,7 +58,7 @@ def without(case: Case, found: Trouble, fill: Callable[[Case], list[Action]]) ->
     before, since = entry.reason, entry.waits_since
     able = tuple(pod for pod in case.muster.pending if pod.metadata.uid not in found.pods)
     muster = replace(case.muster, pending=able)
-    actions = fill(replace(case, muster=muster, troubled=len(found.pods)))
+    actions = fill(replace(case, muster=muster))
     spots = case.state.parked.spots
     if entry.reason is None or entry.reason.code == explain.NOT_ENOUGH_MEMBERS:
         spot = spots.get(case.key) or Spot(Wake.NONE)
