@@ -81,3 +81,35 @@ async def test_a_pod_resolves_its_own_host_name(local: Cluster) -> None:
         address = (await local.pod(name))["status"]["podIP"]
         assert address in await local.log(name)
     assert "w-0.job.default.svc.cluster.local\n" in await local.log("b")
+
+
+async def test_the_last_words_of_a_program_are_where_it_was_told_to_write_them(
+    local: Cluster,
+) -> None:
+    script = "echo said > /tmp/words; echo logged; exit 1"
+    await local.run(shell("p", script, terminationMessagePath="/tmp/words"))
+
+    assert (await local.ended("p"))["message"] == "said\n"
+
+
+async def test_a_program_that_fails_without_last_words_is_quoted_from_its_log(
+    local: Cluster,
+) -> None:
+    policy: Raw = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    script = "seq 200; printf 'out of '; echo luck >&2; exit {}"
+    await local.run(
+        shell("bad", script.format(3), **policy), shell("good", script.format(0), **policy)
+    )
+
+    message = (await local.ended("bad"))["message"]
+    assert message.splitlines()[0] == "122"
+    assert "luck" in message
+    assert len(message.splitlines()) <= 80
+    assert "message" not in await local.ended("good")
+
+
+async def test_the_terminal_of_a_pod_is_its_own(local: Cluster) -> None:
+    await local.run(shell("p", "tty; ls /dev/pts; test -t 0 && stty size", tty=True, stdin=True))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert (await local.log("p")).split() == ["/dev/pts/0", "0", "ptmx", "0", "0"]

@@ -96,6 +96,8 @@ class Container(Object, frozen=True):
     liveness_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
     security_context: SecurityContext | None = None
+    termination_message_path: str = "/dev/termination-log"
+    termination_message_policy: str = "File"
 
 
 class KeyPath(Object, frozen=True):

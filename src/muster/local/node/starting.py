@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from muster.local.node.spec import Container, Pod
 
 
+_FROM_LOG = "FallbackToLogsOnError"
+
+
 @dataclass(frozen=True)
 class Supplies:
     """Where what a container is given comes from."""
@@ -82,6 +85,8 @@ class Starter:
                 tty=container.tty,
                 stdin=container.stdin,
                 memory=_most_memory(container),
+                message_path=container.termination_message_path,
+                message_from_log=container.termination_message_policy == _FROM_LOG,
             )
         )
         said = f"Started container {container.name} ({number})"

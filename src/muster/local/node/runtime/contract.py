@@ -49,6 +49,10 @@ class ContainerSpec:
     stdin: bool = False
     memory: int | None = None
     """The most bytes that its processes may use."""
+    message_path: str = "/dev/termination-log"
+    """Where the program may write its last words."""
+    message_from_log: bool = False
+    """Whether the end of the log is taken for them if it fails without any."""
 
 
 class Runtime(Protocol):

@@ -95,7 +95,7 @@ class Namespaces(Supervised):
         pod = self.records.pod(spec.uid)
         own = (
             Mount(str(pod / "shm"), "/dev/shm"),
-            Mount(str(folder / "termination-log"), "/dev/termination-log"),
+            Mount(str(folder / "termination-log"), spec.message_path),
             *(
                 Mount(str(pod / name), f"/etc/{name}")
                 for name in ("hosts", "resolv.conf", "hostname")

@@ -78,6 +78,7 @@ class Supervised:
             "tty": spec.tty,
             "stdin": spec.stdin,
             "memory": self._limited(spec),
+            "message_from_log": spec.message_from_log,
         }
         self._children[folder] = await asyncio.to_thread(shims.start, folder, program | body)
         self.records.forget_old_attempts(spec.uid, spec.name)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 
 _LONGEST = 16 * 1024
+_MOST_LINES, _MOST_BYTES = 80, 2048
+_READ_BACK = 64 * 1024
 
 
 def stamp(nanoseconds: int) -> str:
@@ -33,3 +35,19 @@ def _record(head: bytes, tag: bytes, text: bytes) -> bytes:
     pieces = [text[i : i + _LONGEST] for i in range(0, len(text), _LONGEST)] or [b""]
     parts = [head + b"P " + piece + b"\n" for piece in pieces[:-1]]
     return b"".join([*parts, head + tag + pieces[-1] + b"\n"])
+
+
+def last_words(path: str) -> str:
+    """What the program said last, as much of it as a pod's status bears."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _READ_BACK))
+            kept = file.read().split(b"\n")[:-1]
+    except OSError:
+        return ""
+    whole = kept if size <= _READ_BACK else kept[1:]
+    parts = [record.split(b" ", 3) for record in whole]
+    lines = b"".join(text + (b"\n" if tag == b"F" else b"") for _, _, tag, text in parts)
+    tail = b"".join(lines.splitlines(keepends=True)[-_MOST_LINES:])
+    return tail[-_MOST_BYTES:].decode(errors="replace")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import socket
 
 _CHUNK = 64 * 1024
+_CANNOT_ENTER = 126
 
 
 class _Streams:
@@ -50,7 +51,8 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[
         program = spawn.Program(ask["argv"], env, cwd, tty, _at_home)
         pid, _ = spawn.start(program, streams.theirs)
     except (spawn.StartFailed, OSError) as error:
-        client.sendall(wire.message(wire.STATUS, {"exitCode": 126, "message": str(error)}))
+        code = error.code if isinstance(error, spawn.StartFailed) else _CANNOT_ENTER
+        client.sendall(wire.message(wire.STATUS, {"exitCode": code, "message": str(error)}))
         return
     client.sendall(wire.message(wire.STATUS, {"state": "running"}))
     for fd in set(streams.theirs):
@@ -60,8 +62,9 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[
     _Relay(client, streams, pid).run()
 
 
-def _at_home() -> None:
+def _at_home() -> list[int]:
     kernel.die_with_parent(signal.SIGKILL)
+    return []
 
 
 def _terminal(ask: dict[str, Any]) -> _Streams:

@@ -87,17 +87,22 @@ class Shim:
         if "pid" in fds:
             kernel.enter({"pid": fds.pop("pid")})
 
-        def at_home() -> int:
+        def at_home() -> list[int]:
             cgroup.enter(spec.get("memory") or {})
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
                 mounts.build(spec["root"], spec["steps"])
-            return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            mine = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            return [mine, _own_terminal()] if spec["tty"] else [mine]
 
-        program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], spec["tty"], at_home)
-        stdio = self._terminal_ends() if spec["tty"] else self._pipe_ends()
-        self._pid, self._mounts = spawn.start(program, stdio)
+        # With a terminal the child brings its own standard streams: of the pod, not the machine.
+        program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], False, at_home)
+        stdio = _nothing() if spec["tty"] else self._pipe_ends()
+        self._pid, (self._mounts, *terminal) = spawn.start(program, stdio)
+        if terminal:
+            self._terminal = self._stdin = terminal[0]
+            self._read_from(self._terminal, "stdout")
         for fd in {*stdio, *fds.values()}:
             os.close(fd)
         with contextlib.suppress(PermissionError):  # rootless: the way back is closed
@@ -107,12 +112,6 @@ class Shim:
         _write("started", self._state)
         self._state = {"state": "running"} | self._state
         self._tell()
-
-    def _terminal_ends(self) -> tuple[int, int, int]:
-        ours, theirs = os.openpty()
-        self._terminal = self._stdin = ours
-        self._read_from(ours, "stdout")
-        return theirs, theirs, theirs
 
     def _pipe_ends(self) -> tuple[int, int, int]:
         out_read, out_write = os.pipe()
@@ -214,11 +213,14 @@ class Shim:
                     key.data(key.fileobj, events)
         code, number = spawn.exit_code(status)
         memory = self._spec.get("memory") or {}
+        words = _last_words()
+        if code and not words and self._spec.get("message_from_log"):
+            words = crilog.last_words("log") or crilog.last_words("log.1")
         short = code != 0 and cgroup.killed_for_memory(memory)
         cgroup.remove(memory)
         reason = "OOMKilled" if short else "Error" if code else "Completed"
         self._end(
-            {"exitCode": code, "signal": number, "reason": reason, "message": _last_words()}
+            {"exitCode": code, "signal": number, "reason": reason, "message": words}
             | {"finishedAt": finished}
         )
 
@@ -257,6 +259,20 @@ class Shim:
         for peer in list(self._peers):
             if peer.watching:
                 peer.send(wire.message(wire.STATUS, self._state))
+
+
+def _nothing() -> tuple[int, int, int]:
+    null = os.open(os.devnull, os.O_RDWR)
+    return null, null, null
+
+
+def _own_terminal() -> int:
+    """Put ourselves on a new terminal of the file systems we see; the other end of it."""
+    other, mine = os.openpty()
+    for fd in (0, 1, 2):
+        os.dup2(mine, fd)
+    spawn.take_terminal()
+    return other
 
 
 def _session(pid: int) -> int:

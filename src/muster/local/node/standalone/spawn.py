@@ -19,56 +19,72 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_CANNOT_RUN, _NOT_FOUND = 126, 127
+_MOST_GIVEN = 4
+
+
 class StartFailed(Exception):
-    """The program never ran; the text says why."""
+    """The program never ran; the text says why, and the code says it as a shell would."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Program(NamedTuple):
     """What to run.
 
-    `at_home` runs in the child before anything of `env` or `cwd` is looked up; the descriptor it
-    returns, if any, is handed to the parent.
+    `at_home` runs in the child before anything of `env` or `cwd` is looked up; the descriptors it
+    returns are handed to the parent.
     """
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     tty: bool
-    at_home: Callable[[], int | None]
+    at_home: Callable[[], list[int]]
 
 
-def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, int | None]:
+def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]]:
     """The PID of the program, running with those descriptors in a session of its own, and the
-    descriptor that `at_home` gave."""
+    descriptors that `at_home` gave."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
+        code = _CANNOT_RUN
         try:
             _become(program, stdio, theirs)
+        except FileNotFoundError as error:
+            code = _NOT_FOUND
+            theirs.sendall(_text(error))
         except OSError as error:
-            path = f": {error.filename}" if error.filename else ""
-            theirs.sendall(f"{error.strerror}{path}".encode())
+            theirs.sendall(_text(error))
         except ValueError as error:
             theirs.sendall(str(error).encode())
         finally:
-            os._exit(127)
+            os._exit(code)
     theirs.close()
     with ours:
         trouble, given = _hear(ours)
     if trouble:
-        os.waitpid(pid, 0)
-        raise StartFailed(f"cannot run {program.argv[0]!r}: {trouble}")
+        code, _ = exit_code(os.waitpid(pid, 0)[1])
+        raise StartFailed(f'cannot run "{program.argv[0]}": {trouble}', code)
     return pid, given
 
 
-def _hear(child: socket.socket) -> tuple[str, int | None]:
-    """What the child says until it becomes the program: its trouble, and the descriptor."""
-    said, given = b"", None
+def _text(error: OSError) -> bytes:
+    path = f": {os.fsdecode(error.filename)}" if error.filename else ""
+    return f"{error.strerror}{path}".encode()
+
+
+def _hear(child: socket.socket) -> tuple[str, list[int]]:
+    """What the child says until it becomes the program: its trouble, and the descriptors."""
+    said, given = b"", list[int]()
     while True:
-        data, fds, _, _ = socket.recv_fds(child, 4096, 1)
-        if fds:
-            given = fds[0]
-            os.set_inheritable(given, False)
+        data, fds, _, _ = socket.recv_fds(child, 4096, _MOST_GIVEN)
+        for fd in fds:
+            given.append(fd)
+            os.set_inheritable(fd, False)
         if not data:
             return said.strip(b"\n").decode(errors="replace"), given
         said += data
@@ -79,10 +95,10 @@ def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket
     for wanted, fd in enumerate(stdio):
         os.dup2(fd, wanted)
     if program.tty:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        take_terminal()
     given = program.at_home()
-    if given is not None:
-        socket.send_fds(parent, [b"\n"], [given])
+    if given:
+        socket.send_fds(parent, [b"\n"], given)
     os.makedirs(program.cwd, exist_ok=True)
     os.chdir(program.cwd)
     for number in range(1, signal.NSIG):
@@ -90,6 +106,11 @@ def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket
             signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
     os.execvpe(program.argv[0], program.argv, program.env)
+
+
+def take_terminal() -> None:
+    """Make standard input, a terminal, the one of our session."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def resize(terminal: int, rows: int, columns: int) -> None:
