@@ -589,3 +589,36 @@ async def test_a_second_pod_of_a_replica_is_told_of_and_left_alone() -> None:
         assert "ownerReferences" not in (server.get(f"{POD}/mine") or {})["metadata"]
         reasons = [obj["reason"] for obj in server.objects.values() if "involvedObject" in obj]
         assert reasons.count("UnclaimedPods") == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(("end", "outcome"), [("Succeeded", "Succeeded"), ("Failed", "Failed")])
+async def test_a_job_made_senseless_ends_as_its_pods_end(
+    restarted: bool, end: str, outcome: str
+) -> None:
+    server = Server()
+    async with operating(server):
+        submit(server, roles={"Worker": replica(1)}, runPolicy={"ttlSecondsAfterFinished": 600})
+        await passes()
+        phase(server, "j-worker-0", "Running")
+        await passes()
+        if not restarted:
+            make_senseless(server)
+            await passes()
+            phase(server, "j-worker-0", end)
+            await passes()
+    if restarted:
+        make_senseless(server)
+        async with operating(server):
+            await passes()
+            phase(server, "j-worker-0", end)
+            await passes()
+
+    found = (server.get(JOB) or {})["status"]["conditions"][-1]
+    assert (found["type"], found["reason"]) == (outcome, f"TFJob{outcome}")
+    assert server.created.count(f"{POD}/j-worker-0") == 1
+
+
+def make_senseless(server: Server) -> None:
+    roles = {"Worker": {**replica(1), "replicas": -1}}
+    server.patch(JOB, {"spec": {"tfReplicaSpecs": roles}, "metadata": {"generation": 2}})

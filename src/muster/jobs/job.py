@@ -121,6 +121,8 @@ class Job:
     mpi: Mpi | None = None
     invalid: str = ""
     """What is wrong with its manifest by now; all else here is as the manifest was before."""
+    recalled: bool = False
+    """Whether all else here is only what its pods show: nothing can be made of it."""
     warnings: tuple[tuple[str, str], ...] = ()
     """(reason, message): accepted, but worth an event."""
 

@@ -61,8 +61,8 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     if status.outcome(found.status) is not None:
         ended = _written(job, found.status, events)
         return [*claimed, *ended, *end(job, found.status, seen, now)]
-    refused = invalid.refused(before, job)
-    if refused and not invalid.goes_on(before, seen.pods):
+    refused = job.invalid if job.recalled else invalid.refused(before, job)
+    if refused and not invalid.goes_on(_formed(job, before, mine), seen.pods):
         return [*invalid.fail(job, current, refused, now), Wait(0.0)]
     # From here on everything is as it will be when the actions so far are done.
     moved = replace(job, status=_formed(job, found.status, mine))
@@ -78,7 +78,7 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
         *_written(job, after, [*events, *troubles]),
         *ensure.without(found.leaving),
         *ensure.without(extra),
-        *ensure.unused(moved, seen),
+        *(ensure.unused(moved, seen) if not job.recalled else ()),
         *(ensure.missing(moved, absent, staying, settings, now) if not refused else ()),
         *(ensure.without(ensure.unbound(staying)) if refused else ()),
         *_deadline(job, found.status, now),

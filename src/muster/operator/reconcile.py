@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from muster.control.loop import After
 from muster.errors import InvalidJob, NotFound
 from muster.jobs import forms
+from muster.jobs.recall import recall
 from muster.operator import status
 from muster.operator.actions import Create
 from muster.operator.decide import decide, end, refuse
 from muster.operator.invalid import reject, rejected, words
+from muster.operator.watched import OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,12 +82,19 @@ class Reconciler:
         try:
             job = forms.read(raw)
         except InvalidJob as error:
-            before = self._memory.understood(uid)
-            if before is None or not self._watched.runs(uid):
+            if rejected(raw["status"]) or not self._watched.works(uid):
                 raise
-            return replace(forms.read({**raw, "spec": before}), invalid=words(error))
+            return replace(self._former(raw), invalid=words(error))
         self._memory.understand(uid, raw["spec"])
         return job
+
+    def _former(self, raw: Raw) -> Job:
+        """The job as it was before its manifest was made senseless."""
+        uid = raw["metadata"]["uid"]
+        before = self._memory.understood(uid)
+        if before is None:
+            return recall(raw, self._watched.pods.by(OWNER, uid))
+        return forms.read({**raw, "spec": before})
 
     def _rests(self, raw: Raw) -> bool:
         """Whether a job has ended, has nothing left and stays: most are so, and cost nothing."""

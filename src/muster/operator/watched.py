@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from muster.kube.store import Change
     from muster.operator.memory import Memory
 
-_OWNER, _LABEL = "owner", "label"
+OWNER, _LABEL = "owner", "label"
 _KINDS = {shape.operator: kind for kind, shape in SHAPES.items()}
 
 
@@ -50,7 +50,7 @@ class Watched:
 
     def __init__(self, client: Client, namespace: str = "") -> None:
         def labelled(kind: Kind[Any], how: type[Informer[Any]] = Dispensable[Any]) -> Informer[Any]:
-            indexes = {_OWNER: _owner, _LABEL: _labelled}
+            indexes = {OWNER: _owner, _LABEL: _labelled}
             return how(client, kind, namespace, labels=names.JOB, indexes=indexes)
 
         self.jobs: dict[str, Informer[Raw]] = {
@@ -101,18 +101,22 @@ class Watched:
 
     def owns(self, uid: str) -> bool:
         """Whether anything that we watch belongs to the job of this UID."""
-        return any(informer.by(_OWNER, uid) for informer in self._owned().values())
+        return any(informer.by(OWNER, uid) for informer in self._owned().values())
 
     def runs(self, uid: str) -> bool:
         """Whether any pod of the job of this UID runs."""
-        return running(self.pods.by(_OWNER, uid))
+        return running(self.pods.by(OWNER, uid))
+
+    def works(self, uid: str) -> bool:
+        """Whether any pod of the job of this UID runs, or has run to its end."""
+        return self.runs(uid) or any(pod.finished for pod in self.pods.by(OWNER, uid))
 
     def seen(self, job: Job, memory: Memory, now: datetime) -> Seen:
         """What exists of this job, our own latest doings included."""
         label = _label(job.shape.operator, job.key)
-        owned = memory.with_made(job.uid, PODS, self.pods.by(_OWNER, job.uid))
+        owned = memory.with_made(job.uid, PODS, self.pods.by(OWNER, job.uid))
         pods = [pod for pod in owned if label in _labelled(pod)]
-        services = memory.with_made(job.uid, SERVICES, self.services.by(_OWNER, job.uid))
+        services = memory.with_made(job.uid, SERVICES, self.services.by(OWNER, job.uid))
         return Seen(
             pods=tuple(memory.with_deletions(job.uid, pods, now)),
             orphans=tuple(pod for pod in self.pods.by(_LABEL, label) if _adoptable(pod)),
@@ -130,7 +134,7 @@ class Watched:
     def _objects(self, job: Job, memory: Memory) -> dict[tuple[str, str], Raw]:
         found: dict[tuple[str, str], Raw] = {}
         for resource, informer in (*self.groups.items(), *self.others.items()):
-            cached = informer.by(_OWNER, job.uid)
+            cached = informer.by(OWNER, job.uid)
             for one in memory.with_made(job.uid, informer.kind, cached):
                 found[(resource, identity(one).key.name)] = one
         return found

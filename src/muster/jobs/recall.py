@@ -1,0 +1,45 @@
+"""A job as its pods show it, for when its manifest makes no sense and nobody remembers the former.
+
+Called by the operator. It is good for telling how the job's pods end, and not for making any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from muster.jobs import forms, names
+from muster.jobs.shapes import SHAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job
+
+
+def recall(raw: Raw, pods: Iterable[Pod]) -> Job:
+    """The job with the roles, numbers and restart policies of these pods, and its own policies.
+
+    Raises InvalidJob if they make no job.
+    """
+    shape = SHAPES[raw["kind"]]
+    roles: dict[str, Raw] = {}
+    for pod in pods:
+        role = shape.role(pod.metadata.labels.get(names.ROLE, ""))
+        index = pod.metadata.labels.get(names.INDEX, "")
+        if role is None or not (index.isascii() and index.isdecimal()):
+            continue
+        known = roles.get(role) or _replica(pod)
+        roles[role] = {**known, "replicas": max(int(index) + 1, known.get("replicas", 1))}
+    job = forms.read({**raw, "spec": {shape.replicas: roles}})
+    return replace(job, policy=forms.stub(raw).policy, recalled=True)
+
+
+def _replica(pod: Pod) -> Raw:
+    containers = [{"name": one.name, "image": one.image or "?"} for one in pod.spec.containers]
+    return {
+        "restartPolicy": pod.spec.restart_policy,
+        "template": {"spec": {"containers": containers}},
+    }
