@@ -61,5 +61,24 @@ def test_a_port_that_is_taken_leaves_no_network_behind(before: list[str]) -> Non
     assert not leftovers.of(Home.of_user().data)
 
 
+@pytest.mark.slow
+def test_of_two_starts_at_once_both_name_the_one_cluster_there_is() -> None:
+    words = [str(ARENA), "up", "--detach"]
+    try:
+        both = [
+            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        told = [one.communicate(timeout=60)[1] for one in both]
+        pid = Home.of_user().running()
+    finally:
+        subprocess.run([ARENA, "down"], capture_output=True, check=True)
+
+    assert [one.returncode for one in both] == [0, 0], told
+    assert pid
+    assert all(f"(pid {pid})" in text for text in told), told
+    assert sum("already up" in text for text in told) == 1, told
+
+
 def test_down_without_a_cluster_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "down") == (0, "no local cluster was up\n")

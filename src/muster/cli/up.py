@@ -83,6 +83,9 @@ def start_detached(settings: dict[str, Any], log_format: str) -> None:
         )
     _wait(place, daemon)
     facts = place.facts() or {}
+    if facts.get("pid") not in (None, daemon.pid):
+        _already_up(facts["pid"], flags)  # somebody else started one at the same moment
+        return
     note(f"local cluster is up: {facts.get('url')} (pid {daemon.pid}); commands now use it")
     if facts.get("note"):
         note(facts["note"])
@@ -105,10 +108,14 @@ def _already_up(pid: int, flags: list[str]) -> None:
 
 def _wait(place: Home, daemon: subprocess.Popen[bytes]) -> None:
     def settled() -> bool:
-        return place.facts() is not None or daemon.poll() is not None
+        facts = place.facts()
+        if facts is not None and facts["pid"] == daemon.pid:
+            return True
+        # Ours has ended: because of one that is up or coming up, or for good.
+        return daemon.poll() is not None and (facts is not None or place.running() is None)
 
     ready = patiently(settled, START_PATIENCE, "starting the local cluster …")
-    if daemon.poll() is not None:
+    if daemon.poll() is not None and place.facts() is None:
         raise MusterError("the local cluster did not start", hint=_tail(place.log))
     if not ready:
         daemon.terminate()
