@@ -30,6 +30,14 @@ def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
+MANAGED = {
+    "manager": "me",
+    "operation": "Apply",
+    "apiVersion": "v1",
+    "time": "2026-01-01T00:00:00Z",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:data": {}},
+}
 ONE = {"name": "one", "image": "i:1"}
 TWO = {"name": "two", "image": "i:1", "env": [{"name": "A", "value": "1"}]}
 
@@ -66,6 +74,27 @@ CASES = [
             apply(f"{JOBS}/a", job(x={"y": 2, "z": [1]})),
             get(f"{JOBS}/a"),
         ],
+    ),
+    Case(
+        "applies that say who owns what",
+        [
+            apply(f"{CM}/b", cm("b")),
+            apply(f"{CM}/b", {**cm("b"), "metadata": {"name": "b", "managedFields": [MANAGED]}}),
+            apply(f"{CM}/b", {**cm("b"), "metadata": {"name": "b", "managedFields": []}}),
+            apply(f"{CM}/c", {**cm("c"), "metadata": {"name": "c", "managedFields": [MANAGED]}}),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "managers with long and odd names",
+        [
+            apply(f"{CM}/a", cm(), "m" * 128),
+            apply(f"{CM}/b", cm("b"), "m" * 129),
+            apply(f"{CM}/b", cm("b"), "a%0Ab"),
+            post(f"{CM}?fieldManager={'m' * 129}", cm("c")),
+            patch(f"{CM}/a?fieldManager={'m' * 129}", {"data": {"a": "b"}}),
+        ],
+        ("wording",),
     ),
     Case(
         "applies that make no sense",

@@ -108,6 +108,40 @@ def established(reply: Reply) -> bool:
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
+def second() -> dict[str, Any]:
+    """A definition of a kind of the same name and group, with another plural."""
+    body = definition(version())
+    body["metadata"]["name"] = f"items.{GROUP}"
+    body["spec"]["names"] = {"plural": "items", "kind": "Thing"}
+    return body
+
+
+def judged(reply: Reply) -> bool:
+    return bool(reply.body["status"].get("conditions"))
+
+
+ITEMS = THINGS.replace("things", "items")
+RIVALS = [
+    Case(
+        "a second definition of a kind",
+        [
+            post(CRDS, definition(version())),
+            get(f"{CRDS}/{NAME}", until=established),
+            get(THINGS, until=answered(200)),
+            post(CRDS, second()),
+            get(f"{CRDS}/items.{GROUP}", until=judged),
+            get(ITEMS),
+            get(THINGS),
+            delete(f"{CRDS}/{NAME}"),
+            get(f"{CRDS}/items.{GROUP}", until=established),
+            get(ITEMS, until=answered(200)),
+            delete(f"{CRDS}/items.{GROUP}"),
+            get(ITEMS, until=answered(404)),
+        ],
+        ("crd-at-once",),
+    ),
+]
+
 LIFE = [
     Case(
         "a definition through its life",
@@ -364,4 +398,4 @@ SUBRESOURCES = [
     ),
 ]
 
-CASES = [*LIFE, *VERSIONS, *SCHEMAS, *CHANGED, *SUBRESOURCES]
+CASES = [*LIFE, *RIVALS, *VERSIONS, *SCHEMAS, *CHANGED, *SUBRESOURCES]

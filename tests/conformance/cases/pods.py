@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.conformance.cases.requests import PODS, delete, get, patch, pod, post
 from tests.conformance.transcript import STRATEGIC, Case
+
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+FIRST = {"name": "first", "image": "a:1"}
+BESIDE = {"name": "beside", "image": "a:1", "restartPolicy": "Always"}
+DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+FAILED = {"terminated": {"exitCode": 1, "reason": "Error"}}
+UP = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+
+
+def state(name: str, restarts: int, now: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "image": "a:1",
+        "imageID": "",
+        "restartCount": restarts,
+        "ready": now is UP,
+        "started": now is UP,
+        "state": now or {"waiting": {"reason": "PodInitializing"}},
+    }
+
 
 CASES = [
     Case(
@@ -131,6 +153,30 @@ CASES = [
             ),
             post(PODS, pod("c", {"tolerations": [{"operator": "Exists"}]})),
         ],
+    ),
+    Case(
+        "pods that are prepared, and pods with company, as a table",
+        [
+            post(PODS, pod("a", {"initContainers": [FIRST, BESIDE]})),
+            *(
+                step
+                for told in (
+                    {"initContainerStatuses": [state("first", 3, FAILED), state("beside", 0)]},
+                    {"initContainerStatuses": [state("first", 3, DONE), state("beside", 0)]},
+                    {"initContainerStatuses": [state("first", 3, DONE), state("beside", 2, UP)]},
+                    {
+                        "initContainerStatuses": [state("first", 3, DONE), state("beside", 2, UP)],
+                        "containerStatuses": [state("main", 4, UP)],
+                        "conditions": [{"type": "Initialized", "status": "True"}],
+                    },
+                )
+                for step in (
+                    patch(f"{PODS}/a/status", {"status": told}),
+                    get(f"{PODS}/a", accept=TABLE),
+                )
+            ),
+        ],
+        ("column-descriptions", "zero-values"),
     ),
     Case(
         "priority classes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.cases.requests import NS, PODS, SVC, patch, pod, post
-from tests.conformance.transcript import Case, Step
+from tests.conformance.transcript import JSON_PATCH, STRATEGIC, Case, Step
 
 QUOTAS, LIMITS = f"{NS}/resourcequotas", f"{NS}/limitranges"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
@@ -29,6 +29,32 @@ def service(**spec: Any) -> Step:
     return post(SVC, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}], **spec}})
 
 
+def mounted(**mount: Any) -> Step:
+    """A pod that mounts one volume so."""
+    mounts = [{"name": "v", "mountPath": "/a", **mount}]
+    containers = [{"name": "main", "image": "a:1", "volumeMounts": mounts}]
+    return post(PODS, pod(spec={"volumes": [{"name": "v"}], "containers": containers}))
+
+
+def batch(spec: dict[str, Any]) -> Step:
+    containers = [{"name": "main", "image": "a:1"}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+    body = {"metadata": {"name": "a"}, "spec": {"template": template, **spec}}
+    return post(BATCH_JOBS, body)
+
+
+DEADLINE = "/spec/activeDeadlineSeconds"
+GRACE = """
+apiVersion: v1
+kind: Pod
+metadata: {name: z}
+spec: {terminationGracePeriodSeconds: 5.0, containers: [{name: c, image: "a:1"}]}
+"""
+RULES = {
+    "podFailurePolicy": {
+        "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    }
+}
 NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
 PROBE = {"tcpSocket": {"port": 80}}
 
@@ -65,6 +91,43 @@ PODS_WRONG = [
                 ),
             ),
         ],
+    ),
+    Case(
+        "mounts of a part of a volume",
+        [
+            mounted(subPath="../a"),
+            mounted(subPath="a/../b"),
+            mounted(subPath="/a"),
+            mounted(subPath="a..b/c"),
+            mounted(subPathExpr="../$(A)"),
+            mounted(subPathExpr="/a"),
+            mounted(subPath="a", subPathExpr="b"),
+        ],
+    ),
+    Case(
+        "a job's replacements with a failure policy",
+        [
+            batch(RULES),
+            batch({**RULES, "podReplacementPolicy": "TerminatingOrFailed"}),
+            batch({"podReplacementPolicy": "Never"}),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "whole numbers written with a point",
+        [
+            spec(terminationGracePeriodSeconds=5.0),
+            main(ports=[{"containerPort": 80.0}]),
+            main(ports=[{"containerPort": 80.5}]),
+            service(ports=[{"port": 80, "targetPort": 80.0}]),
+            post(DEPLOYMENTS, {"metadata": {"name": "a"}, "spec": {"replicas": 1.0}}),
+            Step("POST", PODS, GRACE.encode(), "application/yaml"),
+            post(PODS, pod("y")),
+            patch(f"{PODS}/y", {"spec": {"activeDeadlineSeconds": 50.0}}),
+            patch(f"{PODS}/y", {"spec": {"activeDeadlineSeconds": 50.0}}, STRATEGIC),
+            patch(f"{PODS}/y", [{"op": "add", "path": DEADLINE, "value": 40.0}], JSON_PATCH),
+        ],
+        ("wording",),
     ),
     Case(
         "words that are not among those allowed",

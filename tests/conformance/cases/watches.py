@@ -10,6 +10,15 @@ PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 CASES = [
     Case(
+        "what counts as asking for a watch",
+        [
+            get(f"{CM}?watch=maybe&timeoutSeconds=1"),
+            get(f"{CM}?watch=&timeoutSeconds=1"),
+            get(f"{CM}?watch=False"),
+            get(f"{CM}?watch=0"),
+        ],
+    ),
+    Case(
         "a watch from a revision",
         [
             post(CM, cm()),

@@ -90,3 +90,22 @@ def test_a_change_keeps_the_port_and_another_type_gives_it_up(space: Space) -> N
 
     assert space.patch("a", {"ports": [{"name": "p0", "port": 80, "targetPort": 8080}]}) == given
     assert space.patch("a", {"type": "ClusterIP"}) == [0]
+
+
+def test_a_service_that_becomes_one_for_outside_gets_its_ports(space: Space) -> None:
+    (taken,) = space.create("a", {})
+    assert space.create("b", {}, {}, type_="ClusterIP") == [0, 0]
+
+    given = space.patch("b", {"type": "NodePort"})
+
+    assert all(given)
+    assert len({taken, *given}) == 3
+    assert space.patch("b", {"externalTrafficPolicy": "Local"}) == given
+
+
+def test_a_changed_service_cannot_take_the_port_of_another(space: Space) -> None:
+    (taken,) = space.create("a", {})
+    space.create("b", {}, type_="ClusterIP")
+
+    with pytest.raises(Invalid, match="already allocated"):
+        space.patch("b", {"type": "NodePort", "ports": [{"port": 80, "nodePort": taken}]})

@@ -83,6 +83,58 @@ async def test_a_restart_keeps_objects_token_and_certificate(tmp_path: Path) -> 
         assert (await talk.say("GET", JOBS)).status == 200
 
 
+def thing(plural: str, group: str = "example.com") -> Any:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    ]
+    names = {"plural": plural, "kind": "Thing"}
+    spec = {"group": group, "scope": "Cluster", "names": names, "versions": versions}
+    return {"metadata": {"name": f"{plural}.{group}"}, "spec": spec}
+
+
+def said(crd: Any) -> dict[str, tuple[str, str]]:
+    return {row["type"]: (row["status"], row["reason"]) for row in crd["status"]["conditions"]}
+
+
+async def test_of_two_definitions_of_a_kind_the_first_is_served_until_it_goes(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as talk:
+        for plural in ("things", "items"):
+            await talk.say("POST", CRDS, thing(plural))
+        await talk.say("POST", CRDS, thing("others", "example.org"))
+    async with running(tmp_path) as talk:
+        path = f"{CRDS}/items.example.com"
+        second = (await talk.say("GET", path)).body
+        assert said(second)["NamesAccepted"] == ("False", "ListKindConflict")
+        assert said(second)["Established"] == ("False", "NotAccepted")
+        assert second["status"]["acceptedNames"] == {"plural": "items", "kind": ""}
+        assert (await talk.say("GET", "/apis/example.com/v1/items")).status == 404
+        assert (await talk.say("GET", "/apis/example.com/v1/things")).status == 200
+        assert (await talk.say("GET", "/apis/example.org/v1/others")).status == 200
+
+        await talk.say("DELETE", f"{CRDS}/things.example.com")
+
+        second = (await talk.say("GET", path)).body
+        assert said(second)["Established"] == ("True", "InitialNamesAccepted")
+        assert (await talk.say("GET", "/apis/example.com/v1/items")).status == 200
+
+
+@pytest.mark.parametrize("strictness", ["", "&fieldValidation=Ignore"])
+async def test_an_apply_of_a_field_that_nobody_knows_is_refused_and_names_it(
+    talk: Talk, strictness: str
+) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "colour": "red"}
+    reply = await talk.say(
+        "PATCH", f"{CM}/a?fieldManager=me{strictness}", body, "application/apply-patch+yaml"
+    )
+
+    assert reply.status == 400
+    assert ".colour: field not declared in schema" in reply.body["message"]
+    assert (await talk.say("GET", f"{CM}/a")).status == 404
+
+
 @pytest.mark.parametrize(
     ("body", "content_type", "expected"),
     [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.schemas import Schema
 from muster.local.apiserver import objects
+from muster.local.apiserver.admission.accepted import holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -142,9 +143,14 @@ class Registry:
 
 
 def resources_of(crd: Raw) -> Iterator[Resource]:
-    """What a CRD adds: one resource per served version, newest and most stable first."""
+    """What a CRD adds: one resource per served version, newest and most stable first.
+
+    Nothing while another definition has its names.
+    """
     spec = crd["spec"]
     names = spec["names"]
+    if not holds(crd["status"]["conditions"], "Established"):
+        return
     storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
     stored = _schema(storage)
     changed = crd["metadata"].get("generation", 1) > 1

@@ -251,14 +251,9 @@ class ApiServer:
         resource = self.registry.find(group, version, plural)
         if resource is not None:
             return resource
-        if any(self._known(r, group, version) for r in self.registry.all()):
+        if any(r.group == group and not r.custom for r in self.registry.all()):
             raise status.no_such_path()
         raise web.HTTPNotFound(text="404 page not found\n")
-
-    def _known(self, resource: Resource, group: str, version: str) -> bool:
-        """Whether the path leads to where the resource is, or, if it is built in, near it."""
-        near = not resource.custom or resource.version == version
-        return resource.group == group and near
 
     def _located(self, route: Route) -> Resource:
         """The resource of a path, which has a namespace only if its objects have one."""

@@ -60,6 +60,12 @@ def duplicate(field: str, value: object) -> Cause:
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {_show(value)}")
 
 
+def too_long(field: str, most: int) -> Cause:
+    """A text with more bytes than it may have."""
+    said = f"Too long: may not be more than {most} bytes"
+    return Cause(field, "FieldValueTooLong", said)
+
+
 def forbidden_field(field: str, detail: str) -> Cause:
     """The field may not be set or changed here."""
     return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")

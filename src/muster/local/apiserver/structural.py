@@ -79,14 +79,14 @@ def fill_defaults(value: Any, schema: Schema) -> None:
         fill_defaults(part, known)
 
 
-def check(value: Any, schema: Schema, path: str = "") -> list[Cause]:
-    """What is wrong with the value."""
-    wrong = _check_type(value, schema, path)
+def check(value: Any, schema: Schema, path: str = "", *, points: bool = True) -> list[Cause]:
+    """What is wrong with the value; `points` if whole numbers may be written with one, as 5.0."""
+    wrong = _check_type(value, schema, path, points)
     if wrong is not None:
         return [wrong]
     causes = check_rules(value, schema.raw, path) + _check_alternatives(value, schema, path)
     for part, known, where in children(value, schema, path):
-        causes += check(part, known, where)
+        causes += check(part, known, where, points=points)
     return causes
 
 
@@ -140,7 +140,7 @@ def type_word(value: Any) -> str:
     return "null" if value is None else _WORDS.get(type(value), "number")
 
 
-def _check_type(value: Any, schema: Schema, path: str) -> Cause | None:
+def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | None:
     raw = schema.raw
     if raw.get("x-kubernetes-int-or-string") or raw.get("format") == "int-or-string":
         fits = isinstance(value, int | str) and not isinstance(value, bool)
@@ -154,7 +154,7 @@ def _check_type(value: Any, schema: Schema, path: str) -> Cause | None:
     fits = isinstance(value, _TYPES.get(schema.type, ()))
     if isinstance(value, bool) and schema.type != "boolean":
         fits = False
-    if isinstance(value, float) and schema.type == "integer" and value.is_integer():
+    if isinstance(value, float) and schema.type == "integer" and points and value.is_integer():
         fits = True
     return None if fits else _mistyped(path, value, schema.type)
 

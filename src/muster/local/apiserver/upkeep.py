@@ -1,8 +1,9 @@
 """What follows from a write, at once; a real cluster has controllers that do it a little later.
 
-Every namespace has a `default` service account, a role made of other roles has their rules, a quota
-says what is used. `serve.py` calls `settle` after every write, before it is answered: whoever has
-seen an answer sees its consequences. Nothing to do costs nothing.
+Every namespace has a `default` service account, a role made of other roles has their rules, a
+definition has its names when they are free, a quota says what is used. `serve.py` calls `settle`
+after every write, before it is answered: whoever has seen an answer sees its consequences. Nothing
+to do costs nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING
 from muster.errors import Refusal
 from muster.local.apiserver import objects
 from muster.local.apiserver.access.rbac import GROUP
+from muster.local.apiserver.admission.accepted import holds
 from muster.local.apiserver.choosing import chooses
+from muster.local.apiserver.registry import CRD_COLLECTION
 from muster.local.apiserver.request.call import Call
 from muster.local.apiserver.request.routes import Route
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.entries import Change
     from muster.local.apiserver.verbs import Verbs
 
+_DEFINITIONS = "customresourcedefinitions"
 _ROLES = f"clusterroles.{GROUP}"
 
 
@@ -34,6 +38,7 @@ class Upkeep:
         self._store = verbs.store
         self._lonely: set[str] = set()  # namespaces that may lack their account
         self._roles_changed = False
+        self._names_changed = False
         self._quotas = verbs.quotas
         self._turn = asyncio.Lock()
 
@@ -51,10 +56,13 @@ class Upkeep:
             self._lonely.add(namespace)
         elif collection == _ROLES:
             self._roles_changed = True
+        elif collection == CRD_COLLECTION:
+            self._names_changed = True
 
     async def settle(self) -> None:
         """Write all that follows from what was written."""
-        if not (self._lonely or self._roles_changed or self._quotas.stale):
+        changed = self._roles_changed or self._names_changed
+        if not (self._lonely or changed or self._quotas.stale):
             return
         async with self._turn:
             while self._lonely:
@@ -62,6 +70,9 @@ class Upkeep:
             if self._roles_changed:
                 self._roles_changed = False
                 await self._join_roles()
+            if self._names_changed:
+                self._names_changed = False
+                await self._name()
             for key, status in self._quotas.take_stale():
                 await self._show_usage(key, status)
 
@@ -86,6 +97,15 @@ class Upkeep:
         for name, role in changed.items():
             role["metadata"].pop("resourceVersion")
             await self._write(Route("update", GROUP, "v1", "clusterroles", "", name), role)
+
+    async def _name(self) -> None:
+        """Definitions whose names were taken look again whether they are free."""
+        for entry in list(self._store.scan(f"{CRD_COLLECTION}/")):
+            crd = objects.decode(entry.value)
+            if not holds(crd["status"]["conditions"], "NamesAccepted"):
+                name = crd["metadata"]["name"]
+                route = Route("update", "apiextensions.k8s.io", "v1", _DEFINITIONS, "", name)
+                await self._write(route, crd)
 
     async def _show_usage(self, key: str, status: Raw) -> None:
         _, namespace, name = key.split("/")

@@ -18,7 +18,7 @@ from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import admit, claims, deletion, policy
 from muster.local.apiserver.admission.admit import Birth
-from muster.local.apiserver.admission.screening import check_shape, schema_of, screen
+from muster.local.apiserver.admission.screening import check_applied, check_shape, schema_of, screen
 from muster.local.apiserver.quota.quotas import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
 from muster.local.apiserver.request import bodies, patch
@@ -204,7 +204,7 @@ class Verbs:
         if not body.get("apiVersion") or not body.get("kind"):
             raise status.bad_request("apiVersion and kind must be set in an applied object")
         claims.check(call, body)
-        body["metadata"].pop("managedFields", None)
+        check_applied(call.resource, body)
         if self.store.get(call.key) is None:
             body["metadata"]["name"] = call.route.name
             return await self._create(call, body)
@@ -226,7 +226,7 @@ class Verbs:
             claims.check_identity(call, new, old)
             old, new = objects.inward(old, call.resource), objects.inward(new, call.resource)
             new = admit.on_update(call.resource, new, old, call.route.subresource)
-            new = policy.on_update(new, old, call.resource)
+            new = policy.on_update(new, old, call.resource, self.store, self.clock())
             self.guard(call, new, old)
             try:
                 return (await self._write(call, entry, new, old))._replace(warnings=warnings)

@@ -155,13 +155,16 @@ def _replica_set(replica_set: Raw) -> None:
 
 
 def _job(job: Raw) -> None:
+    rules = (part(job, "spec").get("podFailurePolicy") or {}).get("rules") or ()
+    for row in (row for rule in rules for row in rule.get("onPodConditions") or ()):
+        fill(row, status="True")
     spec = fill(
         part(job, "spec"),
         completionMode="NonIndexed",
         manualSelector=False,
         suspend=False,
         backoffLimit=6,
-        podReplacementPolicy="TerminatingOrFailed",
+        podReplacementPolicy="Failed" if rules else "TerminatingOrFailed",
     )
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1

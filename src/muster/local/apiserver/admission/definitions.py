@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import status
-from muster.local.apiserver.admission import names
+from muster.local.apiserver.admission import accepted, names
 from muster.local.apiserver.admission.defaults import fill
 from muster.local.apiserver.admission.validation.containers import one_of
 from muster.local.apiserver.admission.validation.schemas import check_schema
@@ -26,14 +26,16 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _OWNED = re.compile(r"(^|\.)(k8s|kubernetes)\.io$")
 
 
-def change(new: Raw, old: Raw) -> None:
-    """Complete a definition that was changed."""
+def change(new: Raw, old: Raw, others: list[Raw], now: str) -> None:
+    """Complete a definition that was changed; `others` are the names that its group has."""
     _check(new, old)
-    _accept_names(new)
+    _complete(new)
+    status = {**new.get("status", {}), **accepted.judge(new, others, now)}
     stored = old.get("status", {}).get("storedVersions", [])
     current = _storage(new)
     if current not in stored:
-        new.setdefault("status", {})["storedVersions"] = [*stored, current]
+        status["storedVersions"] = [*stored, current]
+    new["status"] = status
 
 
 def _check(crd: Raw, old: Raw | None = None) -> None:
@@ -167,34 +169,15 @@ def _storage(crd: Raw) -> str:
     return next(str(v["name"]) for v in crd["spec"]["versions"] if v.get("storage"))
 
 
-def _accept_names(crd: Raw) -> None:
+def _complete(crd: Raw) -> None:
     names = crd["spec"]["names"]
     fill(names, singular=names["kind"].lower(), listKind=f"{names['kind']}List")
     crd["spec"].setdefault("conversion", {"strategy": "None"})
-    if "status" in crd:
-        crd["status"]["acceptedNames"] = dict(names)
 
 
-def establish(crd: Raw, now: str) -> None:
-    """A definition takes effect with its write, so it is born established."""
+def establish(crd: Raw, others: list[Raw], now: str) -> None:
+    """A definition takes effect with its write, so it is born established if its names are free."""
     _check(crd)
-
-    def condition(type_: str, reason: str, message: str) -> Raw:
-        return {
-            "type": type_,
-            "status": "True",
-            "lastTransitionTime": now,
-            "reason": reason,
-            "message": message,
-        }
-
-    crd["status"] = {
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition(
-                "Established", "InitialNamesAccepted", "the initial names have been accepted"
-            ),
-        ],
-        "storedVersions": [_storage(crd)],
-    }
-    _accept_names(crd)
+    _complete(crd)
+    crd["status"] = {"storedVersions": [_storage(crd)]}
+    crd["status"] |= accepted.judge(crd, others, now)

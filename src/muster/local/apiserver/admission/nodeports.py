@@ -22,10 +22,11 @@ _WITH_PORTS = ("NodePort", "LoadBalancer")
 
 
 def give(service: Raw, store: Store) -> None:
-    """Complete a new service; a port that it names itself must be possible and free."""
+    """Complete a service; a port that it names itself must be possible and free."""
     if not _wants(service):
         return
-    taken = {port for entry in store.scan("services/") for port in _of(objects.decode(entry.value))}
+    others = (entry for entry in store.scan("services/") if entry.key != _key(service))
+    taken = {port for entry in others for port in _of(objects.decode(entry.value))}
     _check(service, taken)
     free = [port for port in PORTS if port not in taken.union(_of(service))]
     for row in _rows(service):
@@ -33,8 +34,11 @@ def give(service: Raw, store: Store) -> None:
             row["nodePort"] = free.pop(random.randrange(len(free)))
 
 
-def keep(new: Raw, old: Raw) -> None:
-    """Complete a changed service: it keeps its ports while it wants any, and else gives them up."""
+def keep(new: Raw, old: Raw, store: Store) -> None:
+    """Complete a changed service: it keeps its ports while it wants any, and else gives them up.
+
+    Ports that it did not have before it gets, as a new service does.
+    """
     before = {_same(row): row.get("nodePort") for row in _rows(old)}
     for row in _rows(new):
         if not _wants(new):
@@ -42,6 +46,13 @@ def keep(new: Raw, old: Raw) -> None:
                 row.pop("nodePort", None)
         elif not row.get("nodePort") and before.get(_same(row)):
             row["nodePort"] = before[_same(row)]
+    if {*_of(new)} != {*_of(old)} or not all(row.get("nodePort") for row in _rows(new)):
+        give(new, store)
+
+
+def _key(service: Raw) -> str:
+    meta = service["metadata"]
+    return f"services/{meta.get('namespace', '')}/{meta.get('name', '')}"
 
 
 def _wants(service: Raw) -> bool:

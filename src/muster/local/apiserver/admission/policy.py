@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import status
+from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import definitions, nodeports, priority
 
 if TYPE_CHECKING:
@@ -31,19 +31,30 @@ def on_create(obj: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
     elif resource.collection == priority.COLLECTION:
         priority.check(obj, store)
     elif resource.collection == _CRDS:
-        definitions.establish(obj, timestamp(now))
+        definitions.establish(obj, _names_beside(obj, store), timestamp(now))
     elif resource.collection == "services":
         nodeports.give(obj, store)
     return obj
 
 
-def on_update(new: Raw, old: Raw, resource: Resource) -> Raw:
+def on_update(new: Raw, old: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
     """Complete a changed object."""
     if resource.collection == _CRDS:
-        definitions.change(new, old)
+        definitions.change(new, old, _names_beside(new, store), timestamp(now))
     elif resource.collection == "services":
-        nodeports.keep(new, old)
+        nodeports.keep(new, old, store)
     return new
+
+
+def _names_beside(crd: Raw, store: Store) -> list[Raw]:
+    """The names that other definitions of its group have."""
+    own, group = crd["metadata"].get("name"), (crd.get("spec") or {}).get("group")
+    rest = (objects.decode(entry.value) for entry in store.scan(f"{_CRDS}/"))
+    return [
+        one["status"]["acceptedNames"]
+        for one in rest
+        if one["spec"]["group"] == group and one["metadata"]["name"] != own
+    ]
 
 
 def _tolerate_short_outages(spec: Raw) -> None:

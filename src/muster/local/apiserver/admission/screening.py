@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api import schemas
-from muster.local.apiserver import status, structural
+from muster.local.apiserver import objects, status, structural
 from muster.local.apiserver.admission import quantities
 from muster.local.apiserver.registry import Resource
 
@@ -85,7 +85,7 @@ def screen(
         raise _unreadable(resource, f"strict decoding error: {', '.join(warnings)}", patch)
     if not resource.custom:
         # Built-in kinds are decoded into types here; their rules are admission's business.
-        _check_types(resource, structural.check(obj, schema), patch)
+        _check_types(resource, structural.check(obj, schema, points=False), patch)
         quantities.rewrite(obj, schema)
     else:
         structural.fill_defaults(obj, schema)
@@ -94,6 +94,23 @@ def screen(
             name = str(obj["metadata"].get("name") or "")
             raise status.invalid(resource.group, resource.kind, name, causes)
     return warnings if strictness != "Ignore" else ()
+
+
+def check_applied(resource: Resource, obj: Raw) -> None:
+    """What is applied says only what is known: there is nobody else to own the rest."""
+    if obj["metadata"].get("managedFields") is not None:
+        raise status.bad_request("metadata.managedFields must be nil")
+    schema = schema_of(resource)
+    if schema is None:
+        return
+    sent = objects.decode(objects.dump(obj))
+    unknown = structural.prune(sent["metadata"], schemas.named(_META), "metadata")
+    unknown += structural.prune(sent, schema, top=True)
+    if unknown:
+        raise status.bad_request(
+            f"failed to create typed patch object ({resource.api_version}, Kind={resource.kind}):"
+            f" {', '.join(f'.{path}: field not declared in schema' for path in unknown)}"
+        )
 
 
 def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:

@@ -66,9 +66,7 @@ class PodStreams:
                 f"cannot exec into a container in a completed pod; current phase is"
                 f" {pod['status']['phase']}"
             )
-        flags = {
-            flag: truth(call.query.get(flag, "")) for flag in ("stdin", "stdout", "stderr", "tty")
-        }
+        flags = {flag: truth(call.query.get(flag)) for flag in ("stdin", "stdout", "stderr", "tty")}
         options = ExecOptions(container, command, **flags)
         return await channels.run(request, self._backend(pod), pod, options)
 
@@ -111,9 +109,9 @@ def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
             raise status.bad_request(f"sinceTime: {error}") from error
     return LogOptions(
         container=container_of(pod, query.get("container", "")),
-        follow=truth(query.get("follow", "")),
-        previous=truth(query.get("previous", "")),
-        timestamps=truth(query.get("timestamps", "")),
+        follow=truth(query.get("follow")),
+        previous=truth(query.get("previous")),
+        timestamps=truth(query.get("timestamps")),
         tail=call.number("tailLines"),
         since=since,
         limit_bytes=call.number("limitBytes"),

@@ -31,6 +31,14 @@ PATCHES = (
 )
 
 
+def _whole(number: float) -> float:
+    return int(number) if number.is_integer() else number
+
+
+_JSON_AS_IT_IS = msgspec.json.Decoder()
+_WHOLE = msgspec.json.Decoder(float_hook=lambda text: _whole(float(text)))
+
+
 class _Loader(yaml.CSafeLoader):
     """YAML without dates: one without quotes is text to Kubernetes."""
 
@@ -39,6 +47,13 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
+    return _whole(loader.construct_yaml_float(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
 def media_type(content_type: str) -> str:
@@ -63,13 +78,15 @@ def read_patch(body: bytes, content_type: str, accepted: tuple[str, ...]) -> Any
         raise unsupported_media(accepted) if kind in PATCHES else unsupported_patch()
     if kind == PATCHES[0]:
         return parse_json(body)
-    return _object(parse_yaml(body) if kind.endswith("yaml") else parse_json(body))
+    if kind.endswith("yaml"):
+        return _object(parse_yaml(body))
+    return _object(parse_json(body, whole="strategic" in kind))
 
 
-def parse_json(body: bytes) -> Any:
-    """JSON of sane depth."""
+def parse_json(body: bytes, *, whole: bool = False) -> Any:
+    """JSON of sane depth; with `whole`, 5.0 is 5, as YAML and strategic patches have it."""
     try:
-        value = msgspec.json.decode(body)
+        value = (_WHOLE if whole else _JSON_AS_IT_IS).decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise bad_request(f"the body cannot be read as JSON: {error}") from error
     _check_depth(value)
@@ -80,7 +97,7 @@ def parse_yaml(body: bytes) -> Any:
     """YAML, or JSON, which is YAML too and much faster to read."""
     if body.lstrip()[:1] == b"{":
         with suppress(Refusal):  # flow style YAML also begins like this
-            return parse_json(body)
+            return parse_json(body, whole=True)
     try:
         # A few bytes of aliases can mean gigabytes, and clients expand their own.
         if b"*" in body and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(body, _Loader)):

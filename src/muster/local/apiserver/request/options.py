@@ -22,6 +22,7 @@ _WRITES = {
     "deletecollection": "DeleteOptions",
 }
 _STRICTNESS = ("Ignore", "Warn", "Strict")
+_LONGEST_MANAGER = 128
 _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
 
 
@@ -37,10 +38,19 @@ def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
         causes.append(
             status.not_supported("fieldValidation", strictness, ("", *sorted(_STRICTNESS)))
         )
+    causes += _check_manager(query.get("fieldManager", ""))
     if verb == "patch" and query.get("force") and not apply:
         causes.append(status.forbidden_field("force", "may not be specified for non-apply patch"))
     if causes:
         raise status.invalid("meta.k8s.io", _WRITES[verb], "", causes)
+
+
+def _check_manager(name: str) -> list[Cause]:
+    if len(name.encode()) > _LONGEST_MANAGER:
+        return [status.too_long("fieldManager", _LONGEST_MANAGER)]
+    if not name.isprintable():
+        return [status.bad_value("fieldManager", name, "should only contain printable characters")]
+    return []
 
 
 def check_list(query: Mapping[str, str]) -> None:

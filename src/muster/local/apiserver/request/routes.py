@@ -71,11 +71,11 @@ def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
     if name:
         return _ON_ONE.get(method, "")
     verb = _ON_ALL.get(method, "")
-    if verb == "list" and truth(query.get("watch", "")):
+    if verb == "list" and truth(query.get("watch")):
         return "watch"
     return verb
 
 
-def truth(text: str) -> bool:
-    """A boolean of the query as Kubernetes reads it."""
-    return text.lower() in ("1", "true", "t")
+def truth(text: str | None) -> bool:
+    """A boolean of the query as Kubernetes reads it: whatever is there and does not say no."""
+    return text is not None and text.lower() not in ("0", "false")

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 def pod_cells(pod: Raw, now: datetime) -> list[Any]:
     """One row."""
-    statuses = at(pod, "status.containerStatuses") or []
-    total = len(at(pod, "spec.containers") or [])
-    ready = sum(bool(s.get("ready")) for s in statuses)
+    lasting = _lasting(pod)
+    total = len(at(pod, "spec.containers") or []) + len(_sidecars(pod))
+    ready = sum(bool(s.get("ready")) for s in lasting)
     gates = at(pod, "spec.readinessGates")
     return [
         name_of(pod),
         f"{ready}/{total}",
         pod_reason(pod),
-        _restarts(statuses, now),
+        _restarts(pod, now),
         age_of(pod, now),
         at(pod, "status.podIP") or NONE,
         at(pod, "spec.nodeName") or NONE,
@@ -42,18 +42,24 @@ def pod_reason(pod: Raw) -> str:
     scheduled = condition(status, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
         reason = "SchedulingGated"
-    reason = _init_reason(pod, status) or _container_reason(status) or reason
+    preparing = _init_reason(pod, status)
+    if not preparing or condition(status, "Initialized").get("status") == "True":
+        reason = _container_reason(status) or preparing or reason
+    else:
+        reason = preparing
     if "deletionTimestamp" in pod["metadata"]:
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return reason
 
 
 def _init_reason(pod: Raw, status: Raw) -> str:
-    total = len(at(pod, "spec.initContainers") or [])
+    total, sidecars = len(at(pod, "spec.initContainers") or []), _sidecars(pod)
     for i, container in enumerate(status.get("initContainerStatuses") or ()):
         state = container.get("state") or {}
         ended = state.get("terminated")
         if ended and not ended.get("exitCode"):
+            continue
+        if container["name"] in sidecars and container.get("started"):
             continue
         if ended:
             return f"Init:{_ended(ended)}"
@@ -62,6 +68,18 @@ def _init_reason(pod: Raw, status: Raw) -> str:
             return f"Init:{waiting}"
         return f"Init:{i}/{total}"
     return ""
+
+
+def _sidecars(pod: Raw) -> set[str]:
+    """The names of the containers that start before the others and run beside them."""
+    first = at(pod, "spec.initContainers") or []
+    return {c["name"] for c in first if c.get("restartPolicy") == "Always"}
+
+
+def _lasting(pod: Raw) -> list[Raw]:
+    """What is told of the containers that are meant to run together."""
+    first, sidecars = at(pod, "status.initContainerStatuses") or [], _sidecars(pod)
+    return [s for s in first if s["name"] in sidecars] + (at(pod, "status.containerStatuses") or [])
 
 
 def _ended(state: Raw) -> str:
@@ -89,7 +107,14 @@ def _container_reason(status: Raw) -> str:
     return reason
 
 
-def _restarts(statuses: list[Raw], now: datetime) -> str:
+def _restarts(pod: Raw, now: datetime) -> str:
+    """Of the containers that last or, until the pod is prepared, of those that prepare it."""
+    status = pod.get("status") or {}
+    prepared = condition(status, "Initialized").get("status") == "True"
+    if prepared or not _init_reason(pod, status):
+        statuses = _lasting(pod)
+    else:
+        statuses = status.get("initContainerStatuses") or []
     count = sum(s.get("restartCount", 0) for s in statuses)
     last = [at(s, "lastState.terminated.finishedAt") for s in statuses]
     times = [t for t in last if t]

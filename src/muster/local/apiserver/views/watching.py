@@ -58,7 +58,7 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
         yield b""
         for start in range(0, len(entries), 500):
             yield b"".join(_event(b"ADDED", e, call, show) for e in entries[start : start + 500])
-        if initial and truth(call.query.get("allowWatchBookmarks", "")):
+        if initial and truth(call.query.get("allowWatchBookmarks")):
             yield _bookmark(call, since, initial_end=True)
         async for lines in _follow(
             store, call, changes, seconds, partial(_shown, call, wanted, show)
@@ -71,7 +71,7 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
 def _start(call: Call) -> tuple[int, bool]:
     """The revision to watch from, and whether what is there comes first."""
     asked = call.query.get("resourceVersion", "")
-    if truth(call.query.get("sendInitialEvents", "")):
+    if truth(call.query.get("sendInitialEvents")):
         return 0, True
     if asked in ("", "0"):
         return 0, True
@@ -89,7 +89,7 @@ async def _follow(
 ) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds if seconds else float("inf")
-    bookmarks = truth(call.query.get("allowWatchBookmarks", ""))
+    bookmarks = truth(call.query.get("allowWatchBookmarks"))
     due = loop.time() + BOOKMARK_EVERY
     while loop.time() < end and not changes.over:
         try:

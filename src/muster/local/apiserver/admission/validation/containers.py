@@ -180,6 +180,20 @@ def _mounts(mounts: Sequence[Raw], path: str, volumes: Collection[str]) -> Itera
         elif place in seen:
             yield status.bad_value(f"{where}.mountPath", place, "must be unique")
         seen.add(place)
+        yield from _part(mount, path, where)
+
+
+def _part(mount: Raw, path: str, where: str) -> Iterator[Cause]:
+    """A part of a volume must lie in it. The real server does not say which mount it means."""
+    if mount.get("subPath") and mount.get("subPathExpr"):
+        told = "subPathExpr and subPath are mutually exclusive"
+        yield status.bad_value(f"{where}.subPathExpr", mount["subPathExpr"], told)
+    for field in ("subPath", "subPathExpr"):
+        inside = str(mount.get(field) or "")
+        if inside.startswith("/"):
+            yield status.bad_value(f"{path}.{field}", inside, "must be a relative path")
+        if ".." in inside.split("/"):
+            yield status.bad_value(f"{path}.{field}", inside, "must not contain '..'")
 
 
 def _probe(probe: Raw, path: str, *, ready: bool) -> Iterator[Cause]:

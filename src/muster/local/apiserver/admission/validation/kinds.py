@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import event_forms, objects, status
 from muster.local.apiserver.admission.validation import config, pods, quotas, services, storage
+from muster.local.apiserver.admission.validation.containers import one_of
 from muster.local.apiserver.admission.validation.metadata import UNQUALIFIED
 from muster.local.apiserver.choosing import chooses
 
@@ -54,6 +55,8 @@ def _job(job: Raw) -> list[Cause]:
     spec: Raw = job["spec"]
     causes = [] if spec.get("selector") else [status.required("spec.selector")]
     causes += _natural(spec, *_JOB_NUMBERS)
+    replaced = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    causes += one_of(spec, "podReplacementPolicy", replaced, "spec")
     template = spec["template"]
     labels = template["metadata"].get("labels")
     if not spec.get("selector") or not chooses(spec["selector"], labels or {}):
