@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun, Refusal
-from muster.local.node import logs
+from muster.local.node import logs, wording
 from muster.local.node.runtime.records import read_attempt
 from muster.local.node.standalone import wire
 from muster.local.node.usage import Meter
@@ -80,7 +80,9 @@ class Backend:
             sock = await self._runtime.connect(pod["metadata"]["uid"], port)
             reader, writer = await asyncio.open_connection(sock=sock)
         except (OSError, CannotRun) as error:
-            raise _bad_request(f"cannot reach port {port} of the pod: {error}") from error
+            raise _bad_request(
+                f"cannot reach port {port} of the pod: {wording.of(error)}"
+            ) from error
 
         async def inwards() -> None:
             while data := await pipe.receive():
@@ -108,30 +110,38 @@ class Backend:
 
 
 async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> int:
-    """Carry the streams until the program ends; its exit code."""
+    """Carry the streams until the program ends, or the client is gone; the exit code."""
     code = _KILLED  # what an end without a word means
-    async with asyncio.TaskGroup() as group:
-        tasks: list[asyncio.Task[None]] = []
-        begun = not options.command
-        if begun:
-            tasks = _senders(group, shim, options, streams)
-        async for channel, data in shim.frames():
-            if channel == wire.STDOUT and options.stdout:
-                await streams.stdout(data)
-            elif channel == wire.STDERR and options.stderr:
-                await streams.stderr(data)
-            elif channel == wire.STATUS:
-                said = json.loads(data)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [] if options.command else _senders(group, shim, options, streams)
+            async for channel, data in shim.frames():
+                said = json.loads(data) if channel == wire.STATUS else {}
                 if said.get("state") == "running":
                     tasks = tasks or _senders(group, shim, options, streams)
-                    continue
-                code = int(said.get("exitCode", _KILLED))
-                if said.get("message") and code:
-                    await streams.stderr(f"{said['message']}\n".encode())
-                break
-        for task in tasks:
-            task.cancel()
+                elif said:
+                    code = int(said.get("exitCode", _KILLED))
+                    await _show_trouble(said, code, streams)
+                    break
+                else:
+                    await _show(channel, data, options, streams)
+            for task in tasks:
+                task.cancel()
+    except* ConnectionError:  # the client hung up: nobody is left to be told
+        pass
     return code
+
+
+async def _show(channel: int, data: bytes, options: ExecOptions, streams: Streams) -> None:
+    if channel == wire.STDOUT and options.stdout:
+        await streams.stdout(data)
+    elif channel == wire.STDERR and options.stderr:
+        await streams.stderr(data)
+
+
+async def _show_trouble(said: Raw, code: int, streams: Streams) -> None:
+    if said.get("message") and code:
+        await streams.stderr(f"{said['message']}\n".encode())
 
 
 def _senders(

@@ -13,6 +13,7 @@ import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import CannotRun
+from muster.local.node import wording
 from muster.local.node.standalone import wire
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Checks:
         except TimeoutError:
             return Result(False, f"no answer in {limit:g} s")
         except (OSError, CannotRun, ValueError) as error:
-            return Result(False, str(error))
+            return Result(False, wording.of(error))
 
     async def _ask(self, uid: str, container: Container, handler: Handler) -> Result:
         if handler.exec is not None:
@@ -81,7 +82,8 @@ class Checks:
         secure = asked.scheme.upper() == "HTTPS"
         reader, writer = await self._connect(uid, port, asked.host, secure=secure)
         try:
-            writer.write(_request(asked, port))
+            host = asked.host or self._runtime.read(uid).address
+            writer.write(_request(asked, f"{host}:{port}"))
             await writer.drain()
             line = await reader.readuntil(b"\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -127,13 +129,13 @@ def number(container: Container, port: Port) -> int:
     for known in container.ports:
         if known.name == port:
             return known.container_port
-    raise ValueError(f"the container has no port called {port!r}")
+    raise ValueError(f'the container has no port called "{port}"')
 
 
-def _request(asked: HttpGet, port: int) -> bytes:
+def _request(asked: HttpGet, host: str) -> bytes:
     given = {header.name.title(): header.value for header in asked.http_headers}
     headers = {
-        "Host": f"{asked.host or 'localhost'}:{port}",
+        "Host": host,
         "User-Agent": "kube-probe/muster",
         "Accept": "*/*",
         "Connection": "close",

@@ -38,7 +38,17 @@ class Recorder:
         self, pod: Pod, reason: str, message: str, *, warning: bool = False, once: str = ""
     ) -> None:
         """Say it about a pod; the same thing about the same pod, or `once`, only one time."""
-        said = (once or pod.metadata.uid, reason, message)
+        self._say((once or pod.metadata.uid, reason, message), pod, reason, message, warning)
+
+    def remark(self, pod: Pod, reason: str, message: str, *, warning: bool = False) -> None:
+        """Say it about the first of a job's pods, and of none of the others, whatever the words."""
+        owner = pod.metadata.controller
+        key = (owner.uid if owner else pod.metadata.uid, reason)
+        self._say(key, pod, reason, message, warning)
+
+    def _say(
+        self, said: tuple[str, ...], pod: Pod, reason: str, message: str, warning: bool
+    ) -> None:
         if said in self._said or self._waiting.full():
             return
         self._said[said] = None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import PODS
 from muster.control.loop import After
 from muster.errors import CannotRun, Conflict, Missing, NotFound
+from muster.local.node import wording
 from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide
 from muster.local.node.runtime.records import LOST
 from muster.local.node.spec import PODS_TO_RUN
@@ -145,7 +146,7 @@ class PodLoop:
         except Missing as error:
             troubles[where] = Trouble("CreateContainerConfigError", str(error))
         except (CannotRun, OSError) as error:
-            troubles[where] = Trouble("RunContainerError", str(error))
+            troubles[where] = Trouble("RunContainerError", wording.of(error))
         if where in troubles:
             self._parts.recorder.say(pod, "Failed", troubles[where].message, warning=True)
 

@@ -112,22 +112,20 @@ class Starter:
 
     def _say_what_differs(self, pod: Pod, container: Container) -> None:
         """What the pod asks for that a machine without images and other users does not do."""
-        owner = pod.metadata.controller
-        once = owner.uid if owner else ""
         said = (
             f'Image "{container.image}" was not pulled: its command runs on this machine\'s files'
         )
-        self._from.recorder.say(pod, "Pulled", said, once=once)
+        self._from.recorder.remark(pod, "Pulled", said)
         if self._from.runtime.shares_files and container.volume_mounts:
             said = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
-            self._from.recorder.say(pod, "VolumesNotMounted", said, warning=True, once=once)
+            self._from.recorder.remark(pod, "VolumesNotMounted", said, warning=True)
         for context in (pod.spec.security_context, container.security_context):
             if context is not None and context.run_as_user is not None:
                 said = (
                     f"runAsUser {context.run_as_user} is ignored: on this node processes run as "
                     "the user who started the cluster"
                 )
-                self._from.recorder.say(pod, "RunAsUserIgnored", said, warning=True, once=once)
+                self._from.recorder.remark(pod, "RunAsUserIgnored", said, warning=True)
 
 
 def _most_memory(container: Container) -> int | None:

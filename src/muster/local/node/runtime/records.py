@@ -11,12 +11,13 @@ Written by `sandbox`, `shims` and the shims themselves, always by rename; read b
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -168,7 +169,7 @@ def read_attempt(folder: Path, number: int) -> Attempt:
     ended = _json(here / "exited")
     alive = not ended and locked(here / "lock")
     if not ended and not alive:
-        ended = _json(here / "exited") or _LOST  # it may have ended between the two looks
+        ended = _json(here / "exited") or _lost(here)  # it may have ended between the two looks
     start = _json(here / "started")
     state = State.EXITED if ended else State.RUNNING if start else State.STARTING
     return Attempt(
@@ -191,6 +192,15 @@ _LOST: Raw = {
     "reason": LOST,
     "message": "its supervisor was killed, or the machine restarted, while it ran",
 }
+
+
+def _lost(here: Path) -> Raw:
+    """Write down that the attempt was lost, and when that was seen: nobody else will."""
+    found = _LOST | {"finishedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    with contextlib.suppress(OSError):  # the pod is being forgotten
+        if (here / "lock").exists():
+            write(here / "exited", json.dumps(found))
+    return found
 
 
 def locked(path: Path) -> bool:

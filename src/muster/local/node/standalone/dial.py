@@ -25,7 +25,8 @@ def main() -> int:
         else:
             made = _connected([tuple(address) for address in asked["connect"]])
     except OSError as error:
-        back.send(f"no{error}".encode())
+        text = os.strerror(error.errno) if error.errno else str(error)
+        back.send(f"no{text}".encode())
         return 1
     socket.send_fds(back, [b"ok"], [made.fileno()])
     return 0

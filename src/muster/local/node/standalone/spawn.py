@@ -56,9 +56,9 @@ def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]
             _become(program, stdio, theirs)
         except FileNotFoundError as error:
             code = _NOT_FOUND
-            theirs.sendall(_text(error))
+            theirs.sendall(_text(error, program.argv[0]))
         except OSError as error:
-            theirs.sendall(_text(error))
+            theirs.sendall(_text(error, program.argv[0]))
         except ValueError as error:
             theirs.sendall(str(error).encode())
         finally:
@@ -72,9 +72,11 @@ def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]
     return pid, given
 
 
-def _text(error: OSError) -> bytes:
-    path = f": {os.fsdecode(error.filename)}" if error.filename else ""
-    return f"{error.strerror}{path}".encode()
+def _text(error: OSError, program: str) -> bytes:
+    path = os.fsdecode(error.filename or "")
+    known = os.path.basename(path) in ("", os.path.basename(program))  # where PATH ended
+    where = "" if known else f": {path}"
+    return f"{error.strerror}{where}".encode()
 
 
 def _hear(child: socket.socket) -> tuple[str, list[int]]:
