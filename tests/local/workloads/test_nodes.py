@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from muster.api.meta import ObjectMeta, timestamp
+from muster.api.meta import Key, ObjectMeta, timestamp
+from muster.control.loop import After
 from muster.local.workloads.expect import KEEP, Expectations
 from muster.local.workloads.nodes import eviction, standing
+from muster.local.workloads.nodes.heartbeats import Heartbeats
 from muster.local.workloads.shapes import Node, Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,6 +106,45 @@ def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: i
     at = eviction.leaves_at(pod(*tolerations), tainted.spec.taints, NOW)
 
     assert at == (None if expected is None else NOW + timedelta(seconds=expected))
+
+
+class Place:
+    """One node, in the place of informers and of a client."""
+
+    def __init__(self, found: Node) -> None:
+        self.found = found
+        self.silenced = 0
+        self.nodes = self.pods = self
+
+    def get(self, key: Key) -> Node:
+        return self.found
+
+    def all(self) -> list[Node]:
+        return [self.found]
+
+    def by(self, index: str, value: str) -> list[Pod]:
+        return []
+
+    async def patch(self, kind: Any, key: Key, body: Raw, **how: Any) -> None:
+        self.silenced += "status" in body
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("away", "silenced"), [(0.0, 1), (60.0, 0)])
+async def test_silence_that_we_slept_through_does_not_count(away: float, silenced: int) -> None:
+    place: Any = Place(node())
+    heartbeats = Heartbeats(place, place, lambda: NOW, grace=50.0)
+    first = await heartbeats(Key("", "n"))
+    assert first == After(50.0)
+
+    await asyncio.sleep(50.0 + away)
+    then = await heartbeats(Key("", "n"))
+
+    assert place.silenced == silenced
+    assert then == (None if silenced else After(50.0))
+    await asyncio.sleep(50.0)
+    await heartbeats(Key("", "n"))
+    assert place.silenced, "a node that stays silent while we listen"
 
 
 class Clock:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 GRACE = 50.0
 """Seconds of silence after which a node counts as unreachable."""
+_LATE = 5.0
+"""Seconds after which a look is so late that we ourselves were stopped: nobody was listening."""
 _SPACE = "kube-node-lease"
 
 
@@ -73,6 +75,8 @@ class Heartbeats:
         if node is None:
             return None
         left = self._heard.setdefault(key.name, self._time()) + self._grace - self._time()
+        if left < -_LATE and standing.readiness(node) != "Unknown":
+            self._heard[key.name], left = self._time(), self._grace
         with contextlib.suppress(NotFound):
             if left <= 0 and await self._silence(node):
                 return None  # The event of this write calls us again.
