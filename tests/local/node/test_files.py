@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
+import sys
+import venv
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +18,6 @@ from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces, wa
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
@@ -113,3 +116,19 @@ async def test_the_terminal_of_a_pod_is_its_own(local: Cluster) -> None:
 
     assert (await local.ended("p"))["exitCode"] == 0
     assert (await local.log("p")).split() == ["/dev/pts/0", "0", "ptmx", "0", "0"]
+
+
+@pytest.mark.parametrize("name", ["link/bin/python", "tool"])
+async def test_an_interpreter_reached_through_a_link_is_there(tmp_path: Path, name: str) -> None:
+    real, home = tmp_path / "real", tmp_path / "home"
+    venv.create(real, with_pip=False)
+    (tmp_path / "link").symlink_to(real)
+    (tmp_path / "tool").symlink_to(Path(os.path.realpath(sys.executable)))
+
+    async with cluster(home, python=str(tmp_path / name)) as local:
+        script = "import sys, json; print(sys.prefix)"
+        await local.run(manifest("p", container("main", "python", "-c", script)))
+        code = (await local.ended("p"))["exitCode"]
+        text = await local.log("p")
+
+    assert (text.strip(), code) == (f"{tmp_path}/link" if "link" in name else sys.base_prefix, 0)

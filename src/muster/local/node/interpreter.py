@@ -65,6 +65,8 @@ def find(executable: str | None = None) -> Interpreter:
     else:
         asked = _answer(found)
     folders = {os.path.abspath(path) for path in asked if path and os.path.isdir(path)}
+    if not any(found.startswith(f"{folder}/") for folder in folders):
+        found = os.path.realpath(found)  # a link from elsewhere, which pods might not see
     return Interpreter(found, tuple(sorted(folders)))
 
 

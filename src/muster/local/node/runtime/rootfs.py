@@ -123,6 +123,9 @@ def plan(
     for path in rules.visible:
         if sketch.covered(path):
             sketch.put(path, _Kind.BIND, source=path)
+        if sketch.covered(path, as_named=True):
+            # Its name leads through a link that is not seen either.
+            sketch.put(path, _Kind.BIND, source=path, as_named=True)
     for layer in layers:
         sketch.lay(layer, "")
     for mount in sorted(mounts, key=lambda m: m.path):
@@ -154,15 +157,22 @@ class _Sketch:
         self._steps: list[Step] = []
 
     def put(
-        self, path: str, kind: _Kind, *, source: str = "", read_only: bool = True, mode: int = 0o755
+        self,
+        path: str,
+        kind: _Kind,
+        *,
+        source: str = "",
+        read_only: bool = True,
+        mode: int = 0o755,
+        as_named: bool = False,
     ) -> None:
-        node = self._node(self._resolved(path))
+        node = self._node(path if as_named else self._resolved(path))
         node.kind, node.source, node.read_only, node.mode = kind, source, read_only, mode
 
-    def covered(self, path: str) -> bool:
+    def covered(self, path: str, *, as_named: bool = False) -> bool:
         """Whether the path lies in something that shows nothing of the host."""
         node, found = self._root, False
-        for name in _parts(self._resolved(path)):
+        for name in _parts(path if as_named else self._resolved(path)):
             if name not in node.children:
                 return found
             node = node.children[name]
