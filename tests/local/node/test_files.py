@@ -118,17 +118,30 @@ async def test_the_terminal_of_a_pod_is_its_own(local: Cluster) -> None:
     assert (await local.log("p")).split() == ["/dev/pts/0", "0", "ptmx", "0", "0"]
 
 
+def link_interpreters(folder: Path) -> None:
+    """An environment, a link to it, and a link to the interpreter it is made of."""
+    venv.create(folder / "real", with_pip=False)
+    (folder / "link").symlink_to(folder / "real")
+    (folder / "tool").symlink_to(os.path.realpath(sys.executable))
+
+
 @pytest.mark.parametrize("name", ["link/bin/python", "tool"])
 async def test_an_interpreter_reached_through_a_link_is_there(tmp_path: Path, name: str) -> None:
-    real, home = tmp_path / "real", tmp_path / "home"
-    venv.create(real, with_pip=False)
-    (tmp_path / "link").symlink_to(real)
-    (tmp_path / "tool").symlink_to(Path(os.path.realpath(sys.executable)))
+    link_interpreters(tmp_path)
 
-    async with cluster(home, python=str(tmp_path / name)) as local:
+    async with cluster(tmp_path / "home", python=str(tmp_path / name)) as local:
         script = "import sys, json; print(sys.prefix)"
         await local.run(manifest("p", container("main", "python", "-c", script)))
         code = (await local.ended("p"))["exitCode"]
         text = await local.log("p")
 
     assert (text.strip(), code) == (f"{tmp_path}/link" if "link" in name else sys.base_prefix, 0)
+
+
+async def test_what_a_program_writes_to_its_private_places_is_not_memory(local: Cluster) -> None:
+    await local.run(shell("p", "stat -c %d / /tmp /run /var/tmp ~ ~/.cache /dev/shm"))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    *private, shared = map(int, (await local.log("p")).split())
+    assert set(private) == {os.lstat(local.home).st_dev}
+    assert shared not in private

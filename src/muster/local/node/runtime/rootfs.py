@@ -1,6 +1,6 @@
 """What a container sees of the file system, planned: pure, and carried out by `standalone.mounts`.
 
-The rule, from the root down: `/` is a fresh tmpfs in which every directory of the host is bound
+The rule, from the root down: `/` is a fresh directory in which every directory of the host is bound
 read-only at its own path, except
 - `/tmp`, `/run`, `/var/tmp` and `~/.cache` are fresh and writable, and so is `/root` if it is not
   the user's to enter: jobs are told to work there;
@@ -121,11 +121,7 @@ def plan(
         if not sketch.covered(path):
             sketch.put(path, _Kind.HIDE)
     for path in rules.visible:
-        if sketch.covered(path):
-            sketch.put(path, _Kind.BIND, source=path)
-        if sketch.covered(path, as_named=True):
-            # Its name leads through a link that is not seen either.
-            sketch.put(path, _Kind.BIND, source=path, as_named=True)
+        sketch.show(path)
     for layer in layers:
         sketch.lay(layer, "")
     for mount in sorted(mounts, key=lambda m: m.path):
@@ -168,6 +164,12 @@ class _Sketch:
     ) -> None:
         node = self._node(path if as_named else self._resolved(path))
         node.kind, node.source, node.read_only, node.mode = kind, source, read_only, mode
+
+    def show(self, path: str) -> None:
+        """Let a path of the host be seen: where it leads and, if a link to it is not, as named."""
+        for as_named in (False, True):
+            if self.covered(path, as_named=as_named):
+                self.put(path, _Kind.BIND, source=path, as_named=as_named)
 
     def covered(self, path: str, *, as_named: bool = False) -> bool:
         """Whether the path lies in something that shows nothing of the host."""
@@ -277,7 +279,7 @@ class _Sketch:
         if in_ours:
             self._steps.append(["dir", node.path, node.mode])
         else:
-            self._steps.append(["tmpfs", node.path, f"mode={node.mode:o}"])
+            self._steps.append(["disk", node.path, node.mode])
 
     def _own(self, node: _Node) -> None:
         if node.path == "/dev":

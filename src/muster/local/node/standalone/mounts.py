@@ -8,6 +8,7 @@ A step is a list whose first item says what to do; paths are those of the new ro
     ["bind", source, path, ro]     a host file or directory seen at `path`
     ["host", path]                 what the host has there, read-only, if we may see it
     ["hide", path]                 an empty read-only directory over what is there
+    ["disk", path, mode]           an own directory where the host has one, beside the root
     ["tmpfs", path, options]       an own tmpfs
     ["proc" | "sys" | "pts", path] the kernel's file systems, for these namespaces
 
@@ -31,10 +32,14 @@ Step = list[Any]
 
 
 def build(root: str, steps: list[Step]) -> None:
-    """Build a root directory at `root` from nothing and move into it."""
+    """Build a root directory at `root` from nothing and move into it.
+
+    It is on disk, as a container's own layer is elsewhere: what a program writes to `/tmp` is not
+    memory, and does not count as such.
+    """
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount("muster", root, "tmpfs", kernel.MS_NODEV, "mode=755")
+    kernel.mount(root, root, flags=kernel.MS_BIND)
     carry_out(root, steps)
     kernel.pivot_root(root)
 
@@ -87,6 +92,13 @@ def _tmpfs(root: str, path: str, options: str) -> None:
     kernel.mount("muster", root + path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
 
 
+def _disk(root: str, path: str, mode: int) -> None:
+    source = f"{root}.over{path}"
+    os.makedirs(source, exist_ok=True)
+    os.chmod(source, mode)
+    _bind(root, source, path, False)
+
+
 _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 
@@ -118,6 +130,7 @@ _DO: dict[str, Callable[..., None]] = {
     "bind": _bind,
     "host": _host,
     "hide": _hide,
+    "disk": _disk,
     "tmpfs": _tmpfs,
     "proc": _proc,
     "sys": _sys,
