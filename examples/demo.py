@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
@@ -157,8 +157,6 @@ def running(count: int) -> Callable[[Job], bool]:
 
 
 def ended(job: Job) -> bool:
-    if job["status"] == "FAILED":
-        sys.exit(f"{job['name']} failed: {job['reason']}")
     return bool(job["status"] == "SUCCEEDED")
 
 
@@ -192,13 +190,23 @@ def get(name: str) -> Job:
 
 
 def await_job(name: str, reached: Callable[[Job], bool], *, patience: float = 60.0) -> None:
-    """Wait until the job looks as it should; the demo fails if it never does."""
+    """Wait until the job looks as it should; the demo fails if it never does, or cannot."""
     deadline = time.monotonic() + patience
     while not reached(job := get(name)):
-        if job["status"] == "FAILED" or time.monotonic() > deadline:
-            shown = json.dumps(job, indent=1)
-            sys.exit(f"{name} did not get there in {patience:g} s:\n{shown}")
+        if job["status"] == "FAILED":
+            give_up(job, f"{name} failed: {job['reason']}")
+        if time.monotonic() > deadline:
+            give_up(job, f"{name} did not get there in {patience:g} s")
         time.sleep(0.3)
+
+
+def give_up(job: Job, why: str) -> NoReturn:
+    """Say why the story ends here: the job as it is, and the last words of its chief."""
+    print(json.dumps(job, indent=1), flush=True)
+    words = ("logs", job["name"], "--tail=40")
+    print(f"$ arena {shlex.join(words)}", flush=True)
+    subprocess.run([ARENA, *words], check=False)
+    sys.exit(why)
 
 
 if __name__ == "__main__":
