@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 
 import pytest
 
@@ -12,6 +13,9 @@ pytest_plugins = ["tests.controlplane.fixture"]
 # On Python 3.11, asking for the current loop makes one that nobody closes, unless a loop, or none,
 # was set before; the plugins that run async tests ask. None is what there is.
 asyncio.set_event_loop(None)
+
+# A shell starts background jobs deaf to Ctrl-C, and so would be all programs that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,7 @@ def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: Local) -> N
         seen.append(follower.stdout.readline())
         assert seen[-1], follower.stderr
     follower.send_signal(signal.SIGINT)
-    follower.communicate()
+    follower.communicate(timeout=30)
 
     numbers = [int(line.split()[1]) for line in seen]
     assert numbers == list(range(1, len(numbers) + 1))
