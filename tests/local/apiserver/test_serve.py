@@ -41,6 +41,20 @@ async def test_health_and_version_need_no_token(talk: Talk) -> None:
         assert (await talk.say("GET", path, Authorization="")).status == 200
 
 
+async def test_a_full_disk_is_told_to_those_who_ask_whether_we_are_ready(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = talk.server.store._log.reserve
+    monkeypatch.setattr(reserve, "_room", lambda: 1000)
+    reserve.spend()
+
+    for path in ("/readyz", "/livez", "/healthz"):
+        assert (await talk.say("GET", path)).status == (500 if path == "/readyz" else 200)
+    refused = await talk.say("POST", CM, {"metadata": {"name": "a"}})
+    assert refused.status == 500
+    assert "disk" in refused.body["message"]
+
+
 async def test_the_certificate_is_good_for_the_names_pods_use(talk: Talk) -> None:
     trust = ssl.create_default_context(cadata=talk.server.ca.decode())
     for name in ("localhost", "kubernetes.default.svc", "127.0.0.1"):

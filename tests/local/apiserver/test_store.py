@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,10 @@ from muster.local.apiserver.store import Store
 from muster.local.apiserver.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
+
+    from muster.local.apiserver.log import Row
 
 
 def value(text: str) -> Callable[[int], bytes]:
@@ -215,6 +218,56 @@ async def test_a_write_that_the_disk_refuses_is_as_if_it_never_was(
     assert store.get("pods/a/x") is one
     await store.update("pods/a/x", value("three"), one.revision)
     await store.create("pods/a/y", value("y"))
+
+
+def disk_full() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
+
+
+async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await store.create("pods/a/x", value("one"))
+    reserve = tmp_path / "db" / "objects.reserve"
+    assert reserve.stat().st_blocks * 512 >= reserve.stat().st_size > 0
+    insert, log = store._log._insert, store._log
+
+    def on_a_full_disk(rows: Sequence[Row]) -> None:
+        if reserve.exists():
+            raise ServerError("the store cannot write", status=500) from disk_full()
+        insert(rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_insert", on_a_full_disk)
+        patch.setattr(log.reserve, "_room", lambda: 1000)
+        two = await store.update("pods/a/x", value("two"), one.revision)
+        assert store.full
+        with pytest.raises(ServerError, match="full"):
+            await store.create("pods/a/y", value("y"))
+        await store.delete("pods/a/x", value("two"), two.revision)
+
+    assert store.get("pods/a/x") is None
+    await store.create("pods/a/y", value("y"))
+    assert not store.full
+    assert reserve.exists()
+
+
+async def test_a_compaction_that_the_disk_refuses_leaves_the_store_alive(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await store.create("pods/a/x", value("one"))
+
+    def full(after: int, reached: int) -> None:
+        raise disk_full()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._log, "_drop", full)
+        with pytest.raises(ServerError, match="forget"):
+            await store.compact(one.revision)
+
+    await store.update("pods/a/x", value("two"), one.revision)
 
 
 @pytest.mark.slow

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store import Store
 
 
+_FULL = "[-]store failed: the disk is full\nreadyz check failed\n"
+
+
 def answer(request: web.Request, registry: Registry, store: Store) -> web.StreamResponse:
     """What the path tells of; 404 if it tells of nothing."""
     path, accept = request.path, request.headers.get("Accept", "")
     if path.partition("/")[2].partition("/")[0] in ("healthz", "livez", "readyz"):
+        if path.startswith("/readyz") and store.full:
+            return web.Response(status=500, text=_FULL)
         return web.Response(text="ok")
     if request.method not in ("GET", "HEAD"):
         raise status.not_allowed()

@@ -13,6 +13,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import ServerError
+from muster.local.apiserver.reserve import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,8 +58,10 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.reserve = Reserve(path.with_suffix(".reserve"))
         self._db = self._connect()
         self._db.executescript(_TABLES)
+        self.reserve.take()
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -79,6 +82,14 @@ class Log:
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write all of `rows` or none; returns when they are durable."""
+        try:
+            self._insert(rows)
+        except ServerError as error:
+            if not _is_full(error.__cause__) or not self.reserve.spend():
+                raise
+            self._insert(rows)
+
+    def _insert(self, rows: Sequence[Row]) -> None:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", rows)
@@ -125,6 +136,13 @@ class Log:
         write after the compaction point can still say what it replaced.
         """
         reached = min(after + _STEP, upto)
+        try:
+            self._drop(after, reached)
+        except sqlite3.Error as error:
+            raise ServerError(f"the store cannot forget: {error}", status=500) from error
+        return reached
+
+    def _drop(self, after: int, reached: int) -> None:
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("UPDATE compacted SET revision = MAX(revision, ?)", (reached,))
@@ -139,11 +157,16 @@ class Log:
                 " AND heir.key = log.key)",
                 (after, reached),
             )
-        return reached
 
     def close(self) -> None:
         """Give the file back."""
         self._db.close()
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether the disk may be the trouble; not every part of a write says so clearly."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def _end(prefix: str) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError
 
-from muster.errors import AlreadyExists, ApiError, Refusal
+from muster.errors import AlreadyExists, ApiError, Refusal, ServerError
 from muster.local.apiserver import about, bootstrap, measures, objects, status
 from muster.local.apiserver.access import credentials, reviews
 from muster.local.apiserver.access.escalation import Escalation
@@ -146,7 +146,10 @@ class ApiServer:
         while True:
             seen = self.store.revision
             await asyncio.sleep(COMPACT_EVERY)
-            await self.store.compact(seen)
+            try:
+                await self.store.compact(seen)
+            except ServerError as error:
+                log.warning("%s", error)  # A full disk: there will be another time.
 
     async def stop(self) -> None:
         """End all streams, close the sockets, then the store."""

@@ -20,7 +20,15 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
-from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, MusterError, NotFound
+from muster.errors import (
+    AlreadyExists,
+    ConfigError,
+    Conflict,
+    Gone,
+    MusterError,
+    NotFound,
+    ServerError,
+)
 from muster.local.apiserver.entries import Change, Collection, Entry
 from muster.local.apiserver.log import Log, Row
 from muster.local.apiserver.watch import Watch
@@ -104,10 +112,20 @@ class Store:
         rows = await asyncio.to_thread(self._log.at, revision, prefix)
         return [Entry(row.key, row.revision, row.value) for row in rows]
 
+    @property
+    def full(self) -> bool:
+        """Whether the disk has no more room than what is left for changes and deletions."""
+        return not self._log.reserve.take()
+
     # -- writing ---------------------------------------------------------------------------------
 
     async def create(self, key: str, encode: Callable[[int], bytes]) -> Entry:
         """Write a new object; AlreadyExists if the name is taken."""
+        if self.full:
+            raise ServerError(
+                "the disk of the local cluster is full: nothing can be created until it has room",
+                status=500,
+            )
         if self.get(key) is not None or key in self._landing:
             await self._landed(key)
             if self.get(key) is not None:
