@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import LEASES, NAMESPACES, NODES
@@ -94,10 +95,12 @@ class Heart:
 
     async def run(self) -> None:
         """Beat until cancelled; an API server that is away is waited for."""
-        beats = 0
+        beats, last = 0, self._clock()
         while True:
             try:
-                if beats % _BEATS_PER_STATUS == 0:
+                missed = self._clock() - last > timedelta(seconds=2 * _BEAT)
+                last = self._clock()
+                if missed or beats % _BEATS_PER_STATUS == 0:  # after a gap we may be taken for lost
                     await self._register()
                 for node in self._nodes:
                     await self._beat(node)

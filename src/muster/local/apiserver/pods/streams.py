@@ -6,6 +6,7 @@ Called by `serve.py`; finds the pod and its container, then hands over to the no
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -89,11 +90,12 @@ class PodStreams:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        if first is not None:
-            await response.write(first)
-            async for piece in pieces:
-                await response.write(piece)
-        await response.write_eof()
+        with suppress(ConnectionResetError):  # the reader has left
+            if first is not None:
+                await response.write(first)
+                async for piece in pieces:
+                    await response.write(piece)
+            await response.write_eof()
         return response
 
 
