@@ -33,6 +33,8 @@ class Screen:
         size = ["-x", "200", "-y", "50"]
         self._tmux("new-session", "-d", *size, "-c", str(self._folder), *shell)
         self._tmux("set-option", "-g", "history-limit", "20000")
+        # What is typed before the prompt is there stands on the terminal twice.
+        until(lambda: self.text().startswith(">"), what="the shell's prompt")
         return self
 
     def __exit__(self, *_: object) -> None:
