@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.errors import NotFound
 from muster.local.node.runtime.records import write
 from muster.local.node.standalone.netlink import Netlink
 from tests.e2e.local import Local
@@ -53,7 +54,10 @@ def test_jobs_run_again_after_a_restart_of_the_machine_and_no_failure_is_counted
         local.up()
 
         def replaced() -> bool:
-            pods = [local.pod(f"j-worker-{n}") for n in range(2)]
+            try:
+                pods = [local.pod(f"j-worker-{n}") for n in range(2)]
+            except NotFound:  # between two of its name
+                return False
             return all(p.status.phase == "Running" for p in pods)
 
         until(replaced, what="both workers running again", timeout=30)
