@@ -75,10 +75,10 @@ def test_a_job_trains_with_the_code_of_a_local_repository(local: Local, reposito
 
 def test_a_branch_by_address_and_another_working_directory(local: Local, repository: Path) -> None:
     git = ("--sync-mode=git", f"--sync-source=file://{repository}", "--sync-branch=side")
-    submit(local, "url", *git, "--working-dir=/work/here", "python code/trainer/train.py 0")
+    submit(local, "url", *git, "--working-dir=/srv/here", "python code/trainer/train.py 0")
 
     log = local.arena("logs", "url").stdout.splitlines()
-    assert log == ["on the side", "at /work/here/code/trainer/train.py"]
+    assert log == ["on the side", "at /srv/here/code/trainer/train.py"]
 
 
 def test_a_directory_is_copied_as_it_is(local: Local, repository: Path) -> None:

@@ -17,7 +17,7 @@ from math import comb
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
-from muster.scheduler import explain, hold, refusal, rooms, runs, trouble
+from muster.scheduler import explain, hold, refusal, rooms, runs, starvation, trouble
 from muster.scheduler.actions import (
     PLAN_ANNOTATION,
     Action,
@@ -197,7 +197,7 @@ def _demand(case: Case, pods: tuple[Pod, ...]) -> Demand:
         roles={**case.missing.roles, **dict.fromkeys(late, 1)},
         rooms=case.state.rooms(case.key),
         beside=tuple(sorted({pod.spec.node_name for pod in case.muster.bound} - {""})),
-        barred=case.state.barred(case.key),
+        barred=starvation.barred(case.state, case.key),
         manner=_manner(case),
     )
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import CONFIG_MAPS
-from muster.api.meta import Key
+from muster.api.meta import Key, timestamp
 from muster.errors import MusterError, NotFound
 from muster.scheduler import measures, waiting
 from muster.scheduler.waiting import Row
@@ -47,7 +47,7 @@ def rows(state: State, now: float, wall: datetime) -> list[Row]:
                 place=number,
                 code=entry.reason.code,
                 reason=entry.reason.text,
-                since=since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                since=timestamp(since),
                 dialect=place.key.dialect,
                 priority=-place.lower,
                 least=gang.terms.min if gang.terms else 1,

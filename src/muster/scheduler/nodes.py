@@ -217,3 +217,13 @@ def taints_of(node: Node) -> tuple[Taint, ...]:
 def keeps_away(taint: Taint) -> bool:
     """Whether pods that do not tolerate it may not come; the others only had better not."""
     return taint.effect in ("NoSchedule", "NoExecute")
+
+
+def takes_pods(node: Node) -> bool:
+    """Whether new pods may be sent there, but for what they must tolerate."""
+    return is_ready(node) and not node.spec.unschedulable
+
+
+def looks(node: Node) -> tuple[object, ...]:
+    """What of a node decides where pods may go: its heartbeats do not."""
+    return (node.metadata.labels, node.spec, node.status.allocatable, is_ready(node))

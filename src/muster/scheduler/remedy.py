@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.scheduler import explain, filters, hold
+from muster.scheduler import explain, filters, hold, starvation
 from muster.scheduler.actions import Action, Delete
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Plan
@@ -72,7 +72,7 @@ def why(case: Case, result: Unplaced) -> Reason:
 
 def _reason(case: Case, demand: Demand, result: Unplaced) -> Reason:
     reason = why(case, result)
-    head = case.state.starving_head()
+    head = starvation.head(case.state)
     if demand.barred is None or head is None:
         return reason
     kept = f"{int(demand.barred.sum())} nodes are kept for {head.key}, which waited too long"

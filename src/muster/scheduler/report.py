@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import EVENTS, PODS
+from muster.api.meta import timestamp
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.kube.request import Patch
 from muster.scheduler.explain import NOT_BOUND
@@ -288,4 +289,4 @@ def _unschedulable(reason: Reason) -> Raw:
 
 
 def _stamp() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp(datetime.now(UTC))

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from muster.scheduler import filters, hold
+from muster.scheduler import hold
 from muster.scheduler.entry import Entry
 from muster.scheduler.gangs import ALONE, GangKey, role_of
-from muster.scheduler.nodes import is_ready
+from muster.scheduler.nodes import looks, takes_pods
 from muster.scheduler.order import Place, place_in_line
 from muster.scheduler.parked import Parked, Wake
 from muster.scheduler.roster import Gang, Muster, Roster, call
@@ -99,9 +97,9 @@ class State:
         elif old is not None:
             self.snapshot.drop_node(old.metadata.name)
             self._happened(Wake.PODS)  # with a domain gone, spread may be even
-        if old is not None and (new is None or not _takes_pods(new)):
+        if old is not None and (new is None or not takes_pods(new)):
             self._drop_holds_on(old.metadata.name)
-        if new is not None and (old is None or _looks(old) != _looks(new)):
+        if new is not None and (old is None or looks(old) != looks(new)):
             self._happened(Wake.NODES)
 
     def group_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
@@ -259,21 +257,6 @@ class State:
                     found.setdefault(key, []).append(self.entry(key).holds[uid])
         return found
 
-    def starving_head(self) -> Place | None:
-        """The first in line of those that have waited too long."""
-        return min(map(self.place_of, self.starving), default=None)
-
-    def barred(self, key: GangKey) -> Mask | None:
-        """The nodes kept from this gang because one before it has waited too long."""
-        head = self.starving_head()
-        if head is None or key in self.starving or self.place_of(key) <= head:
-            return None
-        self.snapshot.settle()
-        mask = np.zeros(len(self.snapshot.nodes), np.bool_)
-        for cls in self.starving[head.key]:
-            mask |= filters.could_ever(self.snapshot, cls)
-        return mask
-
     def no_longer_starving(self, key: GangKey) -> None:
         """It got what it waited for, or is gone: those behind it may look again."""
         self.entry(key).guarded = False
@@ -376,7 +359,7 @@ class State:
         if gang.label_only and not muster.bound:
             return
         lacks = self.missing(gang, muster).total > len(self.entry(key).holds)
-        if kept is not None and lacks and node is not None and _takes_pods(node):
+        if kept is not None and lacks and node is not None and takes_pods(node):
             self.keep_room(key, slot, kept)
 
     def hold_seconds(self, gang: Gang) -> float:
@@ -404,17 +387,3 @@ class State:
         self.moves += 1
         if event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
             self.failed.clear()
-
-
-def _takes_pods(node: Node) -> bool:
-    return is_ready(node) and not node.spec.unschedulable
-
-
-def _looks(node: Node) -> tuple[object, ...]:
-    """What of a node decides where pods may go: its heartbeats do not."""
-    return (
-        node.metadata.labels,
-        node.spec,
-        node.status.allocatable,
-        is_ready(node),
-    )
