@@ -50,11 +50,6 @@ def read(data: Mapping[str, str]) -> list[Row]:
         return []
 
 
-def row_of(rows: list[Row], namespace: str, name: str) -> Row | None:
-    """The row of one gang."""
-    return next((row for row in rows if row.gang == f"{namespace}/{name}"), None)
-
-
 def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th …"""
     if number % 100 in (11, 12, 13):
