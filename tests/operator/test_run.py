@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -456,18 +455,16 @@ def finished(name: str) -> Raw:
 
 
 @pytest.mark.slow
-async def test_finished_jobs_cost_nothing() -> None:
+async def test_finished_jobs_are_never_written_to() -> None:
     server = Server()
     for number in range(2000):
         name = f"job{number}"
         server.put(f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}", finished(name))
     version = server.version
-    started = time.process_time()
     async with operating(server):
         await passes(60)
 
     assert server.version == version, "a finished job was written to"
-    assert time.process_time() - started < 2.0
 
 
 @pytest.mark.long

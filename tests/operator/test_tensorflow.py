@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import json
 from typing import Any
 
 import pytest
@@ -118,9 +118,20 @@ def test_it_comes_last_and_only_to_the_container_that_trains() -> None:
     assert original == [{"name": "TF_CONFIG", "value": "mine"}]
 
 
-def test_a_thousand_workers_are_told_of_each_other_in_a_moment() -> None:
-    model = Model(manifest(roles={"Worker": replica(1000)}))
-    started = time.process_time()
-    model.decide()
+def test_the_addresses_of_many_workers_are_written_out_once_per_look_and_not_per_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Model(manifest(roles={"Worker": replica(200)}))
+    written: list[int] = []
+    dumps = json.dumps
 
-    assert time.process_time() - started < 1.0
+    def counting(value: Any, **how: Any) -> str:
+        text: str = dumps(value, **how)
+        written.append(len(text))
+        return text
+
+    monkeypatch.setattr(json, "dumps", counting)
+    model.settle()
+
+    assert len(model.pods) == 200
+    assert 0 < sum(size > 4_000 for size in written) < 5

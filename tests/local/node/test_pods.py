@@ -436,15 +436,3 @@ async def test_the_missing_image_is_mentioned_once_for_all_pods_of_an_owner(
         return found if found.count("Started") == 2 else []
 
     assert (await wait_for(events)).count("Pulled") == 1
-
-
-async def test_four_pods_run_well_within_a_second_and_a_half(local: Cluster) -> None:
-    await local.run(shell("warm", "true"))
-    await local.ended("warm")
-
-    started = time.monotonic()
-    await local.run(*(shell(f"w{i}", "sleep 1000") for i in range(4)))
-    for i in range(4):
-        await local.phase(f"w{i}", "Running")
-
-    assert time.monotonic() - started < 1.5
