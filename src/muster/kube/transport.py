@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
@@ -93,18 +93,15 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         message = self._message(request, await self._credential())
-        opened = self._pool.streamed(message)
-        try:
-            async with asyncio.timeout(_seconds(request)):
-                connection = await opened.__aenter__()
-        except OSError as error:
-            raise self._explain(error) from error
-        try:
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(_seconds(request)):
+                    connection = await stack.enter_async_context(self._pool.streamed(message))
+            except OSError as error:
+                raise self._explain(error) from error
             if connection.status >= 300:
                 raise await self._refusal(request, connection)
             yield self._pieces(connection)
-        finally:
-            await opened.__aexit__(None, None, None)
 
     @asynccontextmanager
     async def websocket(

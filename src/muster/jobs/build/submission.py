@@ -130,37 +130,38 @@ class TensorFlow(Submission):
 
 
 @dataclass(frozen=True)
-class Mpi(Submission):
+class Alike(Submission):
+    """The flags of kinds whose members all get the same."""
+
+    cpu: str = ""
+    memory: str = ""
+
+
+@dataclass(frozen=True)
+class Mpi(Alike):
     """The flags of `submit mpi`."""
 
     shape: ClassVar[Shape] = MPI
 
-    cpu: str = ""
-    memory: str = ""
     clean_task_policy: str = "All"
     gputopology: bool = False
     mounts_on_launcher: bool = False
 
 
 @dataclass(frozen=True)
-class PyTorch(Submission):
+class PyTorch(Alike):
     """The flags of `submit pytorch`."""
 
     shape: ClassVar[Shape] = PYTORCH
 
-    cpu: str = ""
-    memory: str = ""
     nproc_per_node: str = ""
 
 
 @dataclass(frozen=True)
-class Jax(Submission):
+class Jax(Alike):
     """The flags of `submit jax`."""
 
     shape: ClassVar[Shape] = JAX
-
-    cpu: str = ""
-    memory: str = ""
 
 
 BY_TYPE: dict[str, type[Submission]] = {
