@@ -47,7 +47,7 @@ test: controlplane
 	$(BIN)/python -m pytest -m "not long" $(PYTEST_ARGS)
 
 test-long: controlplane
-	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m long -o timeout=7200 $(PYTEST_ARGS)
 
 bench: controlplane
 	$(BIN)/python -m benchmarks

@@ -140,9 +140,8 @@ def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: Local) -> N
     os.kill(counting.daemon, signal.SIGKILL)
     counting.up("--nodes", "2", "--gpus-per-node", "2")
     written = counting.arena("logs", "count", "--tail", "1").stdout
-    while seen[-1] != written:
+    while int(seen[-1].split()[1]) < int(written.split()[1]):
         seen.append(follower.stdout.readline())
-        assert seen[-1], follower.stderr
     follower.send_signal(signal.SIGINT)
     follower.communicate(timeout=30)
 

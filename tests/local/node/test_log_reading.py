@@ -85,3 +85,19 @@ async def test_a_limit_cuts_in_the_middle_of_a_line(log: Path) -> None:
     written(log, "abcdef")
 
     assert b"".join(await pieces(log, Wanted(limit=3))) == b"abc"
+
+
+@pytest.mark.parametrize("tail", [None, 50_000])
+async def test_what_is_written_while_one_reads_comes_only_to_those_who_follow(
+    log: Path, tail: int | None
+) -> None:
+    lines = [f"line {number}" for number in range(50_000)]
+    written(log, *lines)
+    reading = logs.read(log, Wanted(tail=tail), lambda: True)
+
+    got = [await anext(reading)]
+    with log.open("ab") as file:
+        file.write(crilog.records("stdout", b"later\n", NOW))
+    got += [piece async for piece in reading]
+
+    assert b"".join(got).decode().splitlines() == lines

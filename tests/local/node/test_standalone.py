@@ -86,7 +86,7 @@ def test_the_tail_is_the_last_lines(lines: list[str], wanted: int, whole: bool) 
     with tempfile.NamedTemporaryFile() as file:
         path = Path(file.name)
         path.write_bytes(crilog.records("stdout", text.encode(), AT))
-        kept = path.read_bytes()[logs.tail(path, wanted)[1] :]
+        kept = path.read_bytes()[logs.tail(path, wanted, path.stat().st_size)[1] :]
     renderer = logs.Renderer(timestamps=False, since=None)
 
     shown = b"".join(renderer.show(record) for record in kept.split(b"\n")[:-1]).decode()

@@ -51,15 +51,16 @@ class Renderer:
         return head + text + (b"" if tag == b"P" else b"\n")
 
 
-def tail(path: Path, lines: int) -> tuple[Path, int]:
-    """Where the last `lines` lines of the program begin: the file, and the place in it."""
+def tail(path: Path, lines: int, size: int) -> tuple[Path, int]:
+    """Where the last `lines` lines of the log's first `size` bytes begin: the file, and the place
+    in it."""
     older = path.with_name("log.1")
-    offset, missing = _tail(path, lines)
+    offset, missing = _tail(path, lines, size)
     if offset == 0 and older.exists():
         # A line may have begun before the rotation and gone on after it.
-        missing += path.stat().st_size > 0 and _ends_within_a_line(older)
+        missing += size > 0 and _ends_within_a_line(older)
         if missing:
-            return older, _tail(older, missing)[0]
+            return older, _tail(older, missing, older.stat().st_size)[0]
     return path, offset
 
 
@@ -70,14 +71,13 @@ def _ends_within_a_line(path: Path) -> bool:
     return last[_TAG : _TAG + 1] == b"P"
 
 
-def _tail(path: Path, lines: int) -> tuple[int, int]:
+def _tail(path: Path, lines: int, size: int) -> tuple[int, int]:
     """Where the last `lines` lines begin, found from the end backwards, and how many of them
     are not in this file."""
-    size = path.stat().st_size
     if not lines or not size:
         return size, lines
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as log:
-        end, found = log.rfind(b"\n") + 1, 0
+        end, found = log.rfind(b"\n", 0, size) + 1, 0
         last = end
         while end > 0:
             start = log.rfind(b"\n", 0, end - 1) + 1
@@ -109,24 +109,33 @@ async def read(path: Path, wanted: Wanted, alive: Callable[[], bool]) -> AsyncIt
 async def _blocks(
     path: Path, wanted: Wanted, alive: Callable[[], bool]
 ) -> AsyncIterator[list[bytes]]:
-    """The log's records, as many at a time as a block holds."""
+    """The log's records, as many at a time as a block holds.
+
+    Without `follow` the log ends where it ended when it was asked for, however fast it grows.
+    """
     older = path.with_name("log.1")
     held = b""
+    last = os.stat(path)
     begin, offset = (older if older.exists() else path), 0
     if wanted.tail is not None:
-        begin, offset = tail(path, wanted.tail)
+        begin, offset = tail(path, wanted.tail, last.st_size)
     file = begin.open("rb")
     try:
         file.seek(offset)
         while True:
             # Asked before reading: what was written before the end is then read for certain.
             going_on = wanted.follow and alive()
-            data = file.read(_BLOCK)
+            size = _BLOCK
+            if not wanted.follow and os.fstat(file.fileno()).st_ino == last.st_ino:
+                size = min(_BLOCK, last.st_size - file.tell())
+            data = file.read(size)
             *whole, held = (held + data).split(b"\n")
             if whole:
                 yield whole
             if data:
                 continue
+            if not size:
+                return
             if _replaced(file.fileno(), path):
                 file.close()
                 file = path.open("rb")
