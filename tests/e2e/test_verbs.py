@@ -94,12 +94,11 @@ def test_a_command_runs_in_an_instance_and_its_exit_code_comes_back(counting: Lo
 
 def test_a_shell_on_a_terminal_knows_the_terminals_size(counting: Local, tmp_path: Path) -> None:
     with Screen(counting.env, tmp_path) as screen:
-        screen.type("arena attach count")
+        screen.type("arena attach count; echo code $?")
         until(lambda: "Hello! Arena attach" in screen.text(), what="the greeting")
         screen.type("stty size; hostname; exit 5")
         until(lambda: "count-worker-0" in screen.text().splitlines(), what="the pod's name")
-        assert "50 200" in screen.text().splitlines()
-        screen.type("echo code $?")
+        assert "50 200\n" in screen.text()
         until(lambda: "code 5" in screen.text().splitlines(), what="the shell's exit code")
 
 

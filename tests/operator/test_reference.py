@@ -128,7 +128,7 @@ FAULTS = {
     "same name again is held up": "a_job_of_the_same_name_right_after_is_not_held_up",
     "pods back after collection": "a_pod_collected_with_its_job_is_not_brought_back",
     "names too long or with dots": "a_name_is_judged_by_the_longest_name_made_from_it",
-    "finished jobs fill the queue": "finished_jobs_cost_nothing",
+    "finished jobs fill the queue": "finished_jobs_are_never_written_to",
     "the same warning at every look": "what_is_told_again_and_again_is_one_event_written_ever_more_seldom",
     "gang waits without a word": "the_status_repeats_why_the_gang_waits",
     "one worker dies, the others hang": "the_whole_gang_restarts_if_the_job_says_so_and_counts_once",

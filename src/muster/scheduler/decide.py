@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 PLACEMENT_ANNOTATION = "muster.dev/placement"
+"""On a group or on its pods: `pack` or `spread`."""
 MOST_TRIED = 100_000
 """Sets of waiting members that are compared with a plan's mark before it is taken at its word."""
-"""On a group or on its pods: `pack` or `spread`."""
 
 
 def consider(state: State, key: GangKey, now: float) -> list[Action]:
