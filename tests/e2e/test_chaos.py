@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -36,28 +37,42 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     assert Footprint.now().beyond(before, cluster.home) == []
 
 
-def test_six_jobs_end_as_their_policies_say_whatever_is_killed(local: Local) -> None:
-    outlast(local, jobs(1, work=10), seconds=0, every=0.4)
+def test_six_jobs_end_as_their_policies_say_whatever_is_killed(
+    local: Local, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    outlast(local, gate, jobs(1, gate, work=10), seconds=0, every=0.4)
 
 
 @pytest.mark.long
-def test_twenty_jobs_end_as_their_policies_say_after_two_minutes_of_kills(local: Local) -> None:
+def test_twenty_jobs_end_as_their_policies_say_after_two_minutes_of_kills(
+    local: Local, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
     more = [gang("gang-3", work=15), gang("gang-4", work=15)]
-    outlast(local, [*jobs(3, work=15), *more], seconds=120, every=1.0)
+    outlast(local, gate, [*jobs(3, gate, work=15), *more], seconds=120, every=1.0)
 
 
-def outlast(local: Local, submitted: Sequence[Raw], *, seconds: float, every: float) -> None:
-    """Submit, strike, and wait for all to end; a job that nobody struck has no excuse."""
+def outlast(
+    local: Local, gate: Path, submitted: Sequence[Raw], *, seconds: float, every: float
+) -> None:
+    """Submit, strike, and wait for all to end; a job that nobody struck has no excuse.
+
+    Before the gate is opened none but the gangs ends by itself, so there is always one to strike.
+    """
+    gate.mkdir()
     local.apply(*submitted)
     names = [job["metadata"]["name"] for job in submitted]
     chaos = Chaos(local, UP, SEED)
     chaos.rage(seconds, every)
+    (gate / "open").touch()
 
     try:
         until(lambda: set(ends(local).values()) <= EITHER, timeout=150, every=1.0, what="all ends")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{chaos}\n{stuck(local)}") from error
     found = ends(local)
+    print(f"{chaos}\nends {found}")
 
     said = {name: allowed(name, chaos) for name in names}
     wrong = {name: (found[name], said[name]) for name in names if found[name] not in said[name]}
@@ -97,25 +112,30 @@ def allowed(name: str, chaos: Chaos) -> set[str]:
             return {"FAILED"} if killed else {"SUCCEEDED"}
 
 
-def jobs(each: int, *, work: int) -> list[Raw]:
-    """That many of each policy, with so many seconds of work."""
-    sleep = f"i=0; while [ $i -lt {work * 5} ]; do sleep 0.2; i=$((i+1)); done"
+def jobs(each: int, gate: Path, *, work: int) -> list[Raw]:
+    """That many of each policy, with so many seconds of work, and until the gate is open."""
+    busy = f"[ $i -lt {work * 5} ] || [ ! -e {gate}/open ]"
+    sleep = f"i=0; while {busy}; do sleep 0.2; i=$((i+1)); done"
     return [
         job
         for number in range(each)
         for job in (
-            alone(f"retry-{number}", "OnFailure", sleep),
-            alone(f"never-{number}", "Never", sleep),
-            alone(f"code-{number}", "ExitCode", sleep),
-            alone(f"limit-{number}", "OnFailure", sleep, backoffLimit=1),
-            alone(f"doomed-{number}", "Never", f"{sleep}; exit 3"),
+            alone(f"retry-{number}", "OnFailure", sleep, gate),
+            alone(f"never-{number}", "Never", sleep, gate),
+            alone(f"code-{number}", "ExitCode", sleep, gate),
+            alone(f"limit-{number}", "OnFailure", sleep, gate, backoffLimit=1),
+            alone(f"doomed-{number}", "Never", f"{sleep}; exit 3", gate),
             gang(f"gang-{number}", work=work),
         )
     ]
 
 
-def alone(name: str, restart: str, command: str, **policy: int) -> Raw:
-    return tfjob(name, {"Worker": replica(1, restart, command)}, policy)
+def alone(name: str, restart: str, command: str, gate: Path, **policy: int) -> Raw:
+    one = replica(1, restart, command)
+    spec = one["template"]["spec"]
+    spec["volumes"] = [{"name": "gate", "hostPath": {"path": str(gate)}}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "gate", "mountPath": str(gate)}]
+    return tfjob(name, {"Worker": one}, policy)
 
 
 def gang(name: str, *, work: int) -> Raw:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -467,6 +468,16 @@ async def test_finished_jobs_are_never_written_to() -> None:
     assert server.version == version, "a finished job was written to"
 
 
+def tally(server: Server) -> dict[str, int]:
+    """How often each thing was asked for: `POST pods`, `PATCH tfjobs status`, `GET pods one`."""
+    count: Counter[str] = Counter()
+    for method, path in server.asked:
+        resource, *rest = path.partition(f"{NS}/")[2].split("/")
+        one = "one" if method == "GET" and rest else "".join(rest[1:])
+        count[f"{method} {resource or path} {one}".rstrip()] += 1
+    return dict(sorted(count.items()))
+
+
 @pytest.mark.long
 async def test_two_thousand_jobs_come_and_go() -> None:
     server = Server(fail=0.01, slow=0)
@@ -476,10 +487,12 @@ async def test_two_thousand_jobs_come_and_go() -> None:
             submit(server, name, runPolicy={"cleanPodPolicy": "All"})
         await passes(600)
         assert len(server.named("pods")) == 3 * len(names)
+        print("until all pods are there:", tally(server))
         for name in names:
             phase(server, f"{name}-worker-0", "Succeeded")
         await passes(600)
 
+    print("until the end:", tally(server))
     assert server.named("pods") == server.named("services") == server.named("podgroups") == []
     made = [path for path in server.created if path.startswith(POD)]
     assert len(made) == len(set(made)) == 3 * len(names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -153,9 +154,11 @@ class Ledger:
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
         self.writes = 0
+        self.answers: Counter[int] = Counter()
 
     async def note(self, talk: Talk, method: str, path: str, reply: Reply) -> None:
         """Take in an answer to a request that may have written."""
+        self.answers[reply.status] += 1
         place, _, query = path.partition("?")
         if method == "GET" or reply.status >= 300 or "dryRun" in query:
             return
@@ -245,6 +248,7 @@ async def test_a_hundred_thousand_random_requests(tmp_path: Path) -> None:
     ledger = await batter(tmp_path, random.Random(99), 100_000)
 
     print(f"{ledger.writes} writes acknowledged, {len(ledger.known)} objects left, none lost")
+    print("answers by status:", dict(sorted(ledger.answers.items())))
     assert ledger.writes > 10_000
 
 
