@@ -149,6 +149,30 @@ def test_logs_arrive_as_they_are() -> None:
     assert script.asked == ["GET /api/v1/namespaces/ns/pods/x/log?tailLines=2"]
 
 
+def test_a_stream_that_breaks_off_says_so() -> None:
+    half = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
+    with scripted([half]) as (script, client):
+        pieces = client.logs(X, follow=True)
+        assert next(pieces) == b"one\n"
+        with pytest.raises(Unreachable, match=f"cannot reach {script.url}: the answer was cut"):
+            next(pieces)
+
+
+def test_a_proxy_that_refuses_is_named() -> None:
+    script = Script([answer(b"", "407 Proxy Authentication Required")])
+    thread = threading.Thread(target=script.run)
+    thread.start()
+    endpoint = Endpoint("https://cluster.example:6443", proxy=script.url)
+    with (
+        BlockingClient(endpoint) as client,
+        pytest.raises(Unreachable, match=r"the proxy 127\.0\.0\.1 answers 407"),
+    ):
+        client.get(PODS, X)
+    thread.join(5)
+    script.close()
+    assert script.asked == ["CONNECT cluster.example:6443"]
+
+
 def test_no_server_is_said_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -176,11 +200,15 @@ def test_a_server_without_tls_is_not_trusted() -> None:
         thread.join(5)
 
 
+HEAVY = {
+    "aiohttp", "asyncio", "cryptography", "email", "http", "httptools", "jinja2", "numpy", "yaml",
+}  # fmt: skip
+
+
 def test_quick_verbs_import_nothing_heavy() -> None:
     code = (
         "import sys, muster.kube.blocking, muster.kube.config, muster.api.kinds;"
-        "print(sorted({'asyncio', 'aiohttp', 'numpy', 'jinja2', 'cryptography', 'yaml'}"
-        " & set(sys.modules)))"
+        f"print(sorted({HEAVY} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

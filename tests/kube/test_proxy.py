@@ -6,7 +6,7 @@ import pytest
 
 from muster.errors import ConfigError
 from muster.kube.config import Endpoint
-from muster.kube.proxy import choose
+from muster.kube.proxy import choose, connect
 
 ENVIRON = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "inner.corp,.svc, 10.0.0.0/8,odd/rule"}
 
@@ -40,3 +40,14 @@ def test_the_kubeconfig_goes_before_the_environment() -> None:
 def test_a_proxy_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match="proxy-url of context c: 'socks5://p:1' is not"):
         choose(Endpoint("https://a", name="c", proxy="socks5://p:1"), {})
+
+
+def test_a_tunnel_is_asked_for_by_the_address_of_the_server() -> None:
+    asked = b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"
+    assert connect("http://proxy:3128", "a", 443) == asked
+    assert b"CONNECT [::1]:6443 HTTP" in connect("http://proxy:3128", "::1", 6443)
+
+
+def test_the_login_of_a_proxy_stands_in_its_url() -> None:
+    asked = connect("http://me:p%40ss@proxy:3128", "a", 443)
+    assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n" in asked

@@ -1,4 +1,4 @@
-"""The same calls over http.client, for verbs that must start in a blink.
+"""The same calls over a plain socket, for verbs that must start in a blink.
 
 `arena list|get|logs|delete` use it; daemons use `client.py`. It shares requests, answers, refusals
 and watch decoding with the other client and differs only in how bytes travel. Promises: imports no

@@ -8,12 +8,12 @@ is noticed within a minute, also by a silent watch; closing leaves nothing open.
 from __future__ import annotations
 
 import asyncio
-import base64
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from muster.kube import proxy
 from muster.kube.connection import Connection, HungUp
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ class Message(NamedTuple):
 class Pool:
     """Connections to the server at `url`, perhaps through a proxy."""
 
-    def __init__(self, url: str, *, server_name: str = "", proxy: str = "") -> None:
+    def __init__(self, url: str, *, server_name: str = "", via: str = "") -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._server_name = server_name or self._host
-        self._proxy = proxy
+        self._proxy = via
         self._tls: ssl.SSLContext | None = None
         self._idle: list[tuple[float, Connection]] = []
         self._all: set[Connection] = set()
@@ -146,24 +146,19 @@ class Pool:
 
     async def _tunnelled(self) -> Connection:
         """Ask the proxy to connect us, then speak TLS through it, or plain HTTP."""
-        loop, proxy = asyncio.get_running_loop(), urlsplit(self._proxy)
-        secure = proxy.scheme == "https"
+        loop, via = asyncio.get_running_loop(), urlsplit(self._proxy)
+        secure = via.scheme == "https"
         transport, connection = await loop.create_connection(
             Connection,
-            proxy.hostname or "",
-            proxy.port or (443 if secure else 80),
+            via.hostname or "",
+            via.port or (443 if secure else 80),
             ssl=secure or None,
         )
         watch_over(transport.get_extra_info("socket"))
-        target = f"[{self._host}]" if ":" in self._host else self._host
-        ask = f"CONNECT {target}:{self._port} HTTP/1.1\r\nHost: {target}:{self._port}\r\n"
-        if proxy.username:
-            login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-            ask += f"Proxy-Authorization: Basic {base64.b64encode(login).decode()}\r\n"
-        status = await connection.head(f"{ask}\r\n".encode())
+        status = await connection.head(proxy.connect(self._proxy, self._host, self._port))
         if status != 200:
             transport.abort()
-            raise ConnectionRefusedError(f"the proxy {proxy.hostname} answers {status}")
+            raise ConnectionRefusedError(f"the proxy {via.hostname} answers {status}")
         through = Connection()
         if self._tls is None:
             transport.set_protocol(through)

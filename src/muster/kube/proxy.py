@@ -1,15 +1,17 @@
-"""Whether a proxy stands between us and the server: the kubeconfig's, else the environment's.
+"""Whether a proxy stands between us and the server, and how it is asked to connect us.
 
-Called once per connection set-up by both transports. Follows what kubectl does: loopback is never
-proxied from the environment, and NO_PROXY lists hosts, domains, networks or `*`.
+Called once per connection set-up by both transports. The kubeconfig's proxy goes before the
+environment's. Follows what kubectl does: loopback is never proxied from the environment, and
+NO_PROXY lists hosts, domains, networks or `*`.
 """
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import os
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from muster.errors import ConfigError
 
@@ -30,6 +32,17 @@ def choose(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:
     if not proxy or _exempt(server.hostname or "", exceptions):
         return ""
     return _usable(proxy if "://" in proxy else f"http://{proxy}", f"${variable.upper()}")
+
+
+def connect(proxy: str, host: str, port: int) -> bytes:
+    """The request for a tunnel to a server."""
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    via = urlsplit(proxy)
+    if via.username:
+        login = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(login).decode()}")
+    return "\r\n".join((*lines, "", "")).encode()
 
 
 def _usable(proxy: str, where: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -56,6 +56,23 @@ class Request(NamedTuple):
             return self.path
         pairs = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in self.query)
         return f"{self.path}?{pairs}"
+
+    def message(self, server: str, user_agent: str, authorization: str) -> bytes:
+        """The call as it goes to the server at this URL, in HTTP/1.1."""
+        base = urlsplit(server)
+        lines = [
+            f"{self.method} {base.path}{self.target} HTTP/1.1",
+            f"Host: {base.netloc.rpartition('@')[2]}",
+            f"User-Agent: {user_agent}",
+            f"Accept: {self.accept}",
+        ]
+        if authorization:
+            lines.append(f"Authorization: {authorization}")
+        if self.body is not None:
+            lines.append(f"Content-Type: {self.content_type}")
+        if self.body is not None or self.method in ("POST", "PUT", "PATCH"):
+            lines.append(f"Content-Length: {len(self.body or b'')}")
+        return "\r\n".join((*lines, "", "")).encode("latin-1") + (self.body or b"")
 
 
 class Response(NamedTuple):

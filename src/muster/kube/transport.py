@@ -14,7 +14,6 @@ import asyncio
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 
 from muster.errors import MusterError, Unreachable, Untrusted
 from muster.kube import proxy, tls
@@ -72,10 +71,8 @@ class HttpTransport:
         self._endpoint = endpoint
         self._user_agent = user_agent
         self._base = endpoint.url
-        parts = urlsplit(endpoint.url)
-        self._host, self._prefix = parts.netloc.rpartition("@")[2], parts.path
         self._pool = Pool(
-            endpoint.url, server_name=endpoint.server_name, proxy=proxy.choose(endpoint)
+            endpoint.url, server_name=endpoint.server_name, via=proxy.choose(endpoint)
         )
         self._sockets: Sockets | None = None
         self._tls_of: tuple[bytes, bytes] | None = None
@@ -137,22 +134,8 @@ class HttpTransport:
         return credential
 
     def _message(self, request: Request, credential: Credential) -> Message:
-        lines = [
-            f"{request.method} {self._prefix}{request.target} HTTP/1.1",
-            f"Host: {self._host}",
-            f"User-Agent: {self._user_agent}",
-            f"Accept: {request.accept}",
-        ]
-        if credential.authorization:
-            lines.append(f"Authorization: {credential.authorization}")
-        if request.body is not None:
-            lines.append(f"Content-Type: {request.content_type}")
-        if request.body is not None or request.method in ("POST", "PUT", "PATCH"):
-            lines.append(f"Content-Length: {len(request.body or b'')}")
-        head = "\r\n".join(lines).encode("latin-1")
-        return Message(
-            b"".join((head, b"\r\n\r\n", request.body or b"")), request.method in REPEATABLE
-        )
+        data = request.message(self._base, self._user_agent, credential.authorization)
+        return Message(data, request.method in REPEATABLE)
 
     async def _refusal(self, request: Request, connection: Connection) -> MusterError:
         try:
