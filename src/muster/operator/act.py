@@ -11,6 +11,7 @@ import asyncio
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from muster.api.events import News, Subject
 from muster.api.kinds import PODS, SERVICES, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import (
@@ -42,10 +43,10 @@ from muster.operator.watched import raw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muster.control.tell import Teller
     from muster.jobs.job import Job
     from muster.kube.client import Client
     from muster.operator.memory import Memory
-    from muster.operator.tell import Teller
     from muster.operator.watched import Watched
 
 BLOCKED = 2.0
@@ -111,9 +112,16 @@ class Actor:
         # In the order of the actions, so that the same trouble is always told in the same words.
         troubles = [found[id(action)] for action in stage if id(action) in found]
         if (told := news.of(stage, troubles)) is not None:
-            self._teller.tell(job, told)
+            self._tell(job, told)
         if troubles:
             raise troubles[0]
+
+    def _tell(self, job: Job, told: Emit) -> None:
+        measure.told(job, told.reason)
+        place = (job.namespace, job.name, job.uid)
+        kind, component = job.shape.resource, job.shape.operator
+        subject = Subject(kind.api_version, job.kind, *place, component)
+        self._teller.tell(subject, News(told.reason, told.message, told.type))
 
     async def _do(self, job: Job, action: Action) -> None:
         match action:
@@ -127,7 +135,7 @@ class Actor:
             case PatchStatus():
                 await self._write_status(job, action.change)
             case Emit():
-                self._teller.tell(job, action)
+                self._tell(job, action)
             case DeleteJob():
                 await self._delete_job(job)
             case Wait():
@@ -173,7 +181,7 @@ class Actor:
             return
         if not ours and not meta.get("deletionTimestamp"):
             what = f"{action.kind.kind} {action.name} exists and is not this job's; waiting"
-            self._teller.tell(job, Emit("ErrResourceExists", what, "Warning"))
+            self._tell(job, Emit("ErrResourceExists", what, "Warning"))
         raise Stop(BLOCKED)
 
     def _remember(self, job: Job, kind: Any, made: Any) -> None:
@@ -211,7 +219,7 @@ class Actor:
             )
         except (NotFound, Conflict):
             return
-        self._teller.tell(job, Emit("SuccessfulDeleteJob", f"Deleted job: {job.name}"))
+        self._tell(job, Emit("SuccessfulDeleteJob", f"Deleted job: {job.name}"))
 
 
 def _is_birth(job: Job, actions: Sequence[Action]) -> bool:

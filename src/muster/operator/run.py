@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
+from muster.control.tell import Teller
 from muster.operator.act import Actor
 from muster.operator.memory import Memory
 from muster.operator.reconcile import Reconciler
 from muster.operator.seen import Settings
-from muster.operator.tell import Teller
 from muster.operator.watched import Ref, Watched
 
 if TYPE_CHECKING:

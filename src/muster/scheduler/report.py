@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.api.events import News, about, event
 from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import timestamp
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from muster.api.core import Pod
+    from muster.api.events import Subject
     from muster.api.meta import Raw
     from muster.kube.client import Client
     from muster.scheduler.actions import Delete, Say
@@ -215,30 +217,10 @@ class Reporter:
             del self._deleted[0]
 
     async def _event(self, gang: Gang, reason: str, text: str, pods: Iterable[Pod] = ()) -> None:
-        about = _about(gang, pods)
-        if about is None:
-            return
-        stamp = _stamp()
-        suffix = f"{hash((text, stamp)) & 0xFFFFFFFFFFFF:x}"
-        await self._client.create(
-            EVENTS,
-            {
-                "metadata": {
-                    "name": f"{about['name'][:200]}.{suffix}",
-                    "namespace": about["namespace"],
-                },
-                "involvedObject": about,
-                "type": "Warning",
-                "reason": reason,
-                "message": text[:1000],
-                "firstTimestamp": stamp,
-                "lastTimestamp": stamp,
-                "count": 1,
-                "source": {"component": COMPONENT},
-                "reportingComponent": COMPONENT,
-                "reportingInstance": COMPONENT,
-            },
-        )
+        subject = _subject(gang, pods)
+        if subject is not None:
+            news = News(reason, text, "Warning")
+            await self._client.create(EVENTS, event(subject, news, datetime.now(UTC)))
 
     async def _try(self, call: object) -> bool:
         """Whether it was written, or there is nothing any more to write it to."""
@@ -257,21 +239,12 @@ class Reporter:
         return False
 
 
-def _about(gang: Gang, pods: Iterable[Pod]) -> Raw | None:
+def _subject(gang: Gang, pods: Iterable[Pod]) -> Subject | None:
+    """What an event on a gang is about: the object that declares it, else its first member."""
     if gang.declared is not None and gang.kind is not None:
-        kind, metadata = gang.kind, gang.declared.metadata
-    else:
-        members = sorted((*pods, *gang.pods.values()), key=lambda pod: pod.metadata.name)
-        if not members:
-            return None
-        kind, metadata = PODS, members[0].metadata
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "namespace": metadata.namespace,
-        "name": metadata.name,
-        "uid": metadata.uid,
-    }
+        return about(gang.kind, gang.declared.metadata, COMPONENT)
+    members = sorted((*pods, *gang.pods.values()), key=lambda pod: pod.metadata.name)
+    return about(PODS, members[0].metadata, COMPONENT) if members else None
 
 
 def _unschedulable(reason: Reason) -> Raw:

@@ -10,11 +10,11 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from muster.api.events import News, about
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import Conflict, MusterError, NotFound
 from muster.local.workloads import belonging
 from muster.local.workloads.shapes import PODS, as_seen, reference
-from muster.local.workloads.tell import News
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, ObjectMeta, Raw
+    from muster.control.tell import Teller
     from muster.kube.client import Client
     from muster.local.workloads.belonging import Claim
     from muster.local.workloads.expect import Expectations
     from muster.local.workloads.shapes import Pod
-    from muster.local.workloads.tell import Teller
 
     T = TypeVar("T", bound=HasMetadata)
 else:
@@ -62,7 +62,7 @@ class Hands:
         self._teller = teller
 
     def tell(self, meta: ObjectMeta, news: News) -> None:
-        self._teller.tell(self._component, self.kind, meta, news)
+        self._teller.tell(about(self.kind, meta, self._component), news)
 
     async def take(self, owner: ObjectMeta, kind: Kind[Any], claim: Claim[T]) -> list[T]:
         """Adopt and release what the claim says; the objects that are the owner's then.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
+from muster.control.tell import Teller
 from muster.local.workloads.authority import Authority
 from muster.local.workloads.batch.jobs import Jobs
 from muster.local.workloads.expect import Expectations
@@ -28,7 +29,6 @@ from muster.local.workloads.rollout.deployments import Deployments
 from muster.local.workloads.rollout.sets import ReplicaSets
 from muster.local.workloads.services import MOMENT, Services
 from muster.local.workloads.shapes import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
-from muster.local.workloads.tell import Teller
 from muster.local.workloads.watched import Watched, on_owned, suitors
 
 if TYPE_CHECKING:

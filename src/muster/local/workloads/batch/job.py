@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from muster.api.events import News
 from muster.api.meta import timestamp
 from muster.local.workloads import conditions, health
 from muster.local.workloads.batch import indexes, ledger, verdict
 from muster.local.workloads.batch.verdict import Verdict
 from muster.local.workloads.shapes import BURST
-from muster.local.workloads.tell import News
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

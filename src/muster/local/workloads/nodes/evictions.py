@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from muster.api.events import News
 from muster.api.meta import Key
 from muster.control.loop import After
 from muster.errors import Conflict, NotFound
 from muster.kube.request import Patch
 from muster.local.workloads.nodes import eviction
 from muster.local.workloads.shapes import PODS
-from muster.local.workloads.tell import News
 from muster.local.workloads.watched import NODE
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from muster.api.events import News
 from muster.api.selectors import from_labels
 from muster.control.loop import After
 from muster.errors import AlreadyExists, NotFound
@@ -17,7 +18,6 @@ from muster.local.workloads.rollout import deployment as decisions
 from muster.local.workloads.rollout import progress, revision
 from muster.local.workloads.rollout.deployment import Change, Make, Number, Remove
 from muster.local.workloads.shapes import DEPLOYMENTS, REPLICA_SETS, as_seen, reference
-from muster.local.workloads.tell import News
 from muster.local.workloads.watched import OWNER, candidates
 
 if TYPE_CHECKING:

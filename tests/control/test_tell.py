@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.jobs import forms
+from muster.api.events import News, Subject
+from muster.control import tell
+from muster.control.tell import Teller
 from muster.kube.client import Client
-from muster.operator import tell
-from muster.operator.actions import Emit
-from muster.operator.tell import Teller
-from tests.operator.builders import NOW, manifest
+from tests.operator.builders import NOW
 from tests.operator.server import Server
-
-if TYPE_CHECKING:
-    from muster.jobs.job import Job
 
 pytestmark = pytest.mark.looptime
 
-
-def job() -> Job:
-    return forms.read(manifest())
+JOB = Subject("kubeflow.org/v1", "TFJob", "default", "j", "job-uid", "tfjob-controller")
 
 
 def reasons(server: Server) -> list[str]:
     return [obj["reason"] for path, obj in server.objects.items() if "/events/" in path]
 
 
-async def test_an_event_is_written_on_its_job() -> None:
+async def test_an_event_is_written_on_its_object() -> None:
     server = Server()
     teller = Teller(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(teller.run())
-        teller.tell(job(), Emit("TFJobFailed", "x" * 2000, "Warning"))
+        teller.tell(JOB, News("TFJobFailed", "x" * 2000, "Warning"))
         await asyncio.sleep(1)
         running.cancel()
 
@@ -55,7 +48,7 @@ async def test_what_is_left_at_the_end_is_written_before_it() -> None:
         running = group.create_task(teller.run())
         await asyncio.sleep(0)
         for number in range(20):
-            teller.tell(job(), Emit(f"Reason{number}", "m"))
+            teller.tell(JOB, News(f"Reason{number}", "m"))
         running.cancel()
 
     assert sorted(reasons(server)) == sorted(f"Reason{number}" for number in range(20))
@@ -68,9 +61,9 @@ async def test_an_end_does_not_wait_long_for_a_server_that_does_not_answer() -> 
     async with asyncio.TaskGroup() as group:
         running = group.create_task(teller.run())
         await asyncio.sleep(0)
-        teller.tell(job(), Emit("Reason", "m"))
-        teller.tell(job(), Emit("Reason", "m"))
-        teller.tell(job(), Emit("Reason", "m"))
+        teller.tell(JOB, News("Reason", "m"))
+        teller.tell(JOB, News("Reason", "m"))
+        teller.tell(JOB, News("Reason", "m"))
         running.cancel()
 
     assert asyncio.get_running_loop().time() - start < 10
@@ -82,7 +75,7 @@ async def test_an_event_that_is_refused_does_not_hold_up_the_next() -> None:
     async with asyncio.TaskGroup() as group:
         running = group.create_task(teller.run())
         for number in range(40):
-            teller.tell(job(), Emit(f"Reason{number}", "m"))
+            teller.tell(JOB, News(f"Reason{number}", "m"))
         await asyncio.sleep(10)
         running.cancel()
 
@@ -95,7 +88,7 @@ async def test_what_is_told_again_and_again_is_one_event_written_ever_more_seldo
     async with asyncio.TaskGroup() as group:
         running = group.create_task(teller.run())
         for _ in range(100):
-            teller.tell(job(), Emit("ErrResourceExists", "pod x is another's", "Warning"))
+            teller.tell(JOB, News("ErrResourceExists", "pod x is another's", "Warning"))
             await asyncio.sleep(2)
         running.cancel()
 
@@ -111,11 +104,11 @@ async def test_a_repeated_event_that_the_server_has_forgotten_begins_anew() -> N
     teller = Teller(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(teller.run())
-        teller.tell(job(), Emit("Reason", "m"))
+        teller.tell(JOB, News("Reason", "m"))
         await asyncio.sleep(5)
         for path in [path for path in server.objects if "/events/" in path]:
             server.remove(path)
-        teller.tell(job(), Emit("Reason", "m"))
+        teller.tell(JOB, News("Reason", "m"))
         await asyncio.sleep(5)
         running.cancel()
 
@@ -128,13 +121,13 @@ async def test_news_give_way_to_work_but_not_for_ever() -> None:
     teller = Teller(Client(server), lambda: NOW, lambda: busy)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(teller.run())
-        teller.tell(job(), Emit("First", "m"))
+        teller.tell(JOB, News("First", "m"))
         await asyncio.sleep(25)
         assert reasons(server) == []
         await asyncio.sleep(10)
         assert reasons(server) == ["First"]
 
-        teller.tell(job(), Emit("Second", "m"))
+        teller.tell(JOB, News("Second", "m"))
         await asyncio.sleep(1)
         busy = False
         await asyncio.sleep(1)
@@ -149,10 +142,10 @@ async def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatc
     async with asyncio.TaskGroup() as group:
         running = group.create_task(teller.run())
         for number in range(50):
-            teller.tell(job(), Emit(f"Reason{number}", "m"))
+            teller.tell(JOB, News(f"Reason{number}", "m"))
         await asyncio.sleep(5)
-        teller.tell(job(), Emit("Reason0", "m"))
-        teller.tell(job(), Emit("Reason49", "m"))
+        teller.tell(JOB, News("Reason0", "m"))
+        teller.tell(JOB, News("Reason49", "m"))
         await asyncio.sleep(5)
         running.cancel()
 
