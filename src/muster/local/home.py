@@ -1,7 +1,8 @@
 """Where a local cluster keeps its state, and whether one is running there.
 
 Used by `local/up.py` and by the verbs up, down and status. One daemon per home: it holds a lock on
-`daemon.lock` while it lives, so a stale pid is never mistaken for a running cluster.
+`daemon.lock` while it lives, so a stale pid is never mistaken for a running cluster. Who only looks
+shares the lock for a moment, and is in the way of neither daemons nor others who look.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_GLANCE = 0.001
+"""How long somebody may look, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,11 @@ class Home:
         """The pid of the daemon, or None when no daemon holds the lock."""
         try:
             with self.lock.open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _locked(file, fcntl.LOCK_SH):
+                    return None
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except BlockingIOError:
-            return int(self.lock.read_text() or 0) or None
-        return None
+        return int(self.lock.read_text() or 0) or None
 
     def was_killed(self) -> bool:
         """Whether the last daemon ended without cleaning up behind itself."""
@@ -88,13 +92,14 @@ class Home:
         """Be the daemon of this home for the length of the block."""
         self.make()
         with self.lock.open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"the local cluster is already up (pid {self.lock.read_text().strip()})",
-                    hint="`arena status` shows it; `arena down` stops it.",
-                ) from None
+            while not _locked(file, fcntl.LOCK_EX):
+                if not _locked(file, fcntl.LOCK_SH):
+                    raise UsageError(
+                        f"the local cluster is already up (pid {self.lock.read_text().strip()})",
+                        hint="`arena status` shows it; `arena down` stops it.",
+                    )
+                fcntl.flock(file, fcntl.LOCK_UN)
+                time.sleep(_GLANCE)
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -147,6 +152,15 @@ class Home:
         if self.choice() == "local":
             self.choose(_text(self.root / "use.former"))
         _set_text(self.root / "use.former", "")
+
+
+def _locked(file: IO[str], how: int) -> bool:
+    """Take the lock, shared or alone, unless somebody has it in a way that forbids that."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _text(path: Path) -> str:
