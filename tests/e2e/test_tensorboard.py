@@ -77,11 +77,11 @@ def test_the_scalars_of_a_running_gang_are_seen_in_the_browser(
         lambda: re.search(r"http://127\.0\.0\.1:\d+", local.arena("get", name).stdout),
         what="the address of TensorBoard",
     )
-    tags = until(
-        lambda: fetched(f"{shown[0]}/data/plugin/scalars/tags"), timeout=90, what="scalars"
+    data = f"{shown[0]}/data/plugin/scalars"
+    until(
+        lambda: "loss" in (fetched(f"{data}/tags") or {}).get("run", ()), timeout=90, what="scalars"
     )
-    assert "loss" in tags["run"]
-    points = fetched(f"{shown[0]}/data/plugin/scalars/scalars?run=run&tag=loss")
+    points = until(lambda: fetched(f"{data}/scalars?run=run&tag=loss"), what="the curve")
     assert points[0][1:] == [1, 1.0]
 
     local.arena("delete", name)

@@ -117,9 +117,13 @@ def test_a_gang_that_fits_is_bound_whole_and_the_job_succeeds(kube: Kube) -> Non
     kube.plane.kubectl("delete", "pods,services,podgroups.scheduling.volcano.sh", "--all")
     kube.submit("fits", workers=2)
 
-    job = kube.until_job("fits", "RUNNING")
+    def bound() -> dict[str, str] | None:
+        pods = kube.job("fits")["instances"]
+        nodes = {pod["name"]: pod["node"] for pod in pods if pod["node"]}
+        return nodes if len(nodes) == 3 else None
 
-    nodes = {pod["name"]: pod["node"] for pod in job["instances"]}
+    nodes = until(bound, timeout=40, every=0.2, what="three pods bound")
+    kube.until_job("fits", "RUNNING")
     assert set(nodes.values()) == {"n0", "n1"}
     assert nodes["fits-worker-0"] != nodes["fits-worker-1"]
     kube.plane.kubectl("annotate", "pods", "--all", "muster.dev/test-exit-code=0")

@@ -149,8 +149,9 @@ def test_five_workers_wait_whole_and_four_run(eight_gpus: Local, repository: str
         assert "\x1b[32mRunning" in screen.text(colour=True)
 
         screen.type("arena logs -f mpi-dist")
-        until(lambda: "rank 7 of 8 --model resnet101" in screen.text(), what="eight ranks")
-        screen.press("C-c")
+        ranks = [f"rank {number} of 8 --model resnet101" for number in range(8)]
+        until(lambda: all(rank in screen.text() for rank in ranks), timeout=60, what="eight ranks")
+        screen.interrupt()
         screen.run("arena delete mpi-dist")
 
 

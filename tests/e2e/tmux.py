@@ -16,6 +16,8 @@ from typing import Self
 from tests.require import lack
 from tests.waiting import until
 
+PROMPT = re.compile(r"^(?:\^C)?>\Z", re.MULTILINE)
+
 
 class Screen:
     """A terminal of 200 columns, for the length of a `with` block."""
@@ -45,9 +47,10 @@ class Screen:
         self._tmux("send-keys", "-l", line)
         self._tmux("send-keys", "Enter")
 
-    def press(self, key: str) -> None:
-        """Press a key by tmux's name of it, such as C-c."""
-        self._tmux("send-keys", key)
+    def interrupt(self) -> None:
+        """Press Ctrl-C, and wait for the prompt: what is typed before may be thrown away."""
+        self._tmux("send-keys", "C-c")
+        until(lambda: PROMPT.search(self.text().rstrip()), what="the prompt after Ctrl-C")
 
     def text(self, *, colour: bool = False) -> str:
         """All that stands on the terminal and has left it at the top, with wrapped lines joined."""
@@ -60,7 +63,7 @@ class Screen:
         self.type(f"{line}; echo {mark}=$?")
 
         def ended() -> re.Match[str] | None:
-            pattern = rf"^> [^\n]*; echo {mark}=\$\?\s*\n(.*?)^{mark}=(\d+)"
+            pattern = rf"^(?:\^C)?> [^\n]*; echo {mark}=\$\?\s*\n(.*?)^{mark}=(\d+)"
             return re.search(pattern, self.text(), re.MULTILINE | re.DOTALL)
 
         try:

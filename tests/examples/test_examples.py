@@ -104,7 +104,7 @@ def test_numpy_trains_with_parameter_servers_and_waits_for_a_trainer_that_dies(
     processes: Processes, tmp_path: Path
 ) -> None:
     logs, model = tmp_path / "logs", tmp_path / "model"
-    paced = [*example("numpy_ps.py", logs, model), "--pause=0.02", "--report=1"]
+    paced = [*example("numpy_ps.py", logs, model), "--pause=0.1", "--report=1"]
 
     processes.start_tensorflow(paced, worker=2, ps=2)
     until(lambda: len(processes.losses("worker-1")) > 5, what="a few steps")

@@ -96,14 +96,15 @@ async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: Cluster) -> Non
 
 
 async def test_everything_a_plain_pod_started_ends_with_it(local: Cluster) -> None:
-    await local.run(shell("p", "setsid sleep 4322 & sleep 1000"))
+    seconds = str(100_000 + os.getpid())  # of no other test on this machine
+    await local.run(shell("p", f"setsid sleep {seconds} & sleep 1000"))
     await local.phase("p", "Running")
-    until(lambda: _running("4322"), what="the child")
+    until(lambda: _running(seconds), what="the child")
 
     await local.client.delete(PODS, Key("default", "p"), grace=1)
     await local.gone("p")
 
-    assert not _running("4322")
+    assert not _running(seconds)
 
 
 def _running(word: str) -> bool:

@@ -126,9 +126,10 @@ async def test_nothing_of_a_pod_holds_a_socket_of_the_daemon(home: Path) -> None
 def sockets(pid: int) -> set[str]:
     """The sockets that a process has open, as the kernel calls them."""
     found = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            found.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
     return {name for name in found if name.startswith("socket:")}
 
 

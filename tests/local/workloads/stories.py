@@ -38,7 +38,7 @@ class Look:
     """Kinds that must come to be the same."""
 
     kinds: str
-    timeout: float = 12
+    timeout: float = 40
 
 
 Step = Say | Look
@@ -70,7 +70,7 @@ def _said(place: Place, namespace: str, step: Say) -> str:
 
 
 def agree(
-    both: tuple[Place, Place], look: Callable[[Place], list[Raw]], what: str, timeout: float = 12
+    both: tuple[Place, Place], look: Callable[[Place], list[Raw]], what: str, timeout: float = 40
 ) -> list[Raw]:
     """What both show, once they show the same; the difference if that never happens."""
     seen: list[list[Raw]] = [[], []]

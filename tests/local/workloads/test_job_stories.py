@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 
 ALL = Look("jobs,pods")
-COMPLETE = Say("wait job/j --for=condition=complete --timeout=20s")
-FAILED = Say("wait job/j --for=condition=failed --timeout=20s")
+COMPLETE = Say("wait job/j --for=condition=complete --timeout=60s")
+FAILED = Say("wait job/j --for=condition=failed --timeout=60s")
+
+
+def ready(count: int) -> Say:
+    """Two jobs that have not begun look the same too, so their pods are waited for."""
+    return Say(f"wait job/j --for=jsonpath={{.status.ready}}={count} --timeout=60s")
 
 
 def job(code: int | None = 0, **spec: object) -> str:
@@ -57,6 +62,7 @@ STORIES: dict[str, list[Step]] = {
     ],
     "from one list of work": [
         Say("apply -f -", job(code=None, parallelism=3)),
+        ready(3),
         ALL,
         Say(END, quiet=True),
         COMPLETE,
@@ -65,6 +71,7 @@ STORIES: dict[str, list[Step]] = {
     "failing once too often": [Say("apply -f -", job(code=3, backoffLimit=1)), FAILED, ALL],
     "failing with others running": [
         Say("apply -f -", job(code=None, backoffLimit=0, parallelism=3, completions=3)),
+        ready(3),
         ALL,
         Say("delete pods --field-selector=status.phase=Running --wait=false", quiet=True),
         FAILED,
@@ -79,6 +86,7 @@ STORIES: dict[str, list[Step]] = {
         Say("apply -f -", job(code=None, suspend="true", parallelism=2, completions=2)),
         ALL,
         Say('patch job j --type=merge -p {"spec":{"suspend":false}}'),
+        ready(2),
         ALL,
         Say('patch job j --type=merge -p {"spec":{"suspend":true}}'),
         ALL,
@@ -87,6 +95,7 @@ STORIES: dict[str, list[Step]] = {
     ],
     "resized": [
         Say("apply -f -", job(code=None, parallelism=4, completions=4)),
+        ready(4),
         ALL,
         Say('patch job j --type=merge -p {"spec":{"parallelism":1}}'),
         ALL,
@@ -106,17 +115,19 @@ STORIES: dict[str, list[Step]] = {
     ],
     "gone when its time is over": [
         Say("apply -f -", job(ttlSecondsAfterFinished=1)),
-        Say("wait job/j --for=delete --timeout=20s", quiet=True),
+        Say("wait job/j --for=delete --timeout=60s", quiet=True),
         ALL,
     ],
     "deleted, its pods kept": [
         Say("apply -f -", job(code=None, parallelism=2, completions=2)),
+        ready(2),
         ALL,
         Say("delete job j --cascade=orphan"),
         ALL,
     ],
     "deleted in the foreground": [
         Say("apply -f -", job(code=None, parallelism=2, completions=2)),
+        ready(2),
         ALL,
         Say("delete job j --cascade=foreground"),
         ALL,

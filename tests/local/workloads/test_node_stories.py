@@ -135,7 +135,6 @@ def beat(place: Place) -> None:
 
 
 def leaving(place: Place) -> bool:
-    beat(place)
     return any(one.get("going") for one in seen(place))
 
 
