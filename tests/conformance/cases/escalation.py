@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.access import BINDINGS, ME, RBAC, ROLES, bind, role, rule, tried
-from tests.conformance.cases.requests import post
+from tests.conformance.cases.access import (
+    ACCOUNT,
+    BINDINGS,
+    ME,
+    RBAC,
+    ROLES,
+    bind,
+    role,
+    rule,
+    tried,
+)
+from tests.conformance.cases.requests import answered, post
 from tests.conformance.transcript import MERGE, Case, Step
 
 GROUP = "rbac.authorization.k8s.io"
@@ -22,9 +32,14 @@ def to(kind: str, name: str, called: str = "x") -> dict[str, Any]:
 
 
 def empowered(*rules: dict[str, Any]) -> list[Step]:
-    """The account may write roles and bindings, and these things."""
+    """The account may write roles and bindings, and these things.
+
+    The real server hears of rights a little later, and of roles in the order they were made in:
+    roles that it is to know as well come before.
+    """
     writes = rule("get create update patch delete", ALL_OF_RBAC, groups=GROUP)
-    return [role(writes, *rules), bind(ME)]
+    heard = Step("GET", f"{ROLES}/r", user=ACCOUNT, until=answered(200))
+    return [role(writes, *rules), bind(ME), heard]
 
 
 CASES = [
@@ -59,9 +74,9 @@ CASES = [
     Case(
         "a binding to more than its maker may",
         [
-            *empowered(rule("get list", "pods")),
             role(rule("get", "pods"), name="less"),
             role(rule("delete", "pods"), name="more"),
+            *empowered(rule("get list", "pods")),
             *tried(
                 ("POST", BINDINGS, to("Role", "less", "u")),
                 ("POST", BINDINGS, to("Role", "more", "v")),
@@ -82,9 +97,9 @@ CASES = [
     Case(
         "a binding by somebody who may bind",
         [
-            *empowered(rule("bind", "roles", names="more", groups=GROUP)),
             role(rule("delete", "pods"), name="more"),
             role(rule("delete", "secrets"), name="other"),
+            *empowered(rule("bind", "roles", names="more", groups=GROUP)),
             *tried(
                 ("POST", BINDINGS, to("Role", "more", "v")),
                 ("POST", BINDINGS, to("Role", "other", "w")),
