@@ -45,6 +45,16 @@ GROUPS: dict[str, Kind[Any]] = {
 DIALECTS = (*GROUPS, "lightweight", "koordinator")
 
 
+def talkative(plane: ControlPlane) -> Options:
+    """A scheduler that says again at once what has changed, not only after half a minute.
+
+    A gang whose pods come slowly is first said to lack members: nobody waits for the next word.
+    """
+    settings = plane.folder / "scheduler.yaml"
+    settings.write_text("reportEvery: 0\n")
+    return Options(config=settings)
+
+
 @asynccontextmanager
 async def scheduling(plane: ControlPlane, options: Options | None = None) -> AsyncIterator[Client]:
     """The scheduler runs against the cluster; yields a client of one's own."""
@@ -55,7 +65,7 @@ async def scheduling(plane: ControlPlane, options: Options | None = None) -> Asy
         Client.connect(endpoint) as its,
         asyncio.TaskGroup() as group,
     ):
-        group.create_task(run(its, options or Options(), stop))
+        group.create_task(run(its, options or talkative(plane), stop))
         try:
             yield mine
         finally:
@@ -195,19 +205,21 @@ async def all_bound(client: Client, namespace: str, gang: str, size: int) -> Non
     await becomes(check, what=f"{gang} bound whole")
 
 
-async def all_told(client: Client, namespace: str, gang: str) -> str:
-    """Wait until every pod says that it cannot be scheduled; what the first one says."""
+async def all_told(client: Client, namespace: str, gang: str, words: str = "") -> None:
+    """Wait until every pod says that it cannot be scheduled, in these words among others."""
 
-    async def check() -> str:
+    def told(pod: Pod) -> bool:
+        said = condition(pod.status.conditions, "PodScheduled")
+        if said is None or is_true((said,), "PodScheduled"):
+            return False
+        assert said.reason == "Unschedulable"
+        return words in said.message
+
+    async def check() -> bool:
         pods = await pods_of(client, namespace, gang)
-        said = [condition(p.status.conditions, "PodScheduled") for p in pods]
-        if not pods or any(c is None or is_true((c,), "PodScheduled") for c in said):
-            return ""
-        assert said[0] is not None
-        assert said[0].reason == "Unschedulable"
-        return said[0].message
+        return bool(pods) and all(map(told, pods))
 
-    return await becomes(check, what=f"{gang} told why it waits")
+    await becomes(check, what=f"{gang} told why it waits: {words}")
 
 
 async def fail(client: Client, namespace: str, name: str) -> None:

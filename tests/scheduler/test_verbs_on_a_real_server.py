@@ -17,6 +17,7 @@ from muster.jobs import names
 from muster.jobs.shapes import SHAPES
 from muster.kube.client import Client
 from muster.kube.config import load
+from muster.scheduler import presence
 from muster.scheduler.rivals import mark_of
 from muster.scheduler.service import Options
 from tests.controlplane.cluster import ControlPlane
@@ -80,6 +81,7 @@ async def submit_job(client: Client, name: str, workers: int, gpus: int) -> None
 async def test_explain_tells_why_a_job_waits_where_it_stands_and_when_it_runs(
     plane: ControlPlane, client: Client
 ) -> None:
+    why = "3 of 5 workers fit; short 4 nvidia.com/gpu; 2 nodes full; 2nd in line"
     await real.install_crds(client)
     await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
     await real.add_nodes(client, "n1", "n2", gpus=4)
@@ -95,15 +97,14 @@ async def test_explain_tells_why_a_job_waits_where_it_stands_and_when_it_runs(
             code, out, err = await muster(plane, "explain", "big", "-n", SPACE, "-o", "json")
             assert code == 0, err
             account: Raw = json.loads(out)
-            return account if account["place"] == 2 else {}
+            return account if account["text"] == why else {}
 
-        account = await real.becomes(told, what="the line published")
+        account = await real.becomes(told, what="the line published", timeout=60)
         _, text, _ = await muster(plane, "explain", "big-worker-3", "-n", SPACE)
         _, runs, _ = await muster(plane, "explain", "small", "-n", SPACE)
         code, _, trouble = await muster(plane, "explain", "nobody", "-n", SPACE)
 
-    why = "3 of 5 workers fit; short 4 nvidia.com/gpu; 2 nodes full; 2nd in line"
-    assert (account["state"], account["text"]) == ("waiting", why)
+    assert (account["state"], account["place"]) == ("waiting", 2)
     assert len(account["members"]) == 5
     assert why in text
     assert "2nd of 2 in line" in text
@@ -116,7 +117,7 @@ async def test_a_scheduler_of_a_name_that_is_alive_is_not_started_beside_it_unle
     plane: ControlPlane, client: Client
 ) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "volcano-0", "leaseDurationSeconds": 15, "renewTime": now}
+    spec = {"holderIdentity": "volcano-0", "leaseDurationSeconds": 600, "renewTime": now}
     metadata = {"name": "vc-scheduler", "namespace": "kube-system"}
     await client.create(LEASES, {"metadata": metadata, "spec": spec})
 
@@ -143,8 +144,10 @@ async def test_a_scheduler_of_a_name_that_is_alive_is_not_started_beside_it_unle
 
 
 async def test_two_schedulers_without_an_election_are_not_started_side_by_side(
-    plane: ControlPlane, client: Client
+    plane: ControlPlane, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(presence, "EVERY", 600.0)  # the mark stays as the test writes it
+    monkeypatch.setattr(presence, "LAST_WORD", 60.0)
     async with real.scheduling(plane, Options(names=("twin",))):
 
         async def marked() -> bool:
@@ -153,7 +156,8 @@ async def test_two_schedulers_without_an_election_are_not_started_side_by_side(
 
         await real.becomes(marked, what="the scheduler's mark")
         mark = Key("kube-system", mark_of("twin"))
-        await client.patch(LEASES, mark, {"spec": {"holderIdentity": "another-host/1"}})
+        another = {"holderIdentity": "another-host/1", "leaseDurationSeconds": 600}
+        await client.patch(LEASES, mark, {"spec": another})
         code, _, said = await muster(plane, "scheduler", "--scheduler-name", "twin")
         assert code == 2
         assert "another-host/1 renewed the lease kube-system/muster-scheduler.twin" in said
