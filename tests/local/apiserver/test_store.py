@@ -33,7 +33,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 async def seen(watch: Watch, count: int) -> list[tuple[str, str, bool]]:
     """The next `count` changes as (key, value, deleted)."""
     found: list[tuple[str, str, bool]] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(found) < count:
             found += [(c.entry.key, c.entry.value.decode(), c.deleted) for c in await watch.next()]
     return found

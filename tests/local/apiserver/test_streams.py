@@ -50,7 +50,7 @@ async def run(
     url = f"{talk.server.url}{PODS}/a/exec?{query}"
     found: list[tuple[int, bytes]] = []
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         talk.session.ws_connect(url, protocols=(protocol,)) as socket,
     ):
         assert socket.protocol == protocol
