@@ -6,8 +6,9 @@ the same resource as another struct, or raw, say `PODS.read_as(dict)`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from muster.api import core, gangs
 from muster.api.meta import Object, ObjectMeta, Raw
@@ -16,8 +17,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(frozen=True)
-class Kind(Generic[T]):
+class Kind(msgspec.Struct, Generic[T], frozen=True):
     """One resource of the API and the type it is decoded into."""
 
     group: str

@@ -11,9 +11,10 @@ the path of the field and what to write instead. It never changes its argument.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from muster.api import quantity
 from muster.api.meta import Key, Raw

@@ -5,9 +5,10 @@ Made by `forms.read`; read by the operator and by `view`. Frozen: a changed job 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from muster.jobs import names
 from muster.jobs.shapes import SHAPES, Shape
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 SERVED_BY_US = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
 
 
-@dataclass(frozen=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True):
     """All members of one role."""
 
     role: str
@@ -55,17 +55,15 @@ class Replica:
         return str(self.spec.get("schedulerName") or "")
 
 
-@dataclass(frozen=True)
-class SchedulingPolicy:
+class SchedulingPolicy(msgspec.Struct, frozen=True):
     min_available: int | None = None
     queue: str = ""
-    min_resources: Raw = field(default_factory=dict)
+    min_resources: Raw = {}
     priority_class: str = ""
     timeout: int | None = None
 
 
-@dataclass(frozen=True)
-class RunPolicy:
+class RunPolicy(msgspec.Struct, frozen=True):
     clean: str = "None"
     """All, Running or None: which pods a finished job's end takes away."""
     ttl: int | None = None
@@ -76,8 +74,7 @@ class RunPolicy:
     scheduling: SchedulingPolicy = SchedulingPolicy()
 
 
-@dataclass(frozen=True)
-class Mpi:
+class Mpi(msgspec.Struct, frozen=True):
     """What only an MPIJob says."""
 
     slots: int = 1
@@ -88,8 +85,7 @@ class Mpi:
     launcher_works: bool = False
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One replica."""
 
     role: str
@@ -97,8 +93,9 @@ class Member:
     name: str
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, dict=True):
+    # It has a dict to keep what is worked out only once.
+
     kind: str
     key: Key
     uid: str
@@ -153,7 +150,7 @@ class Job:
         replica = self.replica(role)
         return replica.count if replica else 0
 
-    @property
+    @cached_property
     def chief_role(self) -> str | None:
         """The role that decides success by itself, if the job has one."""
         return next((role for role in self.shape.chiefs if self.count(role)), None)

@@ -6,8 +6,9 @@ turned into a Launcher and Workers made from that template, sized as its own rul
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from muster.errors import InvalidJob
 from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text

@@ -5,8 +5,9 @@ Called by the operator. It is good for telling how the job's pods end, and not f
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from muster.jobs import forms, names
 from muster.jobs.shapes import SHAPES

@@ -6,14 +6,15 @@ needs at run time (environment, config files) lives in `operator/kinds/`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
 
 from muster.api.kinds import JAXJOBS, MPIJOBS, PYTORCHJOBS, TFJOBS, Kind
 from muster.api.meta import Raw  # noqa: TC001
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, dict=True):
     """How one kind of job is written."""
 
     resource: Kind[Raw]
@@ -44,7 +45,11 @@ class Shape:
 
     def role(self, written: str) -> str | None:
         """The canonical spelling of a role written in any letter case."""
-        return next((role for role in self.roles if role.lower() == written.lower()), None)
+        return self._canonical.get(written.lower())
+
+    @cached_property
+    def _canonical(self) -> dict[str, str]:
+        return {role.lower(): role for role in self.roles}
 
 
 TENSORFLOW = Shape(

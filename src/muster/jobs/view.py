@@ -110,7 +110,7 @@ def view(raw: Raw, pods: Iterable[Pod]) -> View:
     kind = str(raw.get("kind") or "")
     key = Key(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
     uid = str(meta.get("uid") or "")
-    own = sorted(belonging(kind, key, uid, pods), key=lambda pod: _order(pod))
+    own = sorted(belonging(kind, key, uid, pods), key=_order)
     job, trouble = _read(raw)
     leading = _leading(job, own)
     status = raw.get("status") if isinstance(raw.get("status"), dict) else {}
@@ -168,15 +168,14 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
     """The newest chief that is not Pending; if all are, the newest."""
     if job is None:
         return None
-    roles = {role.lower(): role for role in job.shape.roles}
     found = []
     for pod in pods:
         labels = pod.metadata.labels
-        role = roles.get(labels.get(names.ROLE, "").lower())
+        role = job.shape.role(labels.get(names.ROLE, ""))
         if role and job.leads(role, _index(labels.get(names.INDEX, ""))):
             found.append(pod)
     moving = [pod for pod in found if pod.status.phase != "Pending"]
-    return max(moving or found, key=lambda pod: _stamp(pod), default=None)
+    return max(moving or found, key=_stamp, default=None)
 
 
 def _stamp(pod: Pod) -> float:

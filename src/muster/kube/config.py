@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -28,14 +27,13 @@ if TYPE_CHECKING:
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One API server and our way in. `ca` of None means the system's authorities."""
 
     url: str
     ca: bytes | None = None
     verify: bool = True
-    credentials: Source = field(default_factory=Fixed)
+    credentials: Source = msgspec.field(default_factory=Fixed)
     namespace: str = "default"
     name: str = ""
     proxy: str = ""
@@ -76,8 +74,7 @@ def in_cluster(
     )
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A mapping of a kubeconfig: its fields, the file it stands in, and where in that file."""
 
     name: str
@@ -115,8 +112,7 @@ class Entry:
         return _bytes_of(path, f"{self.where}.{key}") if path else b""
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(msgspec.Struct, frozen=True):
     """Several kubeconfig files as one."""
 
     files: tuple[Path, ...]

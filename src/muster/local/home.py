@@ -8,13 +8,13 @@ shares the lock for a moment, and is in the way of neither daemons nor others wh
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
 
 from muster.errors import UsageError
 
@@ -25,8 +25,7 @@ _GLANCE = 0.001
 """How long somebody may look, in seconds."""
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(msgspec.Struct, frozen=True):
     """The layout of `$MUSTER_HOME`."""
 
     root: Path
@@ -112,7 +111,7 @@ class Home:
     def announce(self, **facts: Any) -> None:
         """Say that the cluster is ready; readers see the whole record or none."""
         draft = self.record.with_suffix(".new")
-        draft.write_text(json.dumps({"pid": os.getpid(), **facts}))
+        draft.write_bytes(msgspec.json.encode({"pid": os.getpid(), **facts}))
         draft.rename(self.record)
 
     def facts(self) -> dict[str, Any] | None:
@@ -126,7 +125,7 @@ class Home:
 
     def _announced(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(self.record.read_text())
+            found: dict[str, Any] = msgspec.json.decode(self.record.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return {}
         return found

@@ -10,8 +10,9 @@ Promise: when its actions have been carried out, it answers nothing but timers.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from muster.api.kinds import SERVICES
 from muster.api.meta import timestamp

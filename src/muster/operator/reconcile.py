@@ -6,8 +6,9 @@ when a timer is up. Reads everything anew each time; never looks at what kind of
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from muster.control.loop import After
 from muster.errors import InvalidJob, NotFound

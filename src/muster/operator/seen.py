@@ -5,8 +5,9 @@ Filled by `reconcile` from informers; by tests and `--dry-run` from nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """How this operator was started."""
 
     gang: bool = True
@@ -31,11 +31,10 @@ class Settings:
     """Where pods have no network of their own: the one address that all of them share."""
     init_image: str = ""
     """An image with a shell and nslookup: PyTorch workers then wait in it for their master."""
-    host_ports: range = field(default_factory=lambda: range(20000, 30000))
+    host_ports: range = range(20000, 30000)
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """What exists of one job."""
 
     pods: tuple[Pod, ...] = ()
@@ -47,7 +46,7 @@ class Seen:
     former: tuple[Pod, ...] = ()
     """Of an earlier job of this name, which are not gone yet."""
     services: tuple[Service, ...] = ()
-    objects: Mapping[tuple[str, str], Raw] = field(default_factory=dict)
+    objects: Mapping[tuple[str, str], Raw] = {}
     """Other objects the job owns, whole, by resource (`configmaps`) and name."""
     installed: frozenset[str] = frozenset()
     """Resources of gang dialects that this cluster serves (`podgroups.scheduling.volcano.sh`)."""
@@ -57,5 +56,5 @@ class Seen:
     """Why pods may not be created at present: a quota is exhausted."""
     hindered: str = ""
     """What the API server said of an object other than a pod that it did not take."""
-    priorities: Mapping[str, int] = field(default_factory=dict)
+    priorities: Mapping[str, int] = {}
     """Values of priority classes."""
