@@ -147,7 +147,7 @@ async def test_an_informer_hears_every_change_once_in_order_across_kills_and_com
             async with running(informer):
                 assert len(informer.all()) == PODS_WATCHED
                 listed = cable.lists
-                await _resumed_after_a_kill(plane, writer, ledger)
+                await _resumed_after_a_kill(plane, writer, ledger, cable)
                 assert cable.lists == listed, "the history was there: no reason to list"
                 await _relisted_after_a_kill_and_compaction(plane, writer, ledger, cable)
                 assert cable.lists > listed, "the history was gone"
@@ -157,15 +157,20 @@ async def test_an_informer_hears_every_change_once_in_order_across_kills_and_com
             }
 
 
-async def _resumed_after_a_kill(plane: ControlPlane, client: Client, ledger: Ledger) -> None:
+async def _resumed_after_a_kill(
+    plane: ControlPlane, client: Client, ledger: Ledger, cable: Cable
+) -> None:
     names = [f"p{i}" for i in range(300)]
     start = len(ledger.versions)
     async with asyncio.TaskGroup() as group:
         group.create_task(_count(client, names, range(1, 5)))
-        await eventually(lambda: len(ledger.versions) > start + 300)
+        await eventually(lambda: len(ledger.versions) > start + 300, timeout=60)
+        # A server that starts refuses everybody for a moment, and a refusal may cost a list.
+        cable.plugged = False
         await asyncio.to_thread(plane.kill_apiserver)
         await asyncio.to_thread(plane.start_apiserver)
-    await eventually(lambda: all(ledger.heard[name][-1] == "4" for name in names), timeout=30)
+        cable.plugged = True
+    await eventually(lambda: all(ledger.heard[name][-1] == "4" for name in names), timeout=60)
     for name in names:
         assert ledger.heard[name] == ["0", "1", "2", "3", "4"]
     after = ledger.versions[start:]
@@ -190,7 +195,7 @@ async def _relisted_after_a_kill_and_compaction(
         await anext(writer.watch(PODS, since="1"))
     cable.plugged = True
     await _count(writer, changed, range(7, 8))
-    await eventually(lambda: all(ledger.heard[name][-1] == "7" for name in changed), timeout=30)
+    await eventually(lambda: all(ledger.heard[name][-1] == "7" for name in changed), timeout=60)
     # What happened unseen shows as its sum; "6" is heard of pods that reached 7 after the list.
     seen = {tuple(ledger.heard[name]) for name in changed}
     assert seen <= {("0", "1", "2", "3", "4", "6", "7"), ("0", "1", "2", "3", "4", "7")}

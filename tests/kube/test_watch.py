@@ -19,6 +19,7 @@ from muster.errors import (
     NotFound,
     ServerError,
     TooMany,
+    Unauthorized,
     Unreachable,
 )
 from muster.kube import request
@@ -122,6 +123,7 @@ def progressed() -> Progress:
         (ApiError("", status=400), True),
         (ServerError("", status=500), False),
         (TooMany("", status=429), False),
+        (Unauthorized("", status=401), False),
         (Unreachable(""), False),
     ],
 )

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PASSING = (ServerError, TooMany, Unauthorized)
+"""Answers that say nothing of the version: a server that starts knows nobody for a moment."""
+
 
 class Lines:
     """Bytes in, complete lines out; an unfinished line is kept in pieces (no quadratic copy)."""
@@ -136,7 +139,7 @@ class Progress:
 
     def failed(self, error: MusterError) -> float:
         """The pause after an error; also decides whether the version is still worth anything."""
-        if isinstance(error, ApiError) and not isinstance(error, ServerError | TooMany):
+        if isinstance(error, ApiError) and not isinstance(error, PASSING):
             self.version = ""
         if isinstance(error, Forbidden | Unauthorized):
             return self._pause(REFUSED)
