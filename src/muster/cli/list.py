@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -53,6 +54,7 @@ def command(
       arena list -A --status running
       arena list -w
     """
+    gc.set_threshold(1_000_000)  # many jobs are many objects, and none of them is in a cycle
     cluster = where.cluster()
     namespace = "" if all_namespaces else where.namespace_in(cluster)
     with cluster.connect() as client:

@@ -7,11 +7,13 @@ Promise: no traceback without `--debug`; every MusterError ends in its own exit 
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
     import click
 
@@ -78,12 +80,18 @@ ABSENT: dict[str, str] = {
 
 def arena() -> None:
     """Entry point of the `arena` command."""
-    sys.exit(run("arena", sys.argv[1:]))
+    _leave(run("arena", sys.argv[1:]))
 
 
 def muster() -> None:
     """Entry point of the `muster` command."""
-    sys.exit(run("muster", sys.argv[1:]))
+    _leave(run("muster", sys.argv[1:]))
+
+
+def _leave(code: int) -> NoReturn:
+    """End the program. What is left goes with the process; nobody need search it for cycles."""
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(program: str, argv: Sequence[str]) -> int:
@@ -145,8 +153,6 @@ def overview(program: str) -> str:
 
 
 def _dispatch(program: str, argv: list[str]) -> int:
-    import gc
-
     gc.set_threshold(50_000)  # what a command makes it mostly needs until its end
     import click
 

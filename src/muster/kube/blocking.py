@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.errors import Gone
 from muster.kube import answer, request
-from muster.kube.pace import pause_before_retry
 from muster.kube.refusal import decode_error
 from muster.kube.request import Patch
-from muster.kube.watch import Lines, reader
 from muster.kube.wire import Wire
 
 if TYPE_CHECKING:
@@ -135,6 +133,8 @@ class BlockingClient:
         fields: str = "",
     ) -> Iterator[WatchEvent[T]]:
         """Changes after `since` until the server ends the stream."""
+        from muster.kube.watch import Lines, reader
+
         ask = request.watch(kind, namespace, since=since, labels=labels, fields=fields)
         read, lines = reader(kind, ask), Lines()
         for chunk in self._wire.stream(ask):
@@ -152,6 +152,8 @@ class BlockingClient:
             response = self._wire.send(ask)
             if response.status < 300:
                 return response
+            from muster.kube.pace import pause_before_retry  # refusals are few
+
             pause = pause_before_retry(ask, response, attempt)
             if pause is None:
                 raise decode_error(response, ask, expired=self._wire.expired(response.status))
