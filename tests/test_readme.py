@@ -19,6 +19,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # it installs the package and all it needs, from wherever that is
 def test_every_command_of_the_readme_works_in_an_empty_home(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     home = tmp_path / "home"
@@ -31,7 +32,7 @@ def test_every_command_of_the_readme_works_in_an_empty_home(tmp_path: Path) -> N
     try:
         for line in commands():
             done = subprocess.run(
-                line, shell=True, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300
+                line, shell=True, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     finally:

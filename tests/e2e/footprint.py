@@ -29,7 +29,7 @@ DIRECTORIES = (
 )
 # What runs beside us is not ours: a cluster's links and control groups carry a mark of its own.
 CLUSTERS = re.compile("mu(ster-?)?[0-9a-f]{8}")
-OTHERS = ("muster-cp-", "muster-bench-", "muster-demo-")
+OTHERS = ("muster-cp-", "muster-bench-", "muster-demo-", "muster-trial-")
 SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
 
 

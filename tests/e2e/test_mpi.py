@@ -108,7 +108,7 @@ def over_ssh(name: str) -> Raw:
 
 
 def assert_trained_by_four_ranks(local: Local, name: str) -> None:
-    job = local.wait_job(name, "SUCCEEDED", "FAILED", timeout=90)
+    job = local.wait_job(name, "SUCCEEDED", "FAILED", timeout=180)
     log = local.arena("logs", name).stdout
     assert job["status"] == "SUCCEEDED", log
     places = dict(re.findall(r"^rank (\d) of 4 on (\S+)$", log, re.MULTILINE))

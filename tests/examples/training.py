@@ -113,7 +113,7 @@ class Processes:
             config = {"cluster": cluster, "task": {"type": role, "index": index}}
             self.start(f"{role}-{index}", command, TF_CONFIG=json.dumps(config))
 
-    def exit_codes(self, *names: str, timeout: float = 90.0, after_failure: float = 15.0) -> Codes:
+    def exit_codes(self, *names: str, timeout: float = 180.0, after_failure: float = 15.0) -> Codes:
         """How these, or all, ended. One that fails may leave others waiting: those show None."""
 
         def codes() -> Codes:

@@ -154,7 +154,7 @@ def test_a_silent_node_is_unreachable_and_its_pods_leave_when_their_patience_end
         said(place, "create", "-f", "-", text=PODS)
         for name in ("brief", "patient"):
             said(place, "patch", "pod", name, "--subresource=status", "-p", RUNNING)
-    until(lambda: all(map(leaving, impatient)), timeout=40, every=0.3, what="an eviction")
+    until(lambda: all(map(leaving, impatient)), timeout=90, every=0.3, what="an eviction")
     agree(impatient, seen, "node and pods")
 
     ours = impatient[1]
