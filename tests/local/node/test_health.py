@@ -117,11 +117,12 @@ async def test_a_container_that_is_not_alive_is_killed_and_run_again(
 
 async def test_hooks_run_after_the_start_and_before_the_end(local: Cluster, gate: Path) -> None:
     script = (
-        "trap 'echo term >> /gate/order; exit 0' TERM; "
+        "trap 'echo term >> /gate/order; exit 0' TERM; touch /gate/up; "
         "until [ -e /gate/order ]; do sleep 0.01; done; while :; do sleep 0.05; done"
     )
+    greet = "until [ -e /gate/up ]; do sleep 0.01; done; echo hello > /gate/order"
     lifecycle = {
-        "postStart": {"exec": {"command": ["sh", "-c", "echo hello > /gate/order"]}},
+        "postStart": {"exec": {"command": ["sh", "-c", greet]}},
         "preStop": {"exec": {"command": ["sh", "-c", "echo bye >> /gate/order"]}},
     }
     await local.run(gated(gate, "sh", "-c", script, lifecycle=lifecycle))

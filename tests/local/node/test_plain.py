@@ -104,7 +104,7 @@ async def test_everything_a_plain_pod_started_ends_with_it(local: Cluster) -> No
     await local.client.delete(PODS, Key("default", "p"), grace=1)
     await local.gone("p")
 
-    assert not _running(seconds)
+    until(lambda: not _running(seconds), what="the end of the child")
 
 
 def _running(word: str) -> bool:

@@ -19,6 +19,7 @@ from tests.e2e.footprint import CLUSTERS
 from tests.local.node import leftovers
 from tests.local.node.builders import container, manifest
 from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -277,7 +278,11 @@ async def test_background_children_end_with_their_container(local: Cluster) -> N
     await local.run(shell("p", "setsid sleep 4321 & exit 0"))
 
     assert (await local.ended("p"))["exitCode"] == 0
-    assert [c for c in leftovers.of(local.home).processes.values() if "4321" in c] == []
+
+    def ended() -> bool:
+        return not [c for c in leftovers.of(local.home).processes.values() if "4321" in c]
+
+    await eventually(ended, what="the end of the child")
 
 
 class Typist:
