@@ -28,7 +28,7 @@ from tests.waiting import until
 
 JOB = "training.kubeflow.org/job-name"
 DECK = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
-PATIENCE = 5.0
+PATIENCE = 60.0
 MOST_RESTARTS = 2  # each further one would be waited for longer, up to minutes
 
 
@@ -58,9 +58,8 @@ class Chaos:
                 return
 
     def _strike(self, name: str) -> None:
-        pods = self._targets()
-        if not pods:
-            return
+        # Between one blow and the next there may be none for a while.
+        pods = until(self._running, timeout=PATIENCE, every=0.2, what="a pod to strike")
         self.blows[name] += 1
         pod = self._random.choice(pods)
         if name == "daemon":
@@ -77,12 +76,6 @@ class Chaos:
         else:
             how = {"process": self._process, "shim": self._shim, "pause": self._pause}
             self._kill(pod, how[name])
-
-    def _targets(self) -> list[Pod]:
-        """Pods to choose from; between one blow and the next there may be none for a while."""
-        with contextlib.suppress(AssertionError):
-            return until(self._running, timeout=PATIENCE, every=0.2)
-        return []
 
     def _running(self) -> list[Pod]:
         """Pods that may be struck: what has restarted often is left to recover, and a job that has

@@ -79,7 +79,9 @@ def test_the_scalars_of_a_running_gang_are_seen_in_the_browser(
     )
     data = f"{shown[0]}/data/plugin/scalars"
     until(
-        lambda: "loss" in (fetched(f"{data}/tags") or {}).get("run", ()), timeout=90, what="scalars"
+        lambda: "loss" in (fetched(f"{data}/tags") or {}).get("run", ()),
+        timeout=150,
+        what="scalars",
     )
     points = until(lambda: fetched(f"{data}/scalars?run=run&tag=loss"), what="the curve")
     assert points[0][1:] == [1, 1.0]
