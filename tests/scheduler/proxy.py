@@ -26,8 +26,10 @@ class Proxy:
     """Forwards everything; `faults` counts what it did, by name."""
 
     def __init__(self, plane: ControlPlane, *, bad: bool = True, pause: float = 0.0) -> None:
-        self.bad, self.faults = bad, Counter[str]()
-        self._plane, self._pause = plane, pause
+        self.bad, self.faults, self.pause = bad, Counter[str](), pause
+        self.asked = asyncio.Event()
+        """Set by every request; whoever waits for one clears it before."""
+        self._plane = plane
         self._dice = random.Random(7)
         self.url = ""
 
@@ -53,10 +55,11 @@ class Proxy:
         await self._session.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.set()
         if request.query.get("watch"):
             return await self._watch(request)
         if request.path.endswith("/binding"):
-            await asyncio.sleep(self._pause)  # pace: a slow bind
+            await asyncio.sleep(self.pause)  # pace: a slow bind
             if self.bad and self._dice.random() < 0.8:
                 return await self._fail(request)
         return await self._forward(request)
