@@ -152,7 +152,7 @@ def _patiently(talk: Conversation, step: Step) -> Reply:
     def said() -> bool:
         nonlocal reply
         reply = talk.say(step)
-        return step.until(reply) if step.until else not _initialising(reply)
+        return not _initialising(reply) and (step.until is None or step.until(reply))
 
     until(said, what=f"the awaited answer to {step.method} {step.path}")
     return reply
