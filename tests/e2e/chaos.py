@@ -63,7 +63,7 @@ class Chaos:
         self.blows[name] += 1
         pod = self._random.choice(pods)
         if name == "daemon":
-            os.kill(self._local.daemon, signal.SIGKILL)
+            self._local.kill_daemon()
             if self._random.random() < 0.5:
                 self._kill(pod, self._process)
             self._local.up(*self._up)

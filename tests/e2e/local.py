@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,12 @@ class Local:
     def daemon(self) -> int:
         return int((self.home / "daemon.lock").read_text())
 
+    def kill_daemon(self) -> None:
+        """SIGKILL, and its end: until then it holds the home, and `up` would find it there."""
+        pid = self.daemon
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: over(pid), what="the daemon's end")
+
     def log_tail(self, lines: int = 30) -> str:
         log = self.home / "daemon.log"
         return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else ""
@@ -130,6 +137,14 @@ def manifest(
         "metadata": {"name": name},
         "spec": {f"{container}ReplicaSpecs": roles},
     }
+
+
+def over(pid: int) -> bool:
+    """Whether the process has ended, be it that nobody has asked yet how."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def processes_with(word: str) -> dict[int, float]:

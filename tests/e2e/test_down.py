@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.slow
 def test_a_killed_daemon_that_had_no_pods_leaves_nothing_after_down(tmp_path: Path) -> None:
     local, before = Local(tmp_path), Footprint.now()
     local.up()
-    os.kill(local.daemon, signal.SIGKILL)
+    local.kill_daemon()
 
     said = local.arena("down").stderr
 

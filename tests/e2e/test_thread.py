@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.e2e.footprint import Footprint
-from tests.e2e.local import EXAMPLES, Local, processes_with
+from tests.e2e.local import EXAMPLES, Local, over, processes_with
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -77,7 +75,7 @@ def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: Local) ->
     until(lambda: "step 5 " in local.arena("logs", "survivor", check=False).stdout, what="training")
     before = processes_with(steps)
 
-    os.kill(local.daemon, signal.SIGKILL)
+    local.kill_daemon()
     local.up("--nodes", "2", "--gpus-per-node", "1")
 
     assert len(before) == 3
@@ -95,9 +93,9 @@ def test_a_cluster_that_was_stopped_starts_its_jobs_again(local: Local) -> None:
     local.submit("again", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=command)
     until(lambda: "step 5 " in local.arena("logs", "again", check=False).stdout, what="training")
 
-    daemon = psutil.Process(local.daemon)
+    daemon = local.daemon
     local.down()
-    assert not daemon.is_running() or daemon.status() == psutil.STATUS_ZOMBIE
+    assert over(daemon)
     assert processes_with(steps) == {}
     local.up("--nodes", "2", "--gpus-per-node", "1")
 
@@ -116,9 +114,9 @@ def test_an_end_while_the_daemon_is_away_is_reported_with_its_exit_code(
     local.wait_job("late", "RUNNING")
     shim = local.shim_of("late-chief-0")
 
-    os.kill(local.daemon, signal.SIGKILL)
+    local.kill_daemon()
     gate.write_text("go\n")
-    until(lambda: not psutil.pid_exists(shim), what="the pod has ended")
+    until(lambda: over(shim), what="the pod has ended")
     local.up("--nodes", "2", "--gpus-per-node", "1")
 
     assert local.wait_job("late", "SUCCEEDED", "FAILED")["status"] == "FAILED"

@@ -6,9 +6,7 @@ the event files that they wrote into a folder of the host.
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,7 +88,7 @@ def test_a_killed_daemon_does_not_disturb_tensorflow(local: Local) -> None:
     until(lambda: len(losses(local, "calm")) > 5, timeout=120, every=0.5, what="training")
     before = processes_with(mark)
 
-    os.kill(local.daemon, signal.SIGKILL)
+    local.kill_daemon()
     local.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
 
     assert len(before) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -136,7 +135,7 @@ def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: Local) -> N
     assert follower.stdout is not None
     seen = [follower.stdout.readline() for _ in range(10)]
 
-    os.kill(counting.daemon, signal.SIGKILL)
+    counting.kill_daemon()
     counting.up("--nodes", "2", "--gpus-per-node", "2")
     written = counting.arena("logs", "count", "--tail", "1").stdout
     while int(seen[-1].split()[1]) < int(written.split()[1]):

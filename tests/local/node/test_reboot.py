@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 def pull_the_plug(local: Local) -> None:
     """What a restart does: every process and link is gone, and the boot has another name."""
     data = local.home / "data"
-    os.kill(local.daemon, signal.SIGKILL)
+    local.kill_daemon()
     for pid in leftovers.of(data).processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
