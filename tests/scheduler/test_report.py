@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from muster.api.core import Pod
 from muster.api.kinds import EVENTS, PODS, VOLCANO_GROUPS, Kind
 from muster.api.meta import Key
-from muster.errors import Unreachable
+from muster.errors import Forbidden, Unreachable
 from muster.scheduler.actions import Delete, Say
 from muster.scheduler.decide import consider
 from muster.scheduler.explain import Reason
@@ -244,3 +245,59 @@ async def test_good_news_lets_binds_go_first_but_not_for_long() -> None:
         state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
         assert await look(5) == 1
         assert await look(20) == 2, "a backlog may have no end"
+
+
+async def test_a_pod_that_was_running_when_first_seen_is_told_that_it_was_preempted() -> None:
+    state = State(Settings())
+    victim = bound_to(pod("alone"), "Running")
+    state.pod_changed(None, victim)
+    assert own_gang(victim) not in state.roster.gangs
+    async with reporting(state) as (reporter, writes):
+        reporter.deleted(Delete(own_gang(victim), (victim,), "makes room for g", "Preempted"))
+        await asyncio.sleep(1)  # pace: virtual
+
+    ((_, _, told),) = writes.made
+    assert (told["reason"], told["message"]) == ("Preempted", "makes room for g")
+    about = told["involvedObject"]
+    assert (about["kind"], about["name"], about["uid"]) == ("Pod", "alone", victim.metadata.uid)
+
+
+async def test_that_a_pod_may_not_be_deleted_is_told_of_its_gang_and_not_too_often() -> None:
+    state, key, members = await running_gang()
+    delete = Delete(key, tuple(members), "makes room for h", "Preempted")
+    async with reporting(state) as (reporter, writes):
+        for one in members:
+            reporter.not_deleted(delete, one, "the policy says no")
+        await asyncio.sleep(1)  # pace: virtual
+
+    ((_, _, told),) = writes.made
+    assert (told["reason"], told["involvedObject"]["kind"]) == ("FailedDelete", "PodGroup")
+    assert "g-0 could not be deleted, and is tried again: the policy says no" in told["message"]
+
+
+class Rightless(Writes):
+    """A client that may not write to pods' status, and is told so of each pod."""
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **how: Any) -> None:
+        if kind is PODS:
+            where = f"pods/status {key.name} in namespace {key.namespace}"
+            raise Forbidden(f'not allowed to patch {where}: pods "{key.name}" is forbidden')
+        await super().patch(kind, key, body)
+
+
+async def test_a_right_that_is_missing_is_logged_once_and_not_for_every_pod(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = State(Settings())
+    for i in range(5):
+        state.pod_changed(None, pod(f"p{i}", gpus=1))
+    with caplog.at_level(logging.WARNING):
+        async with reporting(state, Rightless()) as (reporter, _):
+            for key in list(state.due(0.0)):
+                for action in consider(state, key, 0.0):
+                    assert isinstance(action, Say)
+                    reporter.say(action)
+            await asyncio.sleep(60)  # pace: virtual
+
+    assert len(caplog.messages) == 1
+    assert "not allowed to patch pods/status" in caplog.text

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.api.meta import Key
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from muster.scheduler.volumes import Choice
 
 PLAN_ANNOTATION = "muster.dev/plan"
+PREEMPTED = "Preempted"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class Delete:
     why: str
     reason: str
     """`Released` or `Preempted`: the event's reason."""
+    whole: bool = True
+    """Whether all of the gang goes that can, rather than what it has to spare."""
+    since: datetime | None = None
+    """When it was decided, if that was before now."""
 
 
 @dataclass(frozen=True)

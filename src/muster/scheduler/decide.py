@@ -30,6 +30,7 @@ from muster.scheduler.actions import (
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Demand, Manner, Plan, Unplaced, Want
 from muster.scheduler.gangs import GangKey, role_of
+from muster.scheduler.marks import going
 from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place, place_surplus
 from muster.scheduler.podclass import amounts_of
@@ -61,6 +62,9 @@ def consider(state: State, key: GangKey, now: float) -> list[Action]:
         return []
     entry = state.entry(key)
     terms, muster = gang.terms, state.muster(gang)
+    taken_down = going(state, gang, muster)
+    if taken_down is not None:
+        return taken_down
     if not muster.ours and not entry.holds:
         return []
     if terms is None:

@@ -21,6 +21,10 @@ class Entry:
     holds: dict[str, Hold] = field(default_factory=dict)
     waits_since: float | None = None
     reason: Reason | None = None
+    reasoned_at: float = -1e9
+    """When the numbers in its reason were last made sure of."""
+    heard: frozenset[str] = frozenset()
+    """Its members that waited when its reason was last said."""
     whole: bool | None = None
     """Whether it ever had its minimum bound; None until known, after a restart."""
     gave_up: bool = False
@@ -40,6 +44,10 @@ class Entry:
     """It is that, and its members cannot be deleted: nobody would make them anew."""
     victims: frozenset[str] = frozenset()
     """Pods being evicted for it: while they are there, no more are chosen."""
+    going: frozenset[str] = frozenset()
+    """Members that are being deleted because all of it goes: nothing is placed beside them."""
+    stuck: dict[str, str] = field(default_factory=dict)
+    """What the server said to deleting victims, or members that go, and they are still there."""
     preempts: bool = False
     """Its rooms were taken from others, before it had a member running."""
     told: bool = False

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from muster.scheduler import measures
+from muster.scheduler import marks, measures
 from muster.scheduler.actions import Action, Bind, Delete, Provision, Say
 from muster.scheduler.bind import Outcome, Settled
 from muster.scheduler.decide import consider
@@ -113,6 +113,7 @@ class Loop:
                 measures.REPAIRS.labels("mended").inc()
             self._hands.bind(action)
         elif isinstance(action, Delete):
+            marks.begun(self.state, action)
             measures.DELETED.labels(action.reason).inc(len(action.pods))
             if action.reason == "Released":
                 measures.REPAIRS.labels("released").inc()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.scheduler import explain, filters, hold, starvation
-from muster.scheduler.actions import Action, Delete
+from muster.scheduler import explain, filters, hold, marks, starvation
+from muster.scheduler.actions import PREEMPTED, Action, Delete
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Plan
 from muster.scheduler.explain import Reason
@@ -36,7 +36,9 @@ def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
         reason = Reason(reason.code, f"{reason.text}; {KEPT}")
     evictions = _preempt(case, demand)
     if case.entry.victims:
-        reason = Reason(explain.PREEMPTING, "waits for pods of lower priority to leave")
+        text = "waits for pods of lower priority to leave"
+        text += marks.obstacle(case.entry, case.entry.victims)
+        reason = Reason(explain.PREEMPTING, text)
     waits = spot(result)
     if may_preempt(case.state, case.gang):
         waits.wakes |= Wake.BUDGETS
@@ -96,7 +98,7 @@ def _preempt(case: Case, demand: Demand) -> list[Action]:
             state.entry(victim.gang).gave_up = True
             give_up_rooms(state, victim.gang)
         why = f"makes room for {case.key}, which has a higher priority"
-        actions += [Delete(victim.gang, pods, why, "Preempted")] if pods else []
+        actions += [Delete(victim.gang, pods, why, PREEMPTED, victim.whole)] if pods else []
     give_up_rooms(state, case.key)
     kept = hold.Hold(case.now + state.hold_seconds(case.gang), promised=True)
     for pod, node, cls in found.plan.placements:

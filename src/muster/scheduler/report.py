@@ -21,8 +21,10 @@ from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import timestamp
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.kube.request import Patch
+from muster.scheduler.actions import Delete
 from muster.scheduler.explain import NOT_BOUND
 from muster.scheduler.gangs import ALONE
+from muster.scheduler.refused import Refused
 from muster.scheduler.status import Standing, group_status
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from muster.api.events import Subject
     from muster.api.meta import Raw
     from muster.kube.client import Client
-    from muster.scheduler.actions import Delete, Say
+    from muster.scheduler.actions import Say
     from muster.scheduler.explain import Reason
     from muster.scheduler.gangs import GangKey
     from muster.scheduler.roster import Gang
@@ -74,7 +76,8 @@ class Reporter:
         self._deleted: list[Delete] = []
         self._deleted_again = 0.0
         self._wake = asyncio.Event()
-        self._refused: set[str] = set()
+        self._refused = Refused(log)
+        self._not_deleted: dict[GangKey, float] = {}
 
     def say(self, say: Say) -> None:
         """The reason a gang waits has changed."""
@@ -101,6 +104,14 @@ class Reporter:
         """Members are being deleted: that is always said, at once."""
         self._deleted.append(delete)
         self._wake.set()
+
+    def not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
+        """The server will not let a member be deleted: said of its gang, not too often."""
+        now = asyncio.get_running_loop().time()
+        if now - self._not_deleted.get(delete.gang, -1e9) >= self._state.settings.report_every:
+            self._not_deleted[delete.gang] = now
+            text = f"{pod.metadata.name} could not be deleted, and is tried again: {why}"
+            self.deleted(Delete(delete.gang, (pod,), f"{text} ({delete.why})", "FailedDelete"))
 
     async def run(self) -> None:
         """Report until cancelled."""
@@ -139,7 +150,7 @@ class Reporter:
         if reason != told.reason:
             told.at = now
             said = reason is None or await self._try(
-                self._event(gang, "FailedScheduling", reason.text)
+                self._event(_subject(gang), News("FailedScheduling", reason.text, "Warning"))
             )
             told.reason, done = reason if said else told.reason, done and said
         if reason is not None:
@@ -209,17 +220,14 @@ class Reporter:
         while self._deleted and self._deleted_again <= now:
             delete = self._deleted[0]
             gang = self._state.roster.gangs.get(delete.gang)
-            if gang is not None and not await self._try(
-                self._event(gang, delete.reason, delete.why, delete.pods)
-            ):
+            news = News(delete.reason, delete.why, "Warning")
+            if not await self._try(self._event(_subject(gang, delete.pods), news)):
                 self._deleted_again = now + AGAIN
                 return
             del self._deleted[0]
 
-    async def _event(self, gang: Gang, reason: str, text: str, pods: Iterable[Pod] = ()) -> None:
-        subject = _subject(gang, pods)
+    async def _event(self, subject: Subject | None, news: News) -> None:
         if subject is not None:
-            news = News(reason, text, "Warning")
             await self._client.create(EVENTS, event(subject, news, datetime.now(UTC)))
 
     async def _try(self, call: object) -> bool:
@@ -229,9 +237,7 @@ class Reporter:
         except (NotFound, Conflict):
             return True
         except Forbidden as error:
-            if str(error) not in self._refused:
-                self._refused.add(str(error))
-                log.warning("%s", error)
+            self._refused.warn(error)
         except MusterError as error:
             log.info("not reported: %s", error)
         else:
@@ -239,11 +245,15 @@ class Reporter:
         return False
 
 
-def _subject(gang: Gang, pods: Iterable[Pod]) -> Subject | None:
-    """What an event on a gang is about: the object that declares it, else its first member."""
-    if gang.declared is not None and gang.kind is not None:
+def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> Subject | None:
+    """What an event on a gang is about: the object that declares it, else its first member.
+
+    A pod that had its node before we first saw it is in no gang: then it is about the pod itself.
+    """
+    if gang is not None and gang.declared is not None and gang.kind is not None:
         return about(gang.kind, gang.declared.metadata, COMPONENT)
-    members = sorted((*pods, *gang.pods.values()), key=lambda pod: pod.metadata.name)
+    others = gang.pods.values() if gang is not None else ()
+    members = sorted((*pods, *others), key=lambda pod: pod.metadata.name)
     return about(PODS, members[0].metadata, COMPONENT) if members else None
 
 

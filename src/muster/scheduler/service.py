@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.api.kinds import BUDGETS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
 from muster.api.meta import HasMetadata, Key
 from muster.control.manager import Manager
-from muster.errors import ConfigError, Conflict, MusterError, NotFound
+from muster.errors import ConfigError, MusterError, NotFound
 from muster.kube.informer import Informer
 from muster.observe.health import Health
-from muster.scheduler import waiting
+from muster.scheduler import marks, waiting
 from muster.scheduler.bind import Binder
 from muster.scheduler.gangs import DIALECTS
 from muster.scheduler.line import Publisher
@@ -35,11 +35,13 @@ from muster.scheduler.storage import (
     VOLUMES,
     kept_for,
 )
+from muster.scheduler.takedown import Takedown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from muster.api.core import Pod
     from muster.kube.client import Client
     from muster.kube.lease import Election
     from muster.kube.store import Change
@@ -105,7 +107,7 @@ class Service:
         self._line = Publisher(client, self.state, options.namespace, quiet=options.shadow)
         self._config, self._names = options.config, options.names
         self._provisions: asyncio.Queue[Provision] = asyncio.Queue()
-        self._deletes: asyncio.Queue[Delete] = asyncio.Queue()
+        self._takedown = Takedown(client, self._not_deleted, may_act=self._may_act)
 
     async def run(self) -> None:
         """Decide and act, until cancelled: the informers have synced."""
@@ -116,7 +118,7 @@ class Service:
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
             group.create_task(binder.run())
-            group.create_task(self._delete())
+            group.create_task(self._takedown.run())
             group.create_task(self._provision())
             group.create_task(self._line.run())
             if self._config is not None:
@@ -154,8 +156,16 @@ class Service:
         if self._shadow:
             log.info("would delete %s", [pod.metadata.name for pod in delete.pods])
         else:
-            self._deletes.put_nowait(delete)
+            self._takedown.submit(delete)
             self._reporter.deleted(delete)
+
+    def _not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
+        """The server refuses to delete a pod, or (no `why`) no longer does."""
+        marks.stuck(self.state, pod, why)
+        if why:
+            self._reporter.not_deleted(delete, pod, why)
+        if self._loop is not None:
+            self._loop.wake()
 
     def say(self, say: Say) -> None:
         if self._shadow and say.reason is not None:
@@ -212,27 +222,6 @@ class Service:
                 log.info("settings taken up from %s", config)
                 if left:
                     log.warning("changed, and needs a restart: %s", ", ".join(left))
-
-    async def _delete(self) -> None:
-        """Delete members, each only as the very pod that was meant; again until it is done."""
-        while True:
-            delete = await self._deletes.get()
-            for pod in delete.pods:
-                await self._delete_pod(pod.metadata.key, pod.metadata.uid)
-
-    async def _delete_pod(self, key: Key, uid: str) -> None:
-        for pause in (0.2, 1.0, 3.0):
-            if not self._may_act():
-                return
-            try:
-                await self._client.delete(PODS, key, uid=uid)
-            except (NotFound, Conflict):
-                return
-            except MusterError as error:
-                log.warning("%s: not deleted: %s", key, error)
-                await asyncio.sleep(pause)
-            else:
-                return
 
     # -- the state's eyes ----------------------------------------------------------------------
 

@@ -1,0 +1,169 @@
+"""What says that a gang is being taken down, and who of it must still go. No await, no client.
+
+`takedown` marks a pod before it deletes it, with the condition that Kubernetes has for that and, in
+the same write, with an annotation of ours. `decide` asks here before it thinks of a gang: as long
+as members that are to go are there, nothing is placed beside them.
+
+Promise: a gang that somebody began to take down goes whole, also if the scheduler that began was
+killed: members that are marked, and those that had their nodes when it was decided. Members made
+anew since then are left alone.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.api.meta import condition, timestamp
+from muster.scheduler.actions import PREEMPTED, Action, Delete
+from muster.scheduler.case import say
+from muster.scheduler.explain import Reason
+from muster.scheduler.rooms import give_up_rooms
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.scheduler.entry import Entry
+    from muster.scheduler.gangs import GangKey
+    from muster.scheduler.roster import Gang, Muster
+    from muster.scheduler.state import State
+
+TAKEDOWN_ANNOTATION = "muster.dev/takedown"
+"""On a pod whose whole gang goes: why, and when that was decided. The condition alone would not do:
+other schedulers write it too, and the cluster's controllers take it back after two minutes."""
+CONDITION = "DisruptionTarget"
+REASONS = {PREEMPTED: "PreemptionByScheduler"}
+RELEASED_REASON = "ReleasedByMuster"
+LEAVING = "Leaving"
+LONGEST = 1000
+
+
+class Mark(NamedTuple):
+    """What a pod's annotation says: the event's reason, and when it was decided."""
+
+    reason: str
+    since: datetime
+
+
+def mark_of(pod: Pod) -> Mark | None:
+    """The mark on a pod; None if it has none that can be read."""
+    reason, _, when = pod.metadata.annotations.get(TAKEDOWN_ANNOTATION, "").partition("/")
+    try:
+        since = datetime.fromisoformat(when)
+    except ValueError:
+        return None
+    return Mark(reason, since if since.tzinfo else since.replace(tzinfo=UTC))
+
+
+def marked(delete: Delete, pod: Pod, since: datetime, now: datetime) -> Raw:
+    """The change of a pod's status that marks it."""
+    target = {
+        "type": CONDITION,
+        "status": "True",
+        "reason": REASONS.get(delete.reason, RELEASED_REASON),
+        "message": delete.why[:LONGEST],
+        "lastTransitionTime": timestamp(now),
+    }
+    metadata: Raw = {"uid": pod.metadata.uid}
+    if delete.whole:
+        metadata["annotations"] = {TAKEDOWN_ANNOTATION: f"{delete.reason}/{timestamp(since)}"}
+    return {"metadata": metadata, "status": {"conditions": [target]}}
+
+
+def decided_at(delete: Delete, now: datetime) -> datetime:
+    """When it was decided, by a clock that is not behind the server's: not before the last bind."""
+    bound = (bound_at(pod) for pod in delete.pods)
+    return delete.since or max((now, *(when for when in bound if when is not None)))
+
+
+def bound_at(pod: Pod) -> datetime | None:
+    """When a pod got its node, by the server's clock."""
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    return scheduled.last_transition_time if scheduled and scheduled.status == "True" else None
+
+
+def left_over(key: GangKey, members: Iterable[Pod], names: Container[str]) -> Delete | None:
+    """What finishes a takedown that was begun and broken off; None if nobody is marked.
+
+    `names` are the schedulers that we are: a release, unlike a preemption, takes only our pods.
+    """
+    living = [pod for pod in members if pod.spec.node_name]
+    found = [mark for mark in map(mark_of, living) if mark is not None]
+    if not found:
+        return None
+    reason, since = min(found, key=lambda mark: mark.since)
+    everybody = reason == PREEMPTED
+    pods = tuple(
+        pod
+        for pod in living
+        if mark_of(pod) or (_was_bound_by(pod, since) and (everybody or _is_made_anew(pod, names)))
+    )
+    why = next((text for text in map(_told, pods) if text), "it was being taken down")
+    return Delete(key, pods, why, reason, since=since)
+
+
+def _was_bound_by(pod: Pod, when: datetime) -> bool:
+    bound = bound_at(pod)
+    return bound is not None and bound.replace(microsecond=0) <= when
+
+
+def _is_made_anew(pod: Pod, names: Container[str]) -> bool:
+    return pod.metadata.controller is not None and pod.spec.scheduler_name in names
+
+
+def _told(pod: Pod) -> str:
+    found = condition(pod.status.conditions, CONDITION)
+    return found.message if found is not None else ""
+
+
+# -- what a decision makes of it -------------------------------------------------------------------
+
+
+def begun(state: State, delete: Delete) -> None:
+    """A whole gang is being deleted from now on."""
+    if delete.whole and delete.gang in state.roster.gangs:
+        entry = state.entry(delete.gang)
+        entry.going |= {pod.metadata.uid for pod in delete.pods}
+
+
+def going(state: State, gang: Gang, muster: Muster) -> list[Action] | None:
+    """What is done about a gang that is being taken down, and nothing else; None if it is not."""
+    entry = state.entry(gang.key)
+    bound = {pod.metadata.uid: pod for pod in muster.bound}
+    entry.going &= bound.keys()
+    rest = left_over(
+        gang.key, (pod for uid, pod in bound.items() if uid not in entry.going), state.roster.names
+    )
+    if rest is None and not entry.going:
+        return None
+    entry.gave_up = True
+    give_up_rooms(state, gang.key)
+    actions: list[Action] = []
+    if rest is not None:
+        begun(state, rest)
+        actions.append(rest)
+    text = f"waits for members that are being deleted{obstacle(entry, entry.going)}"
+    return [*actions, *say(state, gang.key, Reason(LEAVING, text) if muster.pending else None)]
+
+
+def stuck(state: State, pod: Pod, why: str) -> None:
+    """A pod could not be deleted, or (no `why`) at last was: who waits for that says it."""
+    uid = pod.metadata.uid
+    for key, entry in state.entries.items():
+        if uid in entry.victims or uid in entry.going:
+            if why:
+                entry.stuck[uid] = f"{pod.metadata.name} could not be deleted: {why}"
+            else:
+                entry.stuck.pop(uid, None)
+            state.touch(key)
+
+
+def obstacle(entry: Entry, uids: Container[str]) -> str:
+    """Why those that are awaited to go do not, to be put behind what is said of a gang."""
+    entry.stuck = {uid: text for uid, text in entry.stuck.items() if uid in uids}
+    if not entry.stuck:
+        return ""
+    more = f" (and {len(entry.stuck) - 1} more)" if len(entry.stuck) > 1 else ""
+    return f"; {next(iter(entry.stuck.values()))}{more}"

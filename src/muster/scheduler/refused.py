@@ -1,0 +1,32 @@
+"""Refusals for want of a right, each said once however many objects it concerns.
+
+Used by the reporter and by `takedown`. A right is a verb on a resource: what one pod is refused,
+the next one will be too, and one line in the log says it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+
+    from muster.errors import MusterError
+
+_RULE = re.compile(r"not allowed to (\S+ \S+)")
+
+
+class Refused:
+    """The rights that were found missing."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log, self._known = log, set[str]()
+
+    def warn(self, error: MusterError) -> None:
+        """Say it, unless the same right was missing before."""
+        found = _RULE.search(str(error))
+        rule = found[1] if found is not None else str(error)
+        if rule not in self._known:
+            self._known.add(rule)
+            self._log.warning("%s", error)
