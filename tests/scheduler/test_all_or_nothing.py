@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.scheduler.actions import fingerprint, planned
+from muster.scheduler.actions import Planned, fingerprint, planned
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake import FakeCluster
 
@@ -151,4 +151,5 @@ async def test_a_bind_carries_uid_and_plan_so_that_it_can_be_told_after_a_restar
     plans = {p.metadata.annotations["muster.dev/plan"] for p in cluster.pods.values()}
     assert plans == {cluster.plans[0].annotation}
     uids = [p.metadata.uid for p in cluster.pods.values()]
-    assert planned(plans.pop()) == (2, 2, fingerprint(reversed(uids)))
+    each = frozenset(fingerprint([uid]) for uid in uids)
+    assert planned(plans.pop()) == Planned(2, 2, fingerprint(reversed(uids)), each)

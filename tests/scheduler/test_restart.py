@@ -100,6 +100,28 @@ async def test_a_gang_with_surplus_whose_binds_were_cut_short_is_released() -> N
     assert cluster.bound("g") == {}
 
 
+async def test_a_gang_whose_binds_were_cut_short_is_released_also_if_it_lost_a_member_since() -> (
+    None
+):
+    cluster = await four_nodes(4)
+    cluster.fault = lambda pod, node: Unreachable("killed") if len(cluster.binds) >= 2 else None
+    async with cluster.running():
+        await cluster.settle(0.01)
+    lost, kept = cluster.bound("g").items()
+    for name in set(cluster.nodes) - {kept[1]}:
+        cluster.delete_node(name)
+    cluster.delete_pod(lost[0])
+    cluster.add(pod(lost[0], gpus=1, group="g", created=1_000_000.5))
+
+    cluster.fault = lambda pod, node: None
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(10)
+
+    assert [d.reason for d in cluster.deletes] == ["Released"]
+    assert cluster.bound("g") == {}
+
+
 async def test_a_gang_that_was_whole_is_not_released_when_its_repair_is_cut_short() -> None:
     cluster = await four_nodes(4)
     cluster.add(node("n4", gpus=1))

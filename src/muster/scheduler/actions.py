@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from muster.scheduler.volumes import Choice
 
 PLAN_ANNOTATION = "muster.dev/plan"
+MOST_NAMED = 64
+"""Members that a plan's mark names one by one: the last, which a plan that is cut short lacks."""
 PREEMPTED = "Preempted"
 
 
@@ -31,8 +33,8 @@ class Bind:
     """Give each pod its node, all of them now.
 
     `size` members make the gang whole, 0 if it has been that already. It stands in the mark that
-    the pods get, with how many they are and a mark of who: after a restart that tells a gang whose
-    binds were cut short from one that lost a member.
+    the pods get, with how many they are and marks of who: after a restart that tells a gang whose
+    binds were cut short from one that lost a member, or that suffered both.
     """
 
     gang: GangKey
@@ -50,7 +52,8 @@ class Bind:
         if not self.size:
             return f"{self.plan}/0"
         uids = [pod.metadata.uid for pod, _ in self.pairs]
-        return f"{self.plan}/{self.size}+{len(uids)}-{fingerprint(uids):08x}"
+        last = "".join(f"{fingerprint([uid]):08x}" for uid in uids[-MOST_NAMED:])
+        return f"{self.plan}/{self.size}+{len(uids)}-{fingerprint(uids):08x}-{last}"
 
 
 class Planned(NamedTuple):
@@ -59,11 +62,15 @@ class Planned(NamedTuple):
     size: int = 0
     pods: int = 0
     who: int = 0
+    last: frozenset[int] = frozenset()
 
 
 def planned(annotation: str) -> Planned:
-    found = re.fullmatch(r".*/(\d+)\+(\d+)-([0-9a-f]{8})", annotation)
-    return Planned(int(found[1]), int(found[2]), int(found[3], 16)) if found else Planned()
+    found = re.fullmatch(r".*/(\d+)\+(\d+)-([0-9a-f]{8})-?((?:[0-9a-f]{8})*)", annotation)
+    if found is None:
+        return Planned()
+    last = frozenset(int(one, 16) for one in re.findall(".{8}", found[4]))
+    return Planned(int(found[1]), int(found[2]), int(found[3], 16), last)
 
 
 def fingerprint(uids: Iterable[str]) -> int:

@@ -119,8 +119,9 @@ def was_half_bound(muster: Muster) -> bool:
     """After a restart: whether binds were cut short, rather than a member lost since.
 
     After a plan that was cut short, fewer members are bound than make the gang whole, and those
-    that the plan lacks wait: they are older than its binds, and the plan's mark says that it is
-    they and not others of the same second. Both times are the server's own.
+    that the plan lacks wait: its mark names them or, if it has more than it can name, they are
+    older than its binds, and the mark says that it is they and not others of the same second. Both
+    times are the server's own.
     """
     plans: dict[str, list[Pod]] = {}
     for pod in muster.bound:
@@ -133,6 +134,8 @@ def was_half_bound(muster: Muster) -> bool:
 
 
 def _was_cut_short(plan: Planned, bound: list[Pod], muster: Muster) -> bool:
+    if any(fingerprint([pod.metadata.uid]) in plan.last for pod in muster.pending):
+        return True  # also if members that were bound are lost since
     scheduled = [condition(pod.status.conditions, "PodScheduled") for pod in bound]
     times = [s.last_transition_time for s in scheduled if s and s.last_transition_time]
     old = [
