@@ -140,6 +140,58 @@ async def test_a_gang_that_waited_too_long_gets_its_nodes_kept_from_those_behind
     assert cluster.bound("second") == {"second": "n2"}
 
 
+async def starving() -> FakeCluster:
+    """A gang of eight that waited too long for all eight GPUs, and a rival it keeps away."""
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=4), node("n2", gpus=4))
+    cluster.add(pod("early", gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("big", 8, created=1), *gang("big", 8, gpus=1))
+        await cluster.settle(60)
+        cluster.add(pod("rival", gpus=1, created=5))
+        await cluster.settle()
+        assert cluster.bound("rival") == {}
+        assert "kept for default/big" in cluster.reason("rival")
+    return cluster
+
+
+@pytest.mark.parametrize("loss", ["member", "group", "node", "claim"])
+async def test_a_gang_that_can_no_longer_start_keeps_nodes_from_nobody(loss: str) -> None:
+    cluster = await starving()
+    async with cluster.running():
+        if loss == "member":
+            cluster.delete_pod("big-3")
+        elif loss == "group":
+            cluster.delete_group("big")
+        elif loss == "node":
+            cluster.delete_node({"n1", "n2"}.difference(cluster.bound().values()).pop())
+        else:
+            cluster.delete_pod("big-3")
+            claims = {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]}
+            cluster.add(pod("big-3", gpus=1, group="big", spec=claims))
+        await cluster.settle()
+
+    assert set(cluster.bound()) == {"early", "rival"}
+
+
+async def test_a_gang_that_can_start_again_has_its_nodes_kept_again() -> None:
+    cluster = await starving()
+    async with cluster.running():
+        cluster.delete_pod("big-3")
+        await cluster.settle()
+        cluster.add(pod("big-3", gpus=1, group="big"))
+        await cluster.settle()
+        cluster.add(pod("other", gpus=1, created=9))
+        await cluster.settle()
+        assert cluster.bound("other") == {}
+        cluster.finish("early", "Succeeded")
+        cluster.finish("rival", "Succeeded")
+        await cluster.settle()
+
+    assert len(cluster.bound("big")) == 8
+
+
 async def test_room_for_a_late_member_is_placed_with_its_gang_and_kept_for_it() -> None:
     cluster = FakeCluster()
     late = {"muster.dev/late": '{"launcher": {"cpu": "2", "memory": "1Gi"}}'}

@@ -48,6 +48,12 @@ def test_the_names_of_the_command_line_hold_unless_the_file_has_its_own(tmp_path
         ("holdSeconds: 2026-99-99\n", "settings.yaml"),
         ("names: []\n", "names"),
         ("names: ['']\n", "names"),
+        ("holdSeconds: 1\npreempt: true\nholdSeconds: 2\n", "the key holdSeconds is written twice"),
+        ("weights: {tight: 1, tight: 0}\n", "the key tight is written twice"),
+        ("holdSeconds: .inf\n", "holdSeconds"),
+        ("repairSeconds: .nan\n", "repairSeconds"),
+        ("starvationAfter: 1.0e+300\n", "starvationAfter"),
+        ("weights: {tight: .nan}\n", "weights.tight"),
     ],
 )
 def test_nonsense_names_the_file_and_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:

@@ -57,12 +57,15 @@ def wait(case: Case, reason: Reason | None, spot: Spot) -> list[Action]:
 
 
 def say(state: State, key: GangKey, reason: Reason | None) -> list[Action]:
-    """Say why a gang waits (or that it does not), if that is news."""
+    """Say why a gang waits (or that it does not), if that is news, also to but one member."""
     entry = state.entry(key)
-    if reason is None:
-        entry.waits_since = None
+    gang, heard = state.roster.gangs.get(key), entry.heard
+    if reason is None or gang is None:
+        entry.waits_since, entry.heard = None, frozenset()
         state.no_longer_starving(key)
-    if entry.reason == reason:
+    else:
+        entry.heard = frozenset(pod.metadata.uid for pod in state.muster(gang).pending)
+    if entry.reason == reason and entry.heard <= heard:
         return []
     entry.reason = reason
     return [Say(key, reason)]

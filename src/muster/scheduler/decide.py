@@ -17,7 +17,7 @@ from math import comb
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition
-from muster.scheduler import explain, hold, refusal, rooms, runs, starvation, trouble
+from muster.scheduler import explain, failures, hold, refusal, rooms, runs, starvation, trouble
 from muster.scheduler.actions import (
     PLAN_ANNOTATION,
     Action,
@@ -35,7 +35,7 @@ from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place, place_surplus
 from muster.scheduler.podclass import amounts_of
 from muster.scheduler.provision import choose, provision, tell, waits_for
-from muster.scheduler.remedy import release, spot, unplaced, why
+from muster.scheduler.remedy import release, repair, spot, unplaced, why
 from muster.scheduler.snapshot import Slot
 
 if TYPE_CHECKING:
@@ -56,6 +56,13 @@ MOST_TRIED = 100_000
 def consider(state: State, key: GangKey, now: float) -> list[Action]:
     """Everything to be done about one gang now."""
     state.now = now
+    state.parked.unpark(key)
+    actions = _consider(state, key, now)
+    starvation.review(state, key)
+    return actions
+
+
+def _consider(state: State, key: GangKey, now: float) -> list[Action]:
     gang = state.roster.gangs.get(key)
     if gang is None or (not gang.pods and gang.declared is None):
         state.forget(key)
@@ -170,13 +177,20 @@ def _fill_able(case: Case) -> list[Action]:
         return say(case.state, case.key, None)
     absent = rooms.absent(case)
     if absent and (not case.started or case.entry.gave_up or rooms.rooms_come_back(case)):
-        there = len(case.muster.bound) + len(case.muster.succeeded) + len(pending)
-        reason = explain.too_few(case.terms, there, case.muster, absent)
-        return wait(case, reason if pending else None, Spot(Wake.NONE))
+        return wait(case, _too_few(case, absent) if pending else None, Spot(Wake.NONE))
+    if rooms.too_many(case, absent):
+        reason = _too_few(case, absent)
+        return [*wait(case, reason, Spot(Wake.NODES)), *repair(case, reason)]
     phantoms = tuple(rooms.phantoms(case, absent))
     if not pending and len(phantoms) <= len(case.entry.holds):
         return []
     return _place(case, (*pending, *phantoms))
+
+
+def _too_few(case: Case, absent: dict[str, int]) -> Reason:
+    muster = case.muster
+    there = len(muster.bound) + len(muster.succeeded) + len(muster.pending)
+    return explain.too_few(case.terms, there, muster, absent)
 
 
 def _place(case: Case, pods: tuple[Pod, ...]) -> list[Action]:
@@ -184,16 +198,28 @@ def _place(case: Case, pods: tuple[Pod, ...]) -> list[Action]:
     short = _below_min_resources(case, demand)
     if short is not None:
         return wait(case, short, Spot(Wake.NODES | Wake.PODS))
-    signature = _signature(case.state, demand)
-    result = case.state.failed.get(signature) if signature else None
-    if not isinstance(result, Unplaced):
-        result = place(case.state.snapshot, demand)
+    result = _try(case, demand)
     if isinstance(result, Plan):
         waits = provision(case, result)
         return _commit(case, result) if waits is None else waits
-    if signature:
-        case.state.failed[signature] = result
     return unplaced(case, demand, result)
+
+
+def _try(case: Case, demand: Demand) -> Plan | Unplaced:
+    """The trial, unless it is known to fail and what is said of that need not be as of now."""
+    state, entry = case.state, case.entry
+    alike = failures.signature(demand, state.moves)
+    stale = case.now >= entry.reasoned_at + state.settings.report_every
+    exact = entry.reason is None or stale
+    known = state.failures.find(alike, state.snapshot, exact=exact)
+    if exact or known is None:
+        entry.reasoned_at = case.now
+    if known is not None:
+        return known
+    result = place(state.snapshot, demand)
+    if isinstance(result, Unplaced):
+        state.failures.add(alike, result, state.snapshot)
+    return result
 
 
 def _demand(case: Case, pods: tuple[Pod, ...]) -> Demand:
@@ -228,16 +254,6 @@ def group(state: State, pods: Iterable[Pod]) -> tuple[Want, ...]:
         for pod in members:
             groups.setdefault((classes.of(pod), role_of(pod)), []).append(pod)
     return tuple(Want(cls, role, tuple(members)) for (cls, role), members in groups.items())
-
-
-def _signature(state: State, demand: Demand) -> object:
-    """What makes two demands fail alike; nothing where rooms of its own help one of them."""
-    if demand.rooms or demand.barred is not None:
-        return None
-    wants = tuple((want.cls, want.role, len(want.pods)) for want in demand.wants)
-    coupled = any(want.cls.coupled or want.cls.claims for want in demand.wants)
-    since = state.moves if coupled else 0
-    return (wants, demand.need, tuple(sorted(demand.roles.items())), since)
 
 
 def _below_min_resources(case: Case, demand: Demand) -> Reason | None:

@@ -18,6 +18,7 @@ from muster.scheduler.podclass import PODS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from muster.api.meta import Key
     from muster.scheduler.demand import Short, Unplaced
     from muster.scheduler.hold import Hold
     from muster.scheduler.roster import Muster
@@ -54,7 +55,7 @@ def no_group(key: GangKey) -> Reason:
 def too_few(terms: Terms, there: int, muster: Muster, roles: dict[str, int]) -> Reason:
     """Members are yet to be created."""
     text = f"{there} of {terms.min} members exist"
-    lacking = [f"{n} more {role or 'member'}" for role, n in sorted(roles.items())]
+    lacking = [f"{n} more {_many(role or 'member', n)}" for role, n in sorted(roles.items())]
     if lacking:
         text += f"; needs {' and '.join(lacking)}"
     if muster.gated:
@@ -95,6 +96,15 @@ def kept_for(reason: Reason, rooms: Mapping[GangKey, Sequence[Hold]], epoch: flo
     return Reason(reason.code, "; ".join((reason.text, *said)))
 
 
+def spared(reason: Reason, budgets: Sequence[Key]) -> Reason:
+    """A reason, and the disruption budgets but for which room would be made by eviction."""
+    names, more = ", ".join(map(str, budgets[:MOST_NAMED])), len(budgets) - MOST_NAMED
+    which = names if more <= 0 else f"{names} and {more} more"
+    by = f"the budget {which} protects" if len(budgets) == 1 else f"the budgets {which} protect"
+    said = f"it would fit in place of pods of lower priority, which {by}"
+    return Reason(reason.code, f"{reason.text}; {said}")
+
+
 def _one(short: Short) -> str:
     parts = [f"{short.fits} of {_members(short)} fit"]
     if short.lacks and short.ever:
@@ -115,5 +125,8 @@ def _each(short: Short) -> list[tuple[str, int]]:
 
 
 def _members(short: Short) -> str:
-    role, n = short.want.role or "pod", short.wanted
-    return f"{n} {role}" if n == 1 or role.endswith("s") else f"{n} {role}s"
+    return f"{short.wanted} {_many(short.want.role or 'pod', short.wanted)}"
+
+
+def _many(what: str, n: int) -> str:
+    return what if n == 1 or what.endswith("s") else f"{what}s"

@@ -28,6 +28,7 @@ class Wake:
     NODES = 2  # a node came, or its labels, taints, readiness or size changed
     STORAGE = 8  # a claim, volume or storage class changed
     BUDGETS = 16  # a disruption budget allows more, or is gone
+    LOST = 32  # a node is gone: what keeps nodes from others may be impossible now
     PODS = 4  # a pod was placed or left: what affinity and spread look at
 
 

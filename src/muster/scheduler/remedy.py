@@ -7,6 +7,7 @@ cannot use; one that has waited too long gets its candidate nodes kept from thos
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,16 @@ from muster.scheduler.explain import Reason
 from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place
 from muster.scheduler.preempt import allowed, may_be_evicted, may_preempt, preempt, victims
-from muster.scheduler.rooms import give_up_rooms, is_phantom
+from muster.scheduler.rooms import absent, give_up_rooms
 from muster.scheduler.snapshot import Slot, Stay
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muster.api.meta import Key
     from muster.scheduler.demand import Demand, Unplaced
+    from muster.scheduler.preempt import Victim
+    from muster.scheduler.snapshot import Snapshot
 
 KEPT = "bound by half and kept: its pods have no controller that would make them anew"
 
@@ -34,7 +40,10 @@ def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
     reason = _reason(case, demand, result)
     if case.entry.kept:
         reason = Reason(reason.code, f"{reason.text}; {KEPT}")
-    evictions = _preempt(case, demand)
+    evictions: list[Action] = []
+    if not absent(case):  # only members that exist may evict
+        evictions, spared = _preempt(case, demand)
+        reason = explain.spared(reason, spared) if spared else reason
     if case.entry.victims:
         text = "waits for pods of lower priority to leave"
         text += marks.obstacle(case.entry, case.entry.victims)
@@ -42,9 +51,7 @@ def unplaced(case: Case, demand: Demand, result: Unplaced) -> list[Action]:
     waits = spot(result)
     if may_preempt(case.state, case.gang):
         waits.wakes |= Wake.BUDGETS
-    actions = [*evictions, *wait(case, reason, waits)]
-    if case.started and case.entry.whole is False and not case.entry.victims:
-        actions += _repair(case, reason)
+    actions = [*evictions, *wait(case, reason, waits), *repair(case, reason)]
     _guard(case, demand, result)
     return actions
 
@@ -81,15 +88,19 @@ def _reason(case: Case, demand: Demand, result: Unplaced) -> Reason:
     return Reason(reason.code, f"{reason.text}; {kept}")
 
 
-def _preempt(case: Case, demand: Demand) -> list[Action]:
-    """Evict what makes room for this gang, if anything of lower priority does; keep that room."""
+def _preempt(case: Case, demand: Demand) -> tuple[list[Action], list[Key]]:
+    """Evict what makes room for this gang, if anything of lower priority does; keep that room.
+
+    Gives the budgets too that alone are in the way.
+    """
     state, entry = case.state, case.entry
     never = any(pod.spec.preemption_policy == "Never" for pod in case.muster.pending)
     if never or entry.victims:
-        return []
-    found = preempt(state.snapshot, demand, list(victims(state, case.gang)), allowed(state))
+        return [], []
+    could, left = list(victims(state, case.gang)), allowed(state)
+    found = preempt(state.snapshot, demand, could, left)
     if found is None:
-        return []
+        return [], _in_the_way(state.snapshot, demand, could, left)
     actions: list[Action] = []
     for victim in found.victims:
         pods = tuple(slot.pod for slot in victim.slots if slot.stay is Stay.POD)
@@ -106,13 +117,27 @@ def _preempt(case: Case, demand: Demand) -> list[Action]:
     entry.preempts = True
     if not entry.victims:
         state.touch(case.key)
-    return actions
+    return actions, []
 
 
-def _repair(case: Case, reason: Reason) -> list[Action]:
-    """Bound by half: look for room a little longer, then release what is bound."""
+def _in_the_way(
+    snapshot: Snapshot, demand: Demand, could: Sequence[Victim], left: Mapping[Key, int]
+) -> list[Key]:
+    """The budgets that spare pods in whose place the gang would fit."""
+    under = Counter(key for key, _ in {one for victim in could for one in victim.budgets})
+    spent = sorted(key for key, n in under.items() if n > left.get(key, 0))
+    if not spent:
+        return []
+    slots = {slot.uid: slot for victim in could for slot in victim.slots}
+    found = place(snapshot, replace(demand, rooms=(*demand.rooms, *slots.values())))
+    return spent if isinstance(found, Plan) else []
+
+
+def repair(case: Case, reason: Reason) -> list[Action]:
+    """If it is bound by half: look for room a little longer, then release what is bound."""
     entry = case.entry
-    if entry.kept:
+    half = case.started and entry.whole is False
+    if not half or entry.kept or entry.victims:
         return []
     if entry.release_at is None:
         entry.release_at = case.now + case.state.settings.repair_seconds
@@ -143,7 +168,7 @@ def _guard(case: Case, demand: Demand, result: Unplaced) -> None:
     Only if it would fit an empty cluster: an impossible gang must not block a possible one.
     """
     state, since = case.state, case.entry.waits_since
-    if since is None or case.started or any(is_phantom(p) for p in case.muster.pending):
+    if since is None or case.started:
         return
     due = since + state.settings.starvation_after
     if case.now < due:
@@ -155,6 +180,7 @@ def _guard(case: Case, demand: Demand, result: Unplaced) -> None:
         state.stop_starving(case.key)
     else:
         state.starving[case.key] = tuple(short.want.cls for short in result.short)
+        state.parked.spots[case.key].wakes |= Wake.LOST
 
 
 def _is_hopeless(case: Case, demand: Demand) -> bool:

@@ -15,6 +15,7 @@ from muster.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirem
 from muster.api.meta import ObjectMeta
 from muster.scheduler import hold
 from muster.scheduler.gangs import ROLE_ANNOTATION, role_of
+from muster.scheduler.podclass import PODS
 from muster.scheduler.roster import per_role
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 PHANTOM = "phantom/"
+MOST = 10_000
+"""Members that room is kept for before they exist."""
 LATE_ANNOTATION = "muster.dev/late"
 """On a group: members that come after the others have started and are not counted in its minimum,
 as JSON from role to what one such member requests. Their room is placed with the gang and held."""
@@ -78,6 +81,16 @@ def absent(case: Case) -> dict[str, int]:
     lacking = {role: n for role, n in roles.items() if n > 0}
     rest = case.missing.total - len(case.muster.pending) - sum(lacking.values())
     return {**lacking, "": rest} if rest > 0 else lacking
+
+
+def too_many(case: Case, lacking: Mapping[str, int]) -> bool:
+    """Whether so many are absent that all nodes, were they empty, could not hold them."""
+    snapshot = case.state.snapshot
+    if not lacking:
+        return False
+    snapshot.settle()
+    room = snapshot.nodes.allocatable[snapshot.classes.column(PODS)].sum()
+    return sum(lacking.values()) > min(MOST, int(room))
 
 
 def rooms_come_back(case: Case) -> bool:

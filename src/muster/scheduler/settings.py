@@ -15,7 +15,9 @@ from muster.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
+    from yaml.nodes import Node
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 NAMES = ("muster", "kube-batchd", "kube-batch")
 FIXED = {"names": "names", "binds_in_flight": "bindsInFlight"}
@@ -68,9 +70,13 @@ def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
     import yaml
 
     try:
-        raw = yaml.safe_load(path.read_text())
+        text = path.read_text()
+        twice = _written_twice(yaml.compose(text, yaml.SafeLoader))
+        raw = yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: not text, no such date
         raise ConfigError(f"{path}: {error}") from error
+    if twice:
+        raise ConfigError(f"{path}: the key {twice} is written twice")
     if raw is None:
         raw = {}
     if isinstance(raw, dict):
@@ -79,6 +85,22 @@ def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
         return msgspec.convert(raw, Settings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _written_twice(node: Node | None) -> str:
+    """A key that one mapping of the file has twice, if any: a reader would keep the last alone."""
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode):
+        return ""
+    seen: set[str] = set()
+    for key, value in node.value:
+        if str(key.value) in seen:
+            return str(key.value)
+        seen.add(str(key.value))
+        if found := _written_twice(value):
+            return found
+    return ""
 
 
 def take_up(old: Settings, fresh: Settings) -> tuple[Settings, list[str]]:

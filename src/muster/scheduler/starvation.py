@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler import filters
+from muster.scheduler.parked import Wake
 
 if TYPE_CHECKING:
     from muster.scheduler.gangs import GangKey
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 def head(state: State) -> Place | None:
     """The first in line of those that have waited too long."""
     return min(map(state.place_of, state.starving), default=None)
+
+
+def review(state: State, key: GangKey) -> None:
+    """Whoever does not wait for room any more has no nodes kept: others may need them."""
+    spot = state.parked.spots.get(key)
+    if key in state.starving and (spot is None or not spot.wakes & Wake.NODES):
+        state.stop_starving(key)
 
 
 def barred(state: State, key: GangKey) -> Mask | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.scheduler import hold
 from muster.scheduler.entry import Entry
+from muster.scheduler.failures import Failures
 from muster.scheduler.gangs import ALONE, GangKey, role_of
 from muster.scheduler.nodes import looks, takes_pods
 from muster.scheduler.order import Place, place_in_line
@@ -49,8 +50,7 @@ class State:
         self.assumed: dict[str, str] = {}
         self.events = Wake.NONE
         self.freed: set[str] = set()
-        self.failed: dict[object, object] = {}
-        """Demands that failed since room was last freed, so that equal ones are not tried again."""
+        self.failures = Failures()
         self.moves = 0
         """Grows with every event: what fails by other pods may succeed after any of them."""
         self.now = 0.0
@@ -96,7 +96,7 @@ class State:
             self.snapshot.put_node(new)
         elif old is not None:
             self.snapshot.drop_node(old.metadata.name)
-            self._happened(Wake.PODS)  # with a domain gone, spread may be even
+            self._happened(Wake.LOST | Wake.PODS)  # with a domain gone, spread may be even
         if old is not None and (new is None or not takes_pods(new)):
             self._drop_holds_on(old.metadata.name)
         if new is not None and (old is None or looks(old) != looks(new)):
@@ -386,4 +386,4 @@ class State:
         self.events |= event
         self.moves += 1
         if event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
-            self.failed.clear()
+            self.failures.forget()

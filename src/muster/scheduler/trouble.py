@@ -55,7 +55,7 @@ def trouble(case: Case) -> Trouble | None:
 def without(case: Case, found: Trouble, fill: Callable[[Case], list[Action]]) -> list[Action]:
     """Place the others, then say what is the matter, unless they wait for something else."""
     entry = case.entry
-    before, since = entry.reason, entry.waits_since
+    before, since, heard = entry.reason, entry.waits_since, entry.heard
     able = tuple(pod for pod in case.muster.pending if pod.metadata.uid not in found.pods)
     muster = replace(case.muster, pending=able)
     actions = fill(replace(case, muster=muster))
@@ -68,4 +68,6 @@ def without(case: Case, found: Trouble, fill: Callable[[Case], list[Action]]) ->
     if before is not None:
         entry.waits_since = since
     actions = [action for action in actions if not isinstance(action, Say)]
-    return actions if entry.reason == before else [*actions, Say(case.key, entry.reason)]
+    if entry.reason == before and entry.heard <= heard:
+        return actions
+    return [*actions, Say(case.key, entry.reason)]
