@@ -7,6 +7,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.controlplane.fixture"]
 
@@ -16,6 +17,10 @@ asyncio.set_event_loop(None)
 
 # A shell starts background jobs deaf to Ctrl-C, and so would be all programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Machines are noisy: how long an example takes says nothing here.
+settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("muster")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.api import quantity
@@ -69,7 +69,6 @@ def test_the_vectors_cover_enough_to_mean_something() -> None:
     assert sum(kubernetes_is_right_about(number) for number in accepted) > 300
 
 
-@settings(deadline=None)
 @given(
     sign=st.sampled_from(["", "+", "-"]),
     whole=st.text("0123456789", min_size=1, max_size=25),
@@ -92,7 +91,6 @@ def test_it_agrees_with_exact_fractions(
     assert quantity.whole(text) == away_from_zero(number)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=12))
 def test_any_text_is_either_a_quantity_or_refused_with_our_error(text: str) -> None:
     try:
@@ -153,7 +151,6 @@ def test_cpu_is_shown_in_cores(thousandths: int, text: str) -> None:
     assert quantity.format_cpu(thousandths) == text
 
 
-@settings(deadline=None)
 @given(st.integers(-(10**15), 10**15))
 def test_cpu_as_shown_means_the_same_number(thousandths: int) -> None:
     assert quantity.milli(quantity.format_cpu(thousandths)) == thousandths
@@ -178,7 +175,6 @@ def test_bytes_are_shown_in_the_largest_unit(count: int, text: str) -> None:
     assert quantity.format_bytes(count) == text
 
 
-@settings(deadline=None)
 @example(973)  # nearer to 1.0 than to 0.9 of the next unit
 @given(st.integers(0, 2**63 - 1))
 def test_bytes_as_shown_are_within_a_twentieth_of_a_unit(count: int) -> None:

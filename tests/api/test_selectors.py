@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api import selectors
@@ -76,7 +76,6 @@ REQUIREMENT = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(REQUIREMENT, max_size=5), st.dictionaries(WORD, WORD, max_size=4))
 def test_what_is_written_reads_back_as_the_same_selector(
     wanted: list[selectors.Requirement], labels: dict[str, str]
@@ -89,7 +88,6 @@ def test_what_is_written_reads_back_as_the_same_selector(
     assert again.matches(labels) == selector.matches(labels)
 
 
-@settings(deadline=None)
 @given(st.text("ab=!<>(), in\\\t", max_size=15))
 def test_any_text_is_either_a_selector_or_refused_with_our_error(text: str) -> None:
     for parse in (selectors.parse_labels, selectors.parse_fields):

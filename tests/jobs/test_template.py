@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from muster.errors import UsageError
@@ -104,7 +104,6 @@ tricky = st.one_of(
 literal = st.text(st.characters(exclude_characters="$"), max_size=10)
 
 
-@settings(deadline=None)
 @given(a=tricky, b=tricky, parts=st.lists(st.one_of(literal, st.sampled_from("AB")), max_size=6))
 def test_values_are_put_in_once_and_never_looked_at_again(a: str, b: str, parts: list[str]) -> None:
     values = {"A": a, "B": b}
@@ -114,7 +113,6 @@ def test_values_are_put_in_once_and_never_looked_at_again(a: str, b: str, parts:
     assert filled(written, A=a, B=b) == expected
 
 
-@settings(deadline=None)
 @given(value=tricky)
 def test_a_text_parameter_can_only_change_the_text_it_stands_in(value: str) -> None:
     written = {"name": "${A}", "keep": ["${{A}}x", 1], "${A}-key": "k"}
@@ -131,13 +129,11 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(value=json_values)
 def test_json_survives_double_braces(value: Any) -> None:
     assert filled("${{A}}", A=json.dumps(value)) == value
 
 
-@settings(deadline=None)
 @given(item=st.dictionaries(texts, json_values, max_size=4), value=tricky)
 def test_without_references_an_object_stays_as_it_is(item: Raw, value: str) -> None:
     assume("${" not in json.dumps(item))
@@ -254,7 +250,6 @@ def test_a_fixed_namespace_is_taken_out_and_a_parameterised_one_stays() -> None:
         ("", ""),
     ],
 )
-@settings(deadline=None)
 @given(seed=st.integers())
 def test_generated_text_has_the_shape_of_its_expression(
     expression: str, pattern: str, seed: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.core import Pod
@@ -43,7 +43,6 @@ def replayed(changes: list[Change[Pod]]) -> dict[str, Pod]:
     return state
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(states, events)))
 def test_changes_lead_from_nothing_to_what_is_held(steps: list[object]) -> None:
     store: Store[Pod] = Store({"group": lambda p: [p.metadata.labels["group"]]})

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.core import Pod
@@ -31,7 +31,6 @@ from tests.kube.fakes import pod
 ASK = request.watch(PODS, "", since="1")
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.binary(min_size=1).filter(lambda b: b"\n" not in b), min_size=1),
     st.lists(st.integers(min_value=1, max_value=40)),

@@ -67,7 +67,7 @@ def _served(plane: ControlPlane) -> bool:
 
 
 def _established(crd: Raw) -> bool:
-    rows = crd.get("status", {}).get("conditions", [])
+    rows = crd.get("status", {}).get("conditions") or ()
     return any(row["type"] == "Established" and row["status"] == "True" for row in rows)
 
 

@@ -73,7 +73,7 @@ def understood(raw: Raw) -> Job | InvalidJob:
         return refused
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_junk_in_any_place_is_either_understood_or_refused_by_name(data: st.DataObject) -> None:
     raw = rich(data.draw(st.sampled_from(sorted(CONTAINERS))))

@@ -103,7 +103,7 @@ def steady(model: Model) -> None:
     raise AssertionError(f"still not steady: {model.decide()}")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(jobs(), DIALECTS, HAPPENINGS)
 def test_deciding_again_after_acting_gives_nothing_but_timers(
     raw: Raw, dialect: str, happenings: list[tuple[str, int]]
@@ -123,7 +123,7 @@ def test_deciding_again_after_acting_gives_nothing_but_timers(
         steady(model)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(jobs(), HAPPENINGS)
 def test_an_outcome_is_never_both_and_never_changes(
     raw: Raw, happenings: list[tuple[str, int]]
@@ -142,7 +142,7 @@ def test_an_outcome_is_never_both_and_never_changes(
         outcome = ends[0] if ends else None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(jobs(), HAPPENINGS)
 def test_a_finished_job_makes_nothing_new(raw: Raw, happenings: list[tuple[str, int]]) -> None:
     model = Model(raw)

@@ -83,7 +83,7 @@ def rooms_come_back(history: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(HISTORIES, st.booleans())
 def test_no_gang_stays_bound_by_half_for_ten_seconds_after_the_trouble(
     history: list[tuple[Any, ...]], preempt: bool
@@ -92,7 +92,7 @@ def test_no_gang_stays_bound_by_half_for_ten_seconds_after_the_trouble(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(HISTORIES)
 def test_a_gang_that_was_whole_gets_the_rooms_of_dead_members_back(
     history: list[tuple[Any, ...]],
@@ -101,7 +101,7 @@ def test_a_gang_that_was_whole_gets_the_rooms_of_dead_members_back(
 
 
 @pytest.mark.long
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(HISTORIES, st.booleans())
 def test_no_gang_stays_bound_by_half_in_thousands_of_histories(
     history: list[tuple[Any, ...]], preempt: bool
@@ -110,7 +110,7 @@ def test_no_gang_stays_bound_by_half_in_thousands_of_histories(
 
 
 @pytest.mark.long
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(HISTORIES)
 def test_rooms_come_back_in_thousands_of_histories(history: list[tuple[Any, ...]]) -> None:
     rooms_come_back(history)

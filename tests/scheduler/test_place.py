@@ -99,7 +99,7 @@ def assert_valid(plan: Plan, nodes: list[Node], placed: naive.Placed, gang: list
         so_far.append((one, by_name[name]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(problems(classes=3))
 def test_every_plan_is_valid_by_the_naive_reference(
     problem: tuple[list[Node], list[Pod], list[Pod]],
@@ -117,7 +117,7 @@ def test_every_plan_is_valid_by_the_naive_reference(
         assert (state.snapshot.nodes.free[: len(before)] == before).all()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(problems(classes=1))
 def test_a_gang_of_equal_pods_is_placed_whenever_it_can_be(
     problem: tuple[list[Node], list[Pod], list[Pod]],
@@ -128,7 +128,7 @@ def test_a_gang_of_equal_pods_is_placed_whenever_it_can_be(
     assert isinstance(solve(state, gang), Plan) == naive.possible(gang, nodes, placed)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problems(classes=3))
 def test_the_same_snapshot_gives_the_same_plan_whatever_the_order_of_events(
     problem: tuple[list[Node], list[Pod], list[Pod]],

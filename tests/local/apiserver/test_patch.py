@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api import schemas
@@ -40,7 +40,6 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-@settings(deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_leads_from_any_object_to_any_other(old: Any, new: Any) -> None:
     old, new = without_nulls(old), without_nulls(new)
@@ -48,7 +47,6 @@ def test_a_merge_patch_leads_from_any_object_to_any_other(old: Any, new: Any) ->
     assert merge(old, difference(old, new)) == new
 
 
-@settings(deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_patching_changes_neither_object_nor_patch(old: Any, patch: Any) -> None:
     before = deepcopy((old, patch))
@@ -58,7 +56,6 @@ def test_patching_changes_neither_object_nor_patch(old: Any, patch: Any) -> None
     assert (old, patch) == before
 
 
-@settings(deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_applied_twice_is_applied_once(old: Any, patch: Any) -> None:
     once = merge(old, patch)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.errors import InvalidQuantity
@@ -165,7 +165,6 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
         parse(text)
 
 
-@settings(deadline=None)
 @given(st.integers(-(10**24), 10**24), st.booleans())
 def test_an_amount_reads_back_as_it_was_written(nano: int, binary: bool) -> None:
     assert parse(str(Amount(nano, binary))).nano == nano

@@ -254,4 +254,4 @@ class VerbsMachine(RuleBasedStateMachine):
 
 
 TestVerbsMachine = VerbsMachine.TestCase
-TestVerbsMachine.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestVerbsMachine.settings = settings(max_examples=80, stateful_step_count=50)

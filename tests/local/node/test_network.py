@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.meta import Key
@@ -19,7 +19,6 @@ def key(name: object) -> Key:
     return Key("ns", str(name))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sets(st.integers(0, 255), max_size=200))
 def test_the_subnet_touches_no_route(seed: int, taken: set[int]) -> None:
     routes = [IPv4Network(f"10.{number}.0.0/16") for number in taken]

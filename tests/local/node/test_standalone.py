@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.local.node import logs
@@ -46,7 +46,6 @@ def test_carriage_returns_do_not_end_a_line() -> None:
     assert crilog.records("stderr", b"10%\r20%\n", AT).count(b"\n") == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_what_was_written_is_what_is_read_however_it_was_cut(pieces: list[bytes]) -> None:
     written = b"".join(crilog.records("stdout", piece, AT) for piece in pieces)
@@ -77,7 +76,6 @@ def test_only_records_since_a_time_are_shown() -> None:
     assert logs.Renderer(timestamps=False, since=later).show(record) == b""
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text(alphabet="ab", max_size=3), max_size=12),
     st.integers(min_value=0, max_value=14),
@@ -97,7 +95,6 @@ def test_the_tail_is_the_last_lines(lines: list[str], wanted: int, whole: bool) 
     assert shown == "".join(expected[max(0, len(expected) - wanted) :])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=50))), st.integers(1, 7))
 def test_frames_survive_any_cutting(frames: list[tuple[int, bytes]], step: int) -> None:
     data = b"".join(wire.frame(channel, payload) for channel, payload in frames)

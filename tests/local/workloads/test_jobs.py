@@ -125,7 +125,7 @@ class World:
         return str(row["reason"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     completions=st.integers(1, 6),
     parallelism=st.integers(1, 4),
@@ -167,7 +167,7 @@ def test_every_success_is_counted_once_whatever_happens(
     assert not any(pod["metadata"].get("finalizers") for pod in world.pods.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(limit=st.integers(0, 4), cut=st.integers(0, 3))
 def test_a_job_fails_after_one_failure_more_than_its_limit(limit: int, cut: int) -> None:
     world = World(completions=1, backoffLimit=limit)

@@ -154,7 +154,7 @@ def updated(wanted: Deployment, image: str) -> Deployment:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     replicas=st.integers(1, 7),
     surge=st.integers(0, 3),
@@ -205,7 +205,7 @@ def test_pods_that_an_old_set_is_about_to_lose_are_not_counted_twice() -> None:
     assert old.size + sum(new.pods) >= 3
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(0, 9), min_size=1, max_size=4),
     choices=st.lists(st.integers(0, 100), max_size=30),
