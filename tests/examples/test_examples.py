@@ -205,7 +205,7 @@ def test_a_parameter_server_job_goes_on_when_a_replica_comes_back(
     need("tensorflow", "tensorflow")
     slowly = [*example("tf_ps.py"), "--steps=200", "--pause=0.5"]
     processes.start_tensorflow(slowly, chief=1, worker=2, ps=1)
-    until(lambda: 40 in processes.losses("chief-0"), timeout=60, what="a few steps")
+    until(lambda: 40 in processes.losses("chief-0"), timeout=180, what="a few steps")
 
     processes.kill_and_restart(victim)
 
