@@ -130,9 +130,10 @@ def lose_a_worker() -> None:
                 running(3)(job) and client.get(PODS, Key("default", name)).metadata.uid != uid
             ),
         )
+    # Before anything is shown: when the training is over, the rival has its turn.
+    rival, after = get("rival"), member(name)
     arena("get", "tf-dist")
     arena("list")
-    after, rival = member(name), get("rival")
     if after["node"] != before["node"] or rival["status"] != "PENDING":
         sys.exit(f"the room was not kept: {name} is on {after['node']}, rival {rival['status']}")
     say(f"Its room was kept: it is back on {after['node']}, and the training goes on.")
