@@ -350,13 +350,18 @@ async def test_members_made_anew_are_not_placed_beside_members_that_are_to_go(
 DECIDED = START + timedelta(seconds=100)
 
 
-def member(name: str, at: float, *, mark: str = "", **each: Any) -> Pod:
+def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **each: Any) -> Pod:
     """A member that got its node so many seconds after the start."""
     notes = {marks.TAKEDOWN_ANNOTATION: f"{mark}/{DECIDED.isoformat()}"} if mark else {}
     made = pod(name, group="g", annotations=notes, **each)
     when = START + timedelta(seconds=at)
+    leaves = None if grace is None else START
+    metadata = replace(
+        made.metadata, deletion_timestamp=leaves, deletion_grace_period_seconds=grace
+    )
     return replace(
         made,
+        metadata=metadata,
         spec=replace(made.spec, node_name="n" if at else ""),
         status=replace(
             made.status,
@@ -388,6 +393,14 @@ def member(name: str, at: float, *, mark: str = "", **each: Any) -> Pod:
             ],
             "ad",
             id="a release takes what is ours and comes back",
+        ),
+        pytest.param(
+            [member("a", 1, mark="Preempted", grace=30), member("b", 1)], "b", id="leaves by itself"
+        ),
+        pytest.param(
+            [member("a", 1, mark="Preempted", grace=0), member("b", 1, grace=0), member("c", 1)],
+            "ac",
+            id="its deletion was broken off in the server",
         ),
         pytest.param([member("a", 1, mark="Preempted/never")], "", id="nonsense"),
     ],

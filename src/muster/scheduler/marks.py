@@ -85,23 +85,34 @@ def bound_at(pod: Pod) -> datetime | None:
 
 
 def left_over(key: GangKey, members: Iterable[Pod], names: Container[str]) -> Delete | None:
-    """What finishes a takedown that was begun and broken off; None if nobody is marked.
+    """What finishes a takedown that was begun and broken off; None if nobody has to go.
 
     `names` are the schedulers that we are: a release, unlike a preemption, takes only our pods.
     """
-    living = [pod for pod in members if pod.spec.node_name]
-    found = [mark for mark in map(mark_of, living) if mark is not None]
+    placed = [pod for pod in members if pod.spec.node_name]
+    found = [mark for mark in map(mark_of, placed) if mark is not None]
     if not found:
         return None
     reason, since = min(found, key=lambda mark: mark.since)
     everybody = reason == PREEMPTED
     pods = tuple(
         pod
-        for pod in living
+        for pod in placed
+        if not _is_leaving(pod)
         if mark_of(pod) or (_was_bound_by(pod, since) and (everybody or _is_made_anew(pod, names)))
     )
+    if not pods:
+        return None
     why = next((text for text in map(_told, pods) if text), "it was being taken down")
     return Delete(key, pods, why, reason, since=since)
+
+
+def _is_leaving(pod: Pod) -> bool:
+    """Whether it goes by itself. A caller that dies in a deletion without grace may leave a pod
+    that is being deleted and, where no kubelet sees to it, always will be."""
+    return pod.metadata.deletion_timestamp is not None and (
+        pod.metadata.deletion_grace_period_seconds != 0 or mark_of(pod) is None
+    )
 
 
 def _was_bound_by(pod: Pod, when: datetime) -> bool:
@@ -131,12 +142,12 @@ def begun(state: State, delete: Delete) -> None:
 def going(state: State, gang: Gang, muster: Muster) -> list[Action] | None:
     """What is done about a gang that is being taken down, and nothing else; None if it is not."""
     entry = state.entry(gang.key)
-    bound = {pod.metadata.uid: pod for pod in muster.bound}
-    entry.going &= bound.keys()
-    rest = left_over(
-        gang.key, (pod for uid, pod in bound.items() if uid not in entry.going), state.roster.names
+    entry.going &= gang.pods.keys()
+    others = (
+        pod for pod in (*muster.bound, *muster.leaving) if pod.metadata.uid not in entry.going
     )
-    if rest is None and not entry.going:
+    rest = left_over(gang.key, others, state.roster.names)
+    if rest is None and not any(pod.metadata.uid in entry.going for pod in muster.bound):
         return None
     entry.gave_up = True
     give_up_rooms(state, gang.key)
