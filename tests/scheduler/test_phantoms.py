@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from muster.api.core import Pod
-from muster.errors import Conflict
+from muster.errors import Unreachable
 from muster.scheduler import rooms
+from muster.scheduler.state import State
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake import FakeCluster
 
@@ -132,13 +133,18 @@ async def test_a_gang_bound_by_half_is_released_also_when_no_nodes_could_hold_wh
 ):
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1, pods=1), node("n2", gpus=2, pods=2))
-    cluster.fault = lambda pod, node: Conflict("no", status=409) if node == "n2" else None
+    cluster.fault = lambda pod, node: Unreachable("cut off") if node == "n2" else None
     cluster.add(volcano_group("g", 3), *gang("g", 3, gpus=1))
     async with cluster.running():
         await cluster.settle(0.5)
-        assert len(cluster.bound()) == 1
+        (there,) = cluster.bound()
+    cluster.scheduler(State(cluster.settings))  # another, which knows of no bind that failed
+    cluster.add(*cluster.nodes.values(), *cluster.groups.values(), *cluster.pods.values())
+    async with cluster.running():
+        cluster.add(node("n2", gpus=2, pods=2, unschedulable=True))
+        await cluster.settle(1)
         cluster.delete_node("n2")
-        for name in {"g-0", "g-1", "g-2"}.difference(cluster.bound()):
+        for name in {"g-0", "g-1", "g-2"} - {there}:
             cluster.delete_pod(name)
         await cluster.settle(10)
 
