@@ -320,6 +320,30 @@ async def test_a_successor_of_the_same_name_is_not_deleted() -> None:
     assert len(server.times("delete", "p")) == 1
 
 
+async def test_a_release_is_marked_with_a_reason_of_its_own_and_finished_after_a_crash() -> None:
+    server = Server()
+    server.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    async with server.running():
+        await server.settle()
+        server.denies = lambda verb, name: DENIED if verb == "delete" else None
+        (key,) = server.state.roster.gangs
+        pods = tuple(server.pods.values())
+        server.loop._do(Delete(key, pods, "cannot be made whole", "Released"))
+        await server.settle(1)
+    server.denies = lambda verb, name: None
+
+    restart(server)
+    async with server.running():
+        await server.settle(2)
+
+    assert sorted(one.metadata.name for one in server.gone) == ["g-0", "g-1", "g-2", "g-3"]
+    told = [condition(one.status.conditions, "DisruptionTarget") for one in server.gone]
+    assert {(one.reason, one.message) for one in told if one} == {
+        ("ReleasedByMuster", "cannot be made whole")
+    }
+    assert server.deletes[-1].reason == "Released"
+
+
 async def test_members_made_anew_are_not_placed_beside_members_that_are_to_go(
     server: Server,
 ) -> None:

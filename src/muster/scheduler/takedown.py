@@ -195,7 +195,7 @@ class Takedown:
             pause = max(pause, error.retry_after)
         passing = _may_pass(error) and doomed.failures <= PATIENCE
         log.log(
-            logging.INFO if passing or doomed.told else logging.WARNING,
+            logging.DEBUG if passing or doomed.told == str(error) else logging.WARNING,
             "%s: not deleted, tried again in %.1f s: %s",
             doomed.pod.metadata.key,
             pause,
