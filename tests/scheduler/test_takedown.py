@@ -268,6 +268,25 @@ async def test_who_waits_for_a_pod_that_cannot_be_deleted_says_why() -> None:
     assert len(server.bound("high")) == 2
 
 
+async def test_who_comes_to_wait_later_hears_why_too_and_the_log_says_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    members = gang("low", 3, gpus=1)
+    server.denies = lambda verb, name: DENIED if verb == "delete" else None
+    server.add(node("n1", gpus=3), volcano_group("low", 3), *members)
+    first, second = (Delete(own_gang(members[0]), (*members,), why, "Preempted") for why in "ab")
+    async with server.running():
+        await server.settle()
+        server.takedown.submit(first)
+        await server.settle(3)
+        server.said_of.clear()
+        server.takedown.submit(second)
+
+    assert sorted(server.said_of) == [(pod.metadata.name, str(DENIED)) for pod in members]
+    assert len([one for one in caplog.records if "policy" in one.message]) == 1
+
+
 @pytest.mark.parametrize(
     "error",
     [

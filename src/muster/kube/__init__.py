@@ -4,6 +4,6 @@ In reading order: `config` and `credentials` (which server, as whom), `request`,
 `answer` (calls and their outcomes as values), `pace` (when to ask again), `transport` over `pool`,
 `connection`, `tls` and `proxy` (how bytes travel), `client` (typed calls), `websocket`, `streams`,
 `spdy` and `forward` (exec, port-forward), `watch`, `store` and `informer` (objects in memory),
-`lease` (leader election), `blocking` and `wire` (the same calls without asyncio). Imports nothing
-by itself, so that quick verbs start quickly.
+`lease` (leader election), `blocking`, `wire` and `link` (the same calls without asyncio). Imports
+nothing by itself, so that quick verbs start quickly.
 """

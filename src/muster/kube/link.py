@@ -4,8 +4,7 @@ Made and kept by `wire.py`; `connection.py` is the same for an event loop. It is
 one, and reads by itself because whatever it imported a quick verb would pay for at its start.
 
 Promises: an answer is read to its end or the connection is not used again; a connection that ends
-before an answer begins is a ConnectionResetError, and an answer cut short or not HTTP at all is
-some other OSError.
+before an answer begins is a ConnectionResetError, and whatever else breaks is some OSError.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Wire:
         return ask.message(self._endpoint.url, self._user_agent, credential.authorization)
 
     def _dial(self) -> link.Link:
-        if self._proxy.startswith("https"):
+        if urlsplit(self._proxy).scheme == "https":
             raise ConfigError(f"{self._proxy}: only an http proxy will do here")
         base = urlsplit(self._endpoint.url)
         port = base.port or (443 if base.scheme == "https" else 80)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PLAN_ANNOTATION = "muster.dev/plan"
 MOST_NAMED = 64
 """Members that a plan's mark names one by one: the last, which a plan that is cut short lacks."""
-PREEMPTED = "Preempted"
+PREEMPTED, RELEASED = "Preempted", "Released"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from itertools import combinations
 from math import comb
 from typing import TYPE_CHECKING
 
-from muster.api.meta import condition
 from muster.scheduler import explain, failures, hold, refusal, rooms, runs, starvation, trouble
 from muster.scheduler.actions import (
     PLAN_ANNOTATION,
@@ -30,7 +29,7 @@ from muster.scheduler.actions import (
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Demand, Manner, Plan, Unplaced, Want
 from muster.scheduler.gangs import GangKey, role_of
-from muster.scheduler.marks import going
+from muster.scheduler.marks import bound_at, going
 from muster.scheduler.parked import Spot, Wake
 from muster.scheduler.place import place, place_surplus
 from muster.scheduler.podclass import amounts_of
@@ -143,8 +142,7 @@ def was_half_bound(muster: Muster) -> bool:
 def _was_cut_short(plan: Planned, bound: list[Pod], muster: Muster) -> bool:
     if any(fingerprint([pod.metadata.uid]) in plan.last for pod in muster.pending):
         return True  # also if members that were bound are lost since
-    scheduled = [condition(pod.status.conditions, "PodScheduled") for pod in bound]
-    times = [s.last_transition_time for s in scheduled if s and s.last_transition_time]
+    times = [when for pod in bound if (when := bound_at(pod)) is not None]
     old = [
         pod.metadata.uid
         for pod in muster.pending

@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from muster.scheduler import marks, measures
-from muster.scheduler.actions import Action, Bind, Delete, Provision, Say
+from muster.scheduler.actions import RELEASED, Action, Bind, Delete, Provision, Say
 from muster.scheduler.bind import Outcome, Settled
 from muster.scheduler.decide import consider
 from muster.scheduler.refusal import Failure, bind_failed
@@ -115,7 +115,7 @@ class Loop:
         elif isinstance(action, Delete):
             marks.begun(self.state, action)
             measures.DELETED.labels(action.reason).inc(len(action.pods))
-            if action.reason == "Released":
+            if action.reason == RELEASED:
                 measures.REPAIRS.labels("released").inc()
             self._hands.delete(action)
         elif isinstance(action, Provision):

@@ -2,7 +2,7 @@
 
 `takedown` marks a pod before it deletes it, with the condition that Kubernetes has for that and, in
 the same write, with an annotation of ours. `decide` asks here before it thinks of a gang: as long
-as members that are to go are there, nothing is placed beside them.
+as members that are to go are not yet being deleted, nothing is placed beside them.
 
 Promise: a gang that somebody began to take down goes whole, also if the scheduler that began was
 killed: members that are marked, and those that had their nodes when it was decided. Members made
@@ -142,7 +142,7 @@ def begun(state: State, delete: Delete) -> None:
 def going(state: State, gang: Gang, muster: Muster) -> list[Action] | None:
     """What is done about a gang that is being taken down, and nothing else; None if it is not."""
     entry = state.entry(gang.key)
-    entry.going &= gang.pods.keys()
+    entry.going = entry.going.intersection(gang.pods)
     others = (
         pod for pod in (*muster.bound, *muster.leaving) if pod.metadata.uid not in entry.going
     )
@@ -153,7 +153,7 @@ def going(state: State, gang: Gang, muster: Muster) -> list[Action] | None:
     give_up_rooms(state, gang.key)
     actions: list[Action] = []
     if rest is not None:
-        begun(state, rest)
+        begun(state, rest)  # before the words below are chosen
         actions.append(rest)
     text = f"waits for members that are being deleted{obstacle(entry, entry.going)}"
     return [*actions, *say(state, gang.key, Reason(LEAVING, text) if muster.pending else None)]
@@ -163,18 +163,15 @@ def stuck(state: State, pod: Pod, why: str) -> None:
     """A pod could not be deleted, or (no `why`) at last was: who waits for that says it."""
     uid = pod.metadata.uid
     for key, entry in state.entries.items():
-        if uid in entry.victims or uid in entry.going:
-            if why:
-                entry.stuck[uid] = f"{pod.metadata.name} could not be deleted: {why}"
-            else:
-                entry.stuck.pop(uid, None)
-            state.touch(key)
+        if why and (uid in entry.victims or uid in entry.going):
+            entry.stuck[uid] = f"{pod.metadata.name} could not be deleted: {why}"
+        elif why or entry.stuck.pop(uid, None) is None:
+            continue
+        state.touch(key)
 
 
 def obstacle(entry: Entry, uids: Container[str]) -> str:
     """Why those that are awaited to go do not, to be put behind what is said of a gang."""
-    entry.stuck = {uid: text for uid, text in entry.stuck.items() if uid in uids}
-    if not entry.stuck:
-        return ""
-    more = f" (and {len(entry.stuck) - 1} more)" if len(entry.stuck) > 1 else ""
-    return f"; {next(iter(entry.stuck.values()))}{more}"
+    said = [text for uid, text in entry.stuck.items() if uid in uids]
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return f"; {said[0]}{more}" if said else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler import explain, filters, hold, marks, starvation
-from muster.scheduler.actions import PREEMPTED, Action, Delete
+from muster.scheduler.actions import PREEMPTED, RELEASED, Action, Delete
 from muster.scheduler.case import Case, say, wait
 from muster.scheduler.demand import Plan
 from muster.scheduler.explain import Reason
@@ -155,7 +155,7 @@ def release(case: Case, why: str) -> list[Action]:
     bound = (pod for pod in case.muster.bound if pod.spec.node_name and pod.metadata.controller)
     pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
     if pods:
-        return [Delete(case.key, pods, why, "Released")]
+        return [Delete(case.key, pods, why, RELEASED)]
     case.entry.kept = case.entry.whole is False
     if not case.entry.kept or case.entry.reason is None:
         return []

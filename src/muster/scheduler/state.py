@@ -180,7 +180,6 @@ class State:
             key = self._turns.take(self.place_of)
             if key is None:
                 return
-            self.parked.unpark(key)
             yield key
 
     def _gather(self, now: float) -> None:

@@ -19,7 +19,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.api.kinds import PODS
-from muster.errors import ApiError, Conflict, MusterError, NotFound, ServerError, TooMany
+from muster.errors import (
+    ApiError,
+    Conflict,
+    MusterError,
+    NotFound,
+    ServerError,
+    TooMany,
+    Unauthorized,
+)
 from muster.kube.request import Patch
 from muster.scheduler import marks
 from muster.scheduler.refused import Refused
@@ -39,6 +47,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 MARK_AGAIN = 60.0
 """Seconds after which a pod that is still there is marked again: controllers take marks back."""
 NEVER = -1e9
+PASSING = ServerError | TooMany | Conflict | Unauthorized
+"""Answers that may be another in a moment; a server that starts knows nobody at first."""
 PATIENCE = 3
 """Failures that may be a moment's, before they are told or a pod is deleted without its mark."""
 
@@ -81,7 +91,7 @@ class _Doomed:
 
 
 class Takedown:
-    """Deletions under way. `may_act` is asked before each call; `said` hears what is refused.
+    """Deletions under way. `may_act` is asked before each step; `said` hears what is refused.
 
     `said` gets the delete, the pod and what the server said, or nothing once that is over.
     """
@@ -102,6 +112,10 @@ class Takedown:
         """Delete all these pods, as soon as may be; what is under way already is not begun anew."""
         since = marks.decided_at(delete, datetime.now(UTC))
         pods = {p.metadata.uid: p for p in delete.pods if p.metadata.uid not in self._open}
+        for pod in delete.pods:
+            known = self._open.get(pod.metadata.uid)
+            if known is not None and known.told:
+                self._said(delete, pod, known.told)  # whoever waits for it from now on hears it too
         together = _Together(set(pods))
         for uid, pod in pods.items():
             doomed = self._open[uid] = _Doomed(delete, pod, since, together)
@@ -137,12 +151,13 @@ class Takedown:
 
     async def _advance(self, doomed: _Doomed) -> float | None:
         """Do what is next; how long to wait before that is tried again, None if it is done."""
+        uid, unmarked = doomed.pod.metadata.uid, doomed.together.unmarked
         try:
-            if doomed.together.unmarked:
-                await self._mark(doomed)
-                doomed.together.unmarked.discard(doomed.pod.metadata.uid)
-            if not doomed.together.unmarked:
-                await self._mark(doomed)
+            await self._mark(doomed)
+            if uid in unmarked:
+                unmarked.remove(uid)
+                doomed.failures = 0  # the deletion has a patience of its own
+            if not unmarked:
                 await self._delete(doomed)
         except MusterError as error:
             return self._failed(doomed, error)
@@ -194,14 +209,9 @@ class Takedown:
         if isinstance(error, ApiError) and error.retry_after:
             pause = max(pause, error.retry_after)
         passing = _may_pass(error) and doomed.failures <= PATIENCE
-        log.log(
-            logging.DEBUG if passing or doomed.told == str(error) else logging.WARNING,
-            "%s: not deleted, tried again in %.1f s: %s",
-            doomed.pod.metadata.key,
-            pause,
-            error,
-        )
+        log.debug("%s: tried again in %.1f s: %s", doomed.pod.metadata.key, pause, error)
         if not passing and doomed.told != str(error):
+            self._refused.warn(error)
             doomed.told = str(error)
             self._said(doomed.delete, doomed.pod, doomed.told)
         return pause
@@ -209,4 +219,4 @@ class Takedown:
 
 def _may_pass(error: MusterError) -> bool:
     """Whether it is no refusal, but something that may be over in a moment."""
-    return not isinstance(error, ApiError) or isinstance(error, ServerError | TooMany | Conflict)
+    return not isinstance(error, ApiError) or isinstance(error, PASSING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,28 @@ async def test_what_is_written_while_one_reads_comes_only_to_those_who_follow(
     got += [piece async for piece in reading]
 
     assert b"".join(got).decode().splitlines() == lines
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_rotation_while_one_reads_takes_nothing_away(log: Path, follow: bool) -> None:
+    older = [f"older {number}" for number in range(50_000)]
+    written(log.with_name("log.1"), *older)
+    written(log, "newer")
+    reading = logs.read(log, Wanted(follow=follow), lambda: False)
+
+    got = [await anext(reading)]
+    os.replace(log, log.with_name("log.1"))
+    written(log, "newest")
+    got += [piece async for piece in reading]
+
+    later = ["newest"] if follow else []
+    assert b"".join(got).decode().splitlines() == [*older, "newer", *later]
+
+
+@pytest.mark.parametrize("tail", [None, 1])
+async def test_a_log_is_read_between_the_two_steps_of_a_rotation(
+    log: Path, tail: int | None
+) -> None:
+    written(log.with_name("log.1"), "all there is")
+
+    assert b"".join(await pieces(log, Wanted(tail=tail))) == b"all there is\n"

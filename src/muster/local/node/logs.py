@@ -115,10 +115,12 @@ async def _blocks(
     """
     older = path.with_name("log.1")
     held = b""
-    last = os.stat(path)
-    begin, offset = (older if older.exists() else path), 0
+    # Between the two steps of a rotation there is only the older part.
+    newest = path if os.path.exists(path) else older  # noqa: ASYNC240 - files of this machine
+    last = os.stat(newest)
+    begin, offset = (older if older.exists() else newest), 0
     if wanted.tail is not None:
-        begin, offset = tail(path, wanted.tail, last.st_size)
+        begin, offset = tail(newest, wanted.tail, last.st_size)
     file = begin.open("rb")
     try:
         file.seek(offset)
@@ -137,8 +139,10 @@ async def _blocks(
             if not size:
                 return
             if _replaced(file.fileno(), path):
+                # Where it was rotated twice meanwhile, what came next is the older part now.
+                then = older if _replaced(file.fileno(), older) else path
                 file.close()
-                file = path.open("rb")
+                file = then.open("rb")
             elif going_on:
                 await asyncio.sleep(_POLL)
             else:
