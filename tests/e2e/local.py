@@ -97,6 +97,22 @@ class Local:
         assert len(found) == 1, found
         return int(found[0])
 
+    def inside(self, pod: str) -> str:
+        """What the node wrote down of a pod, and which processes of the machine are its own."""
+        uid = self.pod(pod).metadata.uid
+        folder = self.home / "data" / "pods" / uid
+        notes = [
+            f"{file.relative_to(folder)}: {file.read_text(errors='replace')[:500]}"
+            for file in sorted(folder.rglob("*"))
+            if file.is_file() and file.stat().st_size < 4096
+        ]
+        found = [
+            f"{process.info['pid']} {process.info['status']} {process.info['cmdline']}"
+            for process in psutil.process_iter(["pid", "status", "cmdline"])
+            if any(uid in word for word in process.info["cmdline"] or [])
+        ]
+        return "\n".join([*notes, *found])
+
     @property
     def daemon(self) -> int:
         return int((self.home / "daemon.lock").read_text())

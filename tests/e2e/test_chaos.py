@@ -94,7 +94,7 @@ def stuck(local: Local) -> str:
         for instance in local.job(name)["instances"]:
             pod = instance["name"]
             log = local.arena("logs", name, "-i", pod, "--tail", "5", check=False).stdout
-            shown.append(f"--- {pod}\n{log}")
+            shown.append(f"--- {pod}\n{log}\n{local.inside(pod)}")
     return "\n".join([*shown, local.log_tail()])
 
 
