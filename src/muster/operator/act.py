@@ -11,7 +11,7 @@ import asyncio
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from muster.api.events import News, Subject
+from muster.api.events import Subject
 from muster.api.kinds import PODS, SERVICES, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import (
@@ -118,10 +118,9 @@ class Actor:
 
     def _tell(self, job: Job, told: Emit) -> None:
         measure.told(job, told.reason)
-        place = (job.namespace, job.name, job.uid)
-        kind, component = job.shape.resource, job.shape.operator
-        subject = Subject(kind.api_version, job.kind, *place, component)
-        self._teller.tell(subject, News(told.reason, told.message, told.type))
+        version, component = job.shape.resource.api_version, job.shape.operator
+        subject = Subject(version, job.kind, job.namespace, job.name, job.uid, component)
+        self._teller.tell(subject, told)
 
     async def _do(self, job: Job, action: Action) -> None:
         match action:

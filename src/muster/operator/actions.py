@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from muster.api.events import News
+
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
@@ -51,13 +53,8 @@ class PatchStatus:
     change: Raw
 
 
-@dataclass(frozen=True)
-class Emit:
+class Emit(News):
     """Tell people, by an event on the job."""
-
-    reason: str
-    message: str
-    type: str = "Normal"
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def going(state: State, gang: Gang, muster: Muster) -> list[Action] | None:
     give_up_rooms(state, gang.key)
     actions: list[Action] = []
     if rest is not None:
-        begun(state, rest)  # before the words below are chosen
+        begun(state, rest)
         actions.append(rest)
     text = f"waits for members that are being deleted{obstacle(entry, entry.going)}"
     return [*actions, *say(state, gang.key, Reason(LEAVING, text) if muster.pending else None)]
