@@ -104,7 +104,8 @@ class Local:
         notes = [
             f"{file.relative_to(folder)}: {file.read_text(errors='replace')[:500]}"
             for file in sorted(folder.rglob("*"))
-            if file.is_file() and file.stat().st_size < 4096
+            if "root" not in file.parts[len(folder.parts) :]  # the skeletons, of no interest
+            and file.is_file()
         ]
         found = [
             f"{process.info['pid']} {process.info['status']} {process.info['cmdline']}"

@@ -108,11 +108,11 @@ class Shim:
 @contextlib.asynccontextmanager
 async def ask(folder: Path, **request: Any) -> AsyncIterator[Shim]:
     """A connection that opens with this request; ConnectionError if no shim lives there."""
-    with _short(folder) as path:
-        try:
+    try:
+        with _short(folder) as path:
             reader, writer = await asyncio.open_unix_connection(f"{path}/sock")
-        except FileNotFoundError as error:
-            raise ConnectionRefusedError(str(folder)) from error
+    except FileNotFoundError as error:
+        raise ConnectionRefusedError(str(folder)) from error
     try:
         shim = Shim(reader, writer)
         await shim.send(wire.ASK, json.dumps(request).encode())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.local.node.crew import Place
 from muster.local.node.runtime import shims
-from muster.local.node.runtime.records import Records
+from muster.local.node.runtime.records import Records, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.records import PodRecord
 
 _ENDING = 5.0
+_LETTING_GO = 0.005
 
 
 class Supervised:
@@ -98,15 +99,21 @@ class Supervised:
         """Return when the pod's shims have written down how it ended, or after so long."""
         deadline = asyncio.get_running_loop().time() + patience
         while self.records.supervised(uid) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(_LETTING_GO)
 
     async def _watch(self, place: Place, changed: Callable[[str], None]) -> None:
-        """Report every word of a shim, and its end."""
+        """Report every word of a shim, and its end.
+
+        Its end is that its lock is free. The kernel closes the files of a killed process in an
+        order of its own: a shim that has hung up may be read as alive for a moment more.
+        """
         folder = self.folder(*place)
-        with contextlib.suppress(ConnectionError):
-            async with shims.ask(folder, op="watch") as shim:
-                async for _ in shim.frames():
-                    changed(place.uid)
+        while locked(folder / "lock"):
+            with contextlib.suppress(ConnectionError):
+                async with shims.ask(folder, op="watch") as shim:
+                    async for _ in shim.frames():
+                        changed(place.uid)
+            await asyncio.sleep(_LETTING_GO)  # nobody tells when a lock is free
         child = self._children.pop(folder, 0)
         if child:
             await asyncio.to_thread(os.waitpid, child, 0)
