@@ -62,8 +62,9 @@ def exited(code: int = 0, number: int = 0, *, since: float = 5, ended: float = 1
 def record(*, open: bool = True, **containers: Attempt | tuple[Attempt, ...]) -> PodRecord:
     """What this machine knows: attempts by container name."""
     attempts = {n: a if isinstance(a, tuple) else (a,) for n, a in containers.items()}
+    pause = 7 if open else 0
     return PodRecord(
-        "uid-p", known=True, open=open, address="10.1.0.2", pause=7, containers=attempts
+        "uid-p", known=True, open=open, address="10.1.0.2", pause=pause, containers=attempts
     )
 
 

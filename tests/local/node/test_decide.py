@@ -104,6 +104,13 @@ def test_lost_namespaces_are_made_again_only_if_something_is_to_run() -> None:
     assert decide(pod(restartPolicy="Never"), lost, NOW) == Decision()
 
 
+def test_a_first_process_that_is_ending_is_seen_to_its_end() -> None:
+    ending = replace(record(open=False, main=exited(137)), pause=7)
+
+    assert decide(pod(restartPolicy="OnFailure"), ending, NOW) == Decision((Open(),))
+    assert decide(pod(restartPolicy="Never"), ending, NOW) == Decision((Close(),))
+
+
 def test_deletion_asks_first_and_gives_what_is_left_of_the_grace() -> None:
     meta = {"deletionTimestamp": ago(-20).isoformat(), "deletionGracePeriodSeconds": 30}
     leaving = pod("p", meta=meta)

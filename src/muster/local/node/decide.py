@@ -104,7 +104,7 @@ def _wind_down(pod: Pod, record: PodRecord) -> Decision:
     stops = _stops(pod, record, float(pod.grace)) if record.open else ()
     if stops:
         return Decision(stops, pod.grace + 1.0)
-    return Decision((Close(),) if record.open or record.alive else ())
+    return Decision((Close(),) if record.open or record.pause or record.alive else ())
 
 
 def _stops(pod: Pod, record: PodRecord, grace: float) -> tuple[Stop, ...]:

@@ -63,8 +63,11 @@ class Namespaces(Supervised):
         return str(self._network.addresses.of(key) or "")
 
     async def open(self, spec: SandboxSpec) -> None:
-        if self.read(spec.uid).open:
+        before = self.read(spec.uid)
+        if before.open:
             return
+        if before.pause:
+            await asyncio.to_thread(sandbox.end, before.pause)
         folder = self.records.pod(spec.uid)
         folder.mkdir(parents=True, exist_ok=True)
         address = "" if spec.host_network else self.address(spec.key)

@@ -88,6 +88,7 @@ class PodRecord:
     open: bool = False
     address: str = ""
     pause: int = 0
+    """The pod's first process, also while it is ending: then the pod is open no more."""
     key: str = ""
     rebooted: bool = False
     """The machine was restarted since the pod's namespaces were made."""
@@ -140,7 +141,7 @@ class Records:
         return PodRecord(
             uid,
             bool(facts),
-            bool(facts) and same and bool(pause or facts.get("plain")),
+            same and (not kernel.going(pause) if pause else bool(facts.get("plain"))),
             facts.get("address", ""),
             pause if same else 0,
             facts.get("key", ""),

@@ -42,6 +42,7 @@ _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 0x1
 _SYS_MOUNT_SETATTR = 442  # the same on every architecture
+_PF_EXITING = 0x4
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -141,12 +142,23 @@ def pivot_root(root: str) -> None:
 
 def started(pid: int) -> int:
     """When a process started, in ticks since boot: with the PID, its identity. 0 if it is gone."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def going(pid: int) -> bool:
+    """Whether a process has begun to end. The first process of a pod stays like that, and nothing
+    can be started beside it, until every process of the pod is reaped."""
+    fields = _stat(pid)
+    return not fields or bool(int(fields[6]) & _PF_EXITING)
+
+
+def _stat(pid: int) -> list[str]:
+    """What follows the name in a process's `stat`; nothing if there is no such process."""
     try:
-        stat = files.read(f"/proc/{pid}/stat")
+        return files.read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     except OSError:
-        return 0
-    fields = stat.rpartition(")")[2].split()
-    return 0 if fields[0] in "ZX" else int(fields[19])
+        return []
 
 
 def same_namespace(mounts: int, pid: int | str) -> bool:
