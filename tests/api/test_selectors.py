@@ -1,4 +1,4 @@
-"""Selectors: what Kubernetes accepts and matches, in text and in structure; and node affinity."""
+"""Selectors: what Kubernetes accepts and matches, in text and in structure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api import selectors
-from muster.api.affinity import LabelSelector, NodeSelectorTerm, SelectorTerm
+from muster.api.affinity import LabelSelector, SelectorTerm
 from muster.errors import InvalidSelector
 
 
@@ -161,59 +161,3 @@ def test_a_field_that_is_absent_is_empty() -> None:
 
 def test_a_field_selector_tells_which_fields_it_asks_about() -> None:
     assert selectors.parse_fields("a=1,b!=2,a!=3").paths == {"a", "b"}
-
-
-def term(*expressions: SelectorTerm, fields: tuple[SelectorTerm, ...] = ()) -> NodeSelectorTerm:
-    return NodeSelectorTerm(match_expressions=expressions, match_fields=fields)
-
-
-NODE = {"zone": "a", "gpus": "8", "gpu-model": "h100"}
-NAME = {"metadata.name": "n1"}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "answer"),
-    [
-        (term(SelectorTerm("zone", "In", ("a", "b"))), True),
-        (term(SelectorTerm("zone", "In", ("b",))), False),
-        (term(SelectorTerm("rack", "NotIn", ("r1",))), True),
-        (term(SelectorTerm("zone", "NotIn", ("a",))), False),
-        (term(SelectorTerm("zone", "Exists")), True),
-        (term(SelectorTerm("rack", "Exists")), False),
-        (term(SelectorTerm("rack", "DoesNotExist")), True),
-        (term(SelectorTerm("gpus", "Gt", ("4",))), True),
-        (term(SelectorTerm("gpus", "Gt", ("8",))), False),
-        (term(SelectorTerm("gpus", "Lt", ("16",))), True),
-        (term(SelectorTerm("gpus", "Lt", ("-16",))), False),
-        (term(SelectorTerm("zone", "Gt", ("4",))), False),
-        (term(SelectorTerm("rack", "Lt", ("4",))), False),
-        (term(SelectorTerm("zone", "Exists"), SelectorTerm("rack", "Exists")), False),
-        (term(fields=(SelectorTerm("metadata.name", "In", ("n1",)),)), True),
-        (term(fields=(SelectorTerm("metadata.name", "NotIn", ("n1",)),)), False),
-        (
-            term(
-                SelectorTerm("zone", "Exists"),
-                fields=(SelectorTerm("metadata.name", "In", ("n2",)),),
-            ),
-            False,
-        ),
-    ],
-)
-def test_node_terms_compare_labels_and_fields(wanted: NodeSelectorTerm, answer: bool) -> None:
-    assert selectors.node_term_matches(wanted, NODE, NAME) is answer
-
-
-@pytest.mark.parametrize(
-    "nonsense",
-    [
-        term(),
-        term(SelectorTerm("gpus", "Gt", ("many",))),
-        term(SelectorTerm("gpus", "Gt")),
-        term(SelectorTerm("gpus", "Near", ("8",))),
-        term(SelectorTerm("zone", "In")),
-        term(fields=(SelectorTerm("metadata.name", "In", ("n1", "n2")),)),
-        term(fields=(SelectorTerm("metadata.name", "Exists"),)),
-    ],
-)
-def test_an_empty_or_senseless_node_term_matches_no_node(nonsense: NodeSelectorTerm) -> None:
-    assert not selectors.node_term_matches(nonsense, NODE, NAME)

@@ -72,8 +72,8 @@ X = {"app": "x"}
     ("row", "allowed"),
     [
         ({"key": "gen", "operator": "In", "values": ["7", "8"]}, {"seven"}),
-        ({"key": "gen", "operator": "NotIn", "values": ["7"]}, {"nine", "none"}),
-        ({"key": "gen", "operator": "Exists"}, {"nine", "seven"}),
+        ({"key": "gen", "operator": "NotIn", "values": ["7"]}, {"nine", "none", "odd"}),
+        ({"key": "gen", "operator": "Exists"}, {"nine", "seven", "odd"}),
         ({"key": "gen", "operator": "DoesNotExist"}, {"none"}),
         ({"key": "gen", "operator": "Gt", "values": ["7"]}, {"nine"}),
         ({"key": "gen", "operator": "Lt", "values": ["9"]}, {"seven"}),
@@ -82,6 +82,7 @@ X = {"app": "x"}
 )
 def test_node_affinity_knows_every_operator(row: dict[str, Any], allowed: set[str]) -> None:
     nodes = [node("seven", labels={"gen": "7"}), node("nine", labels={"gen": "9"}), node("none")]
+    nodes.append(node("odd", labels={"gen": "8_0"}))
     ways = {n.metadata.name: cluster(n) for n in nodes}
     wanted = pod("p", spec=choosing(matchExpressions=[row]))
 

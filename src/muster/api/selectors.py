@@ -1,4 +1,4 @@
-"""Which objects are meant: label selectors, field selectors, and node-affinity terms.
+"""Which objects are meant: label selectors and field selectors.
 
 Used by the client's callers (to write selectors), informers and the local API server (to answer
 them), the dialects (budgets, groups) and the scheduler's filters. Selectors are compiled once; a
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from muster.errors import InvalidSelector
 
 if TYPE_CHECKING:
-    from muster.api.affinity import LabelSelector, NodeSelectorTerm, SelectorTerm
+    from muster.api.affinity import LabelSelector, SelectorTerm
 
 Labels: TypeAlias = Mapping[str, str]
 Test: TypeAlias = Callable[[Labels], bool]
@@ -71,7 +71,7 @@ class Requirement(NamedTuple):
             raise InvalidSelector(f"{self.key}: {self.operator} needs at least one value")
         if self.operator in ("Exists", "DoesNotExist") and self.values:
             raise InvalidSelector(f"{self.key}: {self.operator} takes no values")
-        if self.operator in _ORDERS and (len(self.values) != 1 or _integer(self.values[0]) is None):
+        if self.operator in _ORDERS and (len(self.values) != 1 or integer(self.values[0]) is None):
             raise InvalidSelector(f"{self.key}: {self.operator} needs exactly one integer")
         for value in self.values:
             if not is_label_value(value):
@@ -96,7 +96,7 @@ class Requirement(NamedTuple):
                 raise InvalidSelector(f"{self.key}: {self.operator!r} is not a selector operator")
 
 
-def _integer(text: str) -> int | None:
+def integer(text: str) -> int | None:
     """The int64 that Go would read, if it would."""
     if not _INTEGER.fullmatch(text):
         return None
@@ -106,7 +106,7 @@ def _integer(text: str) -> int | None:
 
 def _ordered(key: str, bound: int, *, above: bool) -> Test:
     def test(labels: Labels) -> bool:
-        number = _integer(labels.get(key, ""))
+        number = integer(labels.get(key, ""))
         if number is None:
             return False
         return number > bound if above else number < bound
@@ -279,35 +279,3 @@ def parse_fields(text: str) -> FieldSelector:
         if found[1] or value:  # "=" and "!=" alone ask for nothing
             terms.append((found[1], value, found[2] != "!="))
     return FieldSelector(tuple(terms))
-
-
-# --- node affinity ---
-
-
-def node_term_matches(term: NodeSelectorTerm, labels: Labels, fields: Labels) -> bool:
-    """Whether all of the term holds for a node's labels and fields ({"metadata.name": …}).
-
-    As in Kubernetes, an empty term, and one that cannot be understood, matches no node.
-    """
-    tests = _node_tests(term)
-    return tests is not None and tests[0].matches(labels) and tests[1].matches(fields)
-
-
-@lru_cache(maxsize=16384)
-def _node_tests(term: NodeSelectorTerm) -> tuple[Selector, Selector] | None:
-    if not term.match_expressions and not term.match_fields:
-        return None
-    try:
-        by_label = Selector(
-            Requirement(t.key, t.operator, t.values) for t in term.match_expressions
-        )
-        by_field = Selector(map(_by_field, term.match_fields))
-    except InvalidSelector:
-        return None
-    return by_label, by_field
-
-
-def _by_field(term: SelectorTerm) -> Requirement:
-    if term.operator not in _SETS or len(term.values) != 1:
-        raise InvalidSelector(f"{term.key}: a field is matched by In or NotIn one value")
-    return Requirement(term.key, term.operator, term.values)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.api.affinity import NodeSelectorTerm, SelectorTerm, Toleration
+from muster.api.selectors import integer
 from muster.scheduler.nodes import keeps_away
 from muster.scheduler.storage import ZONES
 
@@ -175,11 +176,8 @@ def label_mask(nodes: NodeTable, row: SelectorTerm) -> Mask:
 
 
 def _compare(value: str | None, wanted: frozenset[str], sign: int) -> bool:
-    bound = next(iter(wanted), "")
-    try:
-        return value is not None and (int(value) - int(bound)) * sign > 0
-    except ValueError:
-        return False
+    number, bound = integer(value or ""), integer(next(iter(wanted), ""))
+    return number is not None and bound is not None and (number - bound) * sign > 0
 
 
 _OPERATORS: dict[str, Callable[[str | None, frozenset[str]], bool]] = {
