@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, EVENTS
+from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS
+from muster.api.meta import Key
 from tests.local.node import leftovers
 from tests.local.node.builders import container, manifest
 from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces, wait_for
@@ -66,6 +67,39 @@ async def test_a_config_map_is_there_whole_and_cannot_be_written(local: Cluster)
     text = await local.log("p")
     assert text.startswith(" 00 01 02\n0.5")
     assert text.count("Read-only file system") == 2
+
+
+async def test_running_pods_see_their_objects_change(local: Cluster) -> None:
+    meta = {"name": "conf", "namespace": "default"}
+    await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
+    await local.client.create(
+        SECRETS, {"metadata": meta, "data": {"key": base64.b64encode(b"old").decode()}}
+    )
+    labels = {"fieldRef": {"fieldPath": "metadata.labels['stage']"}}
+    sources = [
+        {"configMap": {"name": "conf"}},
+        {"secret": {"name": "conf"}},
+        {"downwardAPI": {"items": [{"path": "stage", **labels}]}},
+        {"configMap": {"name": "later", "optional": True}},
+    ]
+    show = "for f in rate key stage more; do cat /v/$f 2>/dev/null; echo; done"
+    script = f"while :; do echo $({show}); sleep 0.05; done"
+    pod = shell("p", script, {"projected": {"sources": sources}})
+    pod["metadata"]["labels"] = {"stage": "first"}
+    await local.run(pod)
+    await local.says("p", "0.5 old first\n")
+
+    await local.client.patch(CONFIG_MAPS, Key("default", "conf"), {"data": {"rate": "0.1"}})
+    await local.says("p", "0.1 old first\n")
+    new = {"data": {"key": base64.b64encode(b"new").decode()}}
+    await local.client.patch(SECRETS, Key("default", "conf"), new)
+    await local.says("p", "0.1 new first\n")
+    changed = {"metadata": {"labels": {"stage": "second"}}}
+    await local.client.patch(PODS, Key("default", "p"), changed)
+    await local.says("p", "0.1 new second\n")
+    later = {"metadata": meta | {"name": "later"}, "data": {"more": "words"}}
+    await local.client.create(CONFIG_MAPS, later)
+    await local.says("p", "0.1 new second words\n")
 
 
 async def test_a_pod_resolves_its_own_host_name(local: Cluster) -> None:

@@ -72,3 +72,62 @@ def test_volumes_made_of_objects_are_only_read(source: Raw, read_only: bool) -> 
     found = volumes.mounts(one, one.spec.containers[0], {"v": "/somewhere"}, {})
 
     assert [mount.read_only for mount in found] == [read_only]
+
+
+def test_a_volume_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    folder = prepared(tmp_path, {"configMap": {"name": "c"}})
+    half = folder.with_name(f".{folder.name}")
+    folder.rename(half)
+    (half / "text").unlink()
+
+    again = prepared(tmp_path, {"configMap": {"name": "c"}})
+
+    assert sorted(path.name for path in visible(again)) == ["model", "text"]
+    assert not half.exists()
+
+
+def visible(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if not path.name.startswith("..")]
+
+
+def test_files_change_with_their_object_and_a_mounted_file_does_not(tmp_path: Path) -> None:
+    source = {"configMap": {"name": "c", "items": [{"key": "text", "path": "deep/text"}]}}
+    one = pod("p", volumes=[{"name": "v", **source}])
+    folder = prepared(tmp_path, source)
+    (folder / "token").write_text("secret")
+    with (folder / "deep" / "text").open() as mounted:
+        Store(tmp_path).refresh(one, Surroundings(config_maps={"c": {"text": "others"}}))
+
+        assert mounted.read() == "words"
+    assert (folder / "deep" / "text").read_text() == "others"
+    assert (folder / "token").read_text() == "secret"
+    assert len([path for path in folder.iterdir() if path.name.startswith("..")]) == 2
+
+
+def test_keys_come_and_go_with_their_object(tmp_path: Path) -> None:
+    source = {"configMap": {"name": "c"}}
+    one = pod("p", volumes=[{"name": "v", **source}])
+    folder = prepared(tmp_path, source)
+
+    Store(tmp_path).refresh(one, Surroundings(config_maps={"c": {"new": "words"}}))
+
+    assert [path.name for path in visible(folder)] == ["new"]
+
+
+def test_an_object_that_is_gone_is_shown_as_it_was(tmp_path: Path) -> None:
+    source = {"configMap": {"name": "c"}}
+    folder = prepared(tmp_path, source)
+
+    Store(tmp_path).refresh(pod("p", volumes=[{"name": "v", **source}]), Surroundings())
+
+    assert (folder / "text").read_text() == "words"
+
+
+def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+    source = {"configMap": {"name": "c"}}
+    folder = prepared(tmp_path, source)
+    before = (folder / "..data").readlink()
+
+    Store(tmp_path).refresh(pod("p", volumes=[{"name": "v", **source}]), AROUND)
+
+    assert (folder / "..data").readlink() == before

@@ -145,7 +145,7 @@ class Tokens:
                 if wanted is None:
                     continue
                 file = _inside(places[volume.name], wanted.path)
-                if due.get(str(file), now) <= now:
+                if due.get(str(file), now) <= now or not file.exists():
                     due[str(file)] = await self._write(pod, wanted, file)
                     late = True
         if late:

@@ -11,8 +11,10 @@ import asyncio
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from muster.api.kinds import CONFIG_MAPS, SECRETS, Partial
 from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
@@ -23,6 +25,7 @@ from muster.local.node.backend import Backend
 from muster.local.node.checks import Checks
 from muster.local.node.crew import Crew
 from muster.local.node.events import Recorder
+from muster.local.node.fresh import Freshness, Objects, users
 from muster.local.node.gpus import Devices
 from muster.local.node.loop import Parts, PodLoop
 from muster.local.node.names import Names
@@ -164,6 +167,10 @@ class Agent:
         clock = settings.clock
         pods = manager.informer(Informer(client, PODS_TO_RUN))
         services = manager.informer(Informer(client, SERVICES_TO_SERVE))
+        objects = Objects(
+            manager.informer(Informer(client, CONFIG_MAPS.read_as(Partial))),
+            manager.informer(Informer(client, SECRETS.read_as(Partial))),
+        )
         recorder = Recorder(client, clock)
         names = Names(self.runtime, pods, services, settings.home / "pods")
         checks, watching, stopping = Checks(self.runtime), Crew(), Crew()
@@ -173,6 +180,7 @@ class Agent:
             names,
             Sources(client, settings.nodes, self.gateway, api.ca.decode()),
             volumes.Store(settings.home),
+            Freshness(objects),
             Tokens(client, settings.home / "pods", clock),
             Devices(settings.home / "pods", self.runtime, {n.name: n.gpus for n in settings.nodes}),
             recorder,
@@ -195,6 +203,12 @@ class Agent:
             if key is not None:
                 queue.add(key)
 
+        def object_changed(kind: str, change: Change[Partial]) -> None:
+            for key in users(pods.all(), kind, change.current.metadata.key):
+                queue.add(key)
+
+        objects.config_maps.subscribe(partial(object_changed, "config"))
+        objects.secrets.subscribe(partial(object_changed, "secret"))
         prober.changed = process_changed
         pods.subscribe(pod_changed)
         manager.loop(queue, loop.reconcile, workers=_WORKERS)

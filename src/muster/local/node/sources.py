@@ -1,6 +1,6 @@
 """ConfigMaps and Secrets that a pod refers to, read when its containers start.
 
-Used by the pod loop. Nothing is watched for it: a pod needs each of them once.
+Used by the starter. They are read from the API itself: a watch may be behind what was just made.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ def secrets(pod: Pod) -> set[str]:
     return {name for kind, name in _references(pod) if kind == "secret" and name}
 
 
+def in_volumes(pod: Pod) -> set[tuple[str, str]]:
+    """What the pod's volumes are made of: "config" or "secret", and the name."""
+    return {found for volume in pod.spec.volumes for found in _of_volume(volume)}
+
+
 def _references(pod: Pod) -> Iterator[tuple[str, str]]:
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for source in container.env_from:
@@ -55,8 +60,7 @@ def _references(pod: Pod) -> Iterator[tuple[str, str]]:
                 yield "config", given.config_map_key_ref.name
             if given is not None and given.secret_key_ref is not None:
                 yield "secret", given.secret_key_ref.name
-    for volume in pod.spec.volumes:
-        yield from _of_volume(volume)
+    yield from in_volumes(pod)
 
 
 def _of_volume(volume: Volume) -> Iterator[tuple[str, str]]:

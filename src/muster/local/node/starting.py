@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from muster.local.node.accounts import Api, Tokens
     from muster.local.node.events import Recorder
+    from muster.local.node.fresh import Freshness
     from muster.local.node.gpus import Devices
     from muster.local.node.names import Names
     from muster.local.node.runtime.contract import Runtime
@@ -37,6 +38,7 @@ class Supplies:
     names: Names
     sources: Sources
     volumes: volumes.Store
+    fresh: Freshness
     tokens: Tokens
     devices: Devices
     recorder: Recorder
@@ -67,6 +69,7 @@ class Starter:
         pod = await self._from.tokens.admit(pod)
         container = next(c for c in pod.everyone if c.name == container.name)
         record = self._from.runtime.read(pod.metadata.uid)
+        self._from.fresh.note(pod)
         around = await self._from.sources.around(pod, record.address)
         base = self._base(pod) | self._from.devices.variables(pod, container)
         variables = env.environment(pod, container, around, base)
@@ -93,17 +96,28 @@ class Starter:
         self._from.recorder.say(pod, "Started", said)
 
     async def renew(self, pod: Pod) -> float | None:
-        """Replace tokens that are due; in how many seconds to ask again, None for never."""
+        """Replace tokens that are due, and files whose objects changed; in how many seconds to ask
+        again, None for never."""
+        stale = self._from.fresh.stale(pod)
+        if stale:
+            await self._refresh(pod)
         tokens, uid = self._from.tokens, pod.metadata.uid
         left = tokens.due_in(uid)
-        if left is not None and left <= 0:
+        if left is not None and (stale or left <= 0):
             pod = await tokens.admit(pod)
             await tokens.keep(pod, self._from.volumes.places(pod))
             left = tokens.due_in(uid)
         return left
 
+    async def _refresh(self, pod: Pod) -> None:
+        self._from.fresh.note(pod)
+        address = self._from.runtime.read(pod.metadata.uid).address
+        around = await self._from.sources.around(pod, address)
+        await asyncio.to_thread(self._from.volumes.refresh, pod, around)
+
     def forget(self, uid: str) -> None:
         self._from.tokens.forget(uid)
+        self._from.fresh.forget(uid)
 
     def _base(self, pod: Pod) -> dict[str, str]:
         """What every container of the pod gets."""

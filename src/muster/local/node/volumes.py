@@ -1,19 +1,22 @@
 """A pod's volumes as directories and files on the host, at the places `rootfs` binds from.
 
-Called by the pod loop before the pod's first container starts. What a volume contains is decided
-purely (`contents`); `prepare` writes it below the pod's own folder. A ConfigMap that changes later
-is seen by the next pod, not by a running one.
+Called by the starter: `prepare` before a container starts, `refresh` when an object that a volume
+is made of has changed. What a volume contains is decided purely (`contents`) and written below the
+pod's own folder; a volume is there whole or not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from muster.api import quantity
 from muster.errors import Missing
 from muster.local.node import env, foreign
+from muster.local.node.payload import File, lay_out
 from muster.local.node.runtime.rootfs import Mount
 
 if TYPE_CHECKING:
@@ -32,12 +35,6 @@ if TYPE_CHECKING:
         SecretFiles,
         Volume,
     )
-
-
-class File(NamedTuple):
-    path: str
-    data: bytes
-    mode: int
 
 
 def in_memory(pod: Pod) -> dict[str, str]:
@@ -138,6 +135,15 @@ class Store:
         """Make every volume of the pod; returns its name and where it is on the host."""
         return {volume.name: self._one(volume, pod, around) for volume in pod.spec.volumes}
 
+    def refresh(self, pod: Pod, around: Surroundings) -> None:
+        """Make volumes show their objects as they are now; what is gone is shown as it was."""
+        for volume in pod.spec.volumes:
+            folder = self._place(volume, pod)
+            with contextlib.suppress(Missing):
+                files = contents(volume, pod, around)
+                if files is not None and folder.is_dir():
+                    lay_out(folder, files)
+
     def places(self, pod: Pod) -> dict[str, str]:
         """Where the volumes of a pod are that was prepared."""
         return {volume.name: str(self._place(volume, pod)) for volume in pod.spec.volumes}
@@ -157,19 +163,18 @@ class Store:
         elif volume.persistent_volume_claim is not None:
             folder.mkdir(parents=True, exist_ok=True)
         elif not folder.is_dir():
-            files = contents(volume, pod, around)
-            folder.mkdir(parents=True)
-            folder.chmod(0o777 if files is None else 0o755)
-            for file in files or ():
-                _write(folder, file)
+            _make(folder, contents(volume, pod, around))
         return str(folder)
 
 
-def _write(folder: Path, file: File) -> None:
-    target = folder / posixpath.normpath(f"/{file.path}").lstrip("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(file.data)
-    target.chmod(file.mode)
+def _make(folder: Path, files: list[File] | None) -> None:
+    draft = folder.with_name(f".{folder.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    draft.chmod(0o777 if files is None else 0o755)
+    if files is not None:
+        lay_out(draft, files)
+    draft.rename(folder)
 
 
 def _check(source: HostPath) -> None:
