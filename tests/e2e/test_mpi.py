@@ -78,8 +78,21 @@ def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: Local) -> No
     local.arena("delete", "killed")
 
 
-def submit(local: Local, name: str, command: str) -> None:
-    flags = ("--gpus=2", "--workers=2", "--gang=true", "--clean-task-policy=Running")
+def test_a_running_launcher_sees_workers_that_are_added(local: Local) -> None:
+    """What an elastic launcher (horovodrun --host-discovery-script) asks again and again."""
+    look = "until /etc/mpi/discover_hosts.sh | grep worker-2; do sleep 0.1; done"
+    submit(local, "elastic", look, "--gpus=1")
+    until(lambda: "Running" in local.arena("get", "elastic").stdout, every=0.2, what="it runs")
+
+    local.arena("scale", "elastic", "--workers=3")
+
+    assert local.wait_job("elastic", "SUCCEEDED", "FAILED", timeout=60)["status"] == "SUCCEEDED"
+    assert "elastic-worker-2" in local.arena("logs", "elastic").stdout
+    local.arena("delete", "elastic")
+
+
+def submit(local: Local, name: str, command: str, gpus: str = "--gpus=2") -> None:
+    flags = (gpus, "--workers=2", "--gang=true", "--clean-task-policy=Running")
     local.arena("submit", "mpi", f"--name={name}", "--image=python:3.12", *flags, command)
 
 
