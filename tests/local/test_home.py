@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,3 +74,44 @@ def test_one_who_looks_all_the_time_keeps_no_daemon_from_starting(home: Home) ->
 def test_a_second_daemon_is_refused_at_once(home: Home) -> None:
     with home.held(), pytest.raises(UsageError, match="already up"), home.held():
         pass
+
+
+DYING = """
+import ctypes, os, platform, sys, threading
+from pathlib import Path
+from muster.local.home import Home
+def linger():
+    sys.stdin.read()
+    os._exit(0)
+with Home(Path(sys.argv[1])).held():
+    threading.Thread(target=linger).start()
+    print("held", flush=True)
+    only_this_thread = {"x86_64": 60}.get(platform.machine(), 93)
+    ctypes.CDLL(None).syscall(only_this_thread, 0)
+"""
+
+
+@pytest.fixture
+def dying(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon whose first thread has ended while another still holds its files."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", DYING, str(home.root)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        stat = Path(f"/proc/{process.pid}/stat")
+        until(lambda: ") Z " in stat.read_text(), what="the end of its first thread")
+        yield process
+        process.kill()
+
+
+def test_a_killed_daemon_is_not_running_though_its_lock_is_held_a_bit_longer(
+    home: Home, dying: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert dying.stdin is not None
+    let_go = dying.stdin.close
+    monkeypatch.setattr("muster.local.home.time.sleep", lambda _: let_go())
+
+    assert home.running() is None
+    with home.held():
+        assert home.running()

@@ -71,13 +71,17 @@ class Home(msgspec.Struct, frozen=True):
 
     def running(self) -> int | None:
         """The pid of the daemon, or None when no daemon holds the lock."""
-        try:
-            with self.lock.open("r+") as file:
-                if _locked(file, fcntl.LOCK_SH):
-                    return None
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return int(self.lock.read_text() or 0) or None
+        while True:
+            try:
+                with self.lock.open("r+") as file:
+                    if _locked(file, fcntl.LOCK_SH):
+                        return None
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            pid = int(self.lock.read_text() or 0)
+            if not _is_zombie(pid):
+                return pid or None
+            time.sleep(_GLANCE)
 
     def was_killed(self) -> bool:
         """Whether the last daemon ended without cleaning up behind itself."""
@@ -92,9 +96,9 @@ class Home(msgspec.Struct, frozen=True):
         self.make()
         with self.lock.open("a+") as file:
             while not _locked(file, fcntl.LOCK_EX):
-                if not _locked(file, fcntl.LOCK_SH):
+                if not _locked(file, fcntl.LOCK_SH) and (pid := self.running()):
                     raise UsageError(
-                        f"the local cluster is already up (pid {self.lock.read_text().strip()})",
+                        f"the local cluster is already up (pid {pid})",
                         hint="`arena status` shows it; `arena down` stops it.",
                     )
                 fcntl.flock(file, fcntl.LOCK_UN)
@@ -160,6 +164,15 @@ def _locked(file: IO[str], how: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended. Threads of one that was killed hold its files a bit longer."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def _text(path: Path) -> str:
