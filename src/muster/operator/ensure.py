@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 QUOTA_RETRY = 15.0
 BATCH = 250
 """Services or pods made in one look: others must have their turn between those of a large job."""
-_REMOVABLE = ("minTaskMember",)
-"""Fields of a group's spec that only we set, and so may take away again."""
+_OURS = ("minTaskMember", "minResources", "queue", "priorityClassName", "scheduleTimeoutSeconds")
+"""Fields of a group's spec that are the job's to set, and go when it says them no more."""
+_FILLED = {"queue": "default"}
+"""What servers write into such a field by themselves."""
 
 
 def absent(wanted: list[Member], seen: Seen) -> list[Member]:
@@ -148,6 +150,9 @@ def _group(job: Job, seen: Seen, group: Gang) -> list[Action]:
     if existing is None:
         return [*actions, Create(group.kind, manifest)]
     difference = _difference(existing, manifest) | _late(existing, manifest)
+    if group.dialect != "native":  # There the server itself names a priority class.
+        gone = _gone(existing.get("spec") or {}, manifest["spec"])
+        difference |= {"spec": difference.get("spec", {}) | gone} if gone else {}
     if "spec" in difference and group.dialect == "native":
         # Its spec cannot be changed: a new one takes its place when the old one is gone.
         if existing["metadata"].get("deletionTimestamp"):
@@ -161,6 +166,18 @@ def _late(existing: Raw, wanted: Raw) -> Raw:
     said = (existing["metadata"].get("annotations") or {}).get(gang.LATE)
     meant = (wanted["metadata"].get("annotations") or {}).get(gang.LATE)
     return {} if said == meant else {"metadata": {"annotations": {gang.LATE: meant}}}
+
+
+def _gone(before: Raw, wanted: Raw) -> Raw:
+    """The change by which fields of a group, and names within them, go that the job has not."""
+    change: Raw = {}
+    for field in _OURS:
+        held, meant = before.get(field), wanted.get(field)
+        if meant is None and held is not None and held != _FILLED.get(field):
+            change[field] = None
+        elif isinstance(held, dict) and isinstance(meant, dict) and set(held) - set(meant):
+            change[field] = {name: meant.get(name) for name in (*held, *meant)}
+    return change
 
 
 def _take_back(seen: Seen, group: Gang) -> list[Action]:
@@ -178,7 +195,6 @@ def _difference(existing: Raw, wanted: Raw) -> Raw:
         before: Any = existing.get(name)
         if isinstance(value, dict) and isinstance(before, dict):
             inner = {key: item for key, item in value.items() if not _same(before.get(key), item)}
-            inner |= {key: None for key in _REMOVABLE if key in before and key not in value}
             if inner:
                 result[name] = inner
         elif before != value:
