@@ -205,6 +205,30 @@ def test_a_launcher_with_an_account_of_its_own_keeps_it() -> None:
     assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == "mine"
 
 
+@pytest.mark.parametrize(
+    ("written", "account"),
+    [
+        ({"serviceAccountName": ""}, "j-launcher"),
+        ({"serviceAccountName": None}, "j-launcher"),
+        ({"serviceAccount": "mine"}, "mine"),
+        ({"serviceAccountName": "", "serviceAccount": "mine"}, "mine"),
+    ],
+)
+def test_a_launcher_runs_as_the_account_that_may_reach_its_workers(
+    written: Raw, account: str
+) -> None:
+    raw = job()
+    raw["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"] |= written
+    model = Model(raw)
+    model.settle()
+    model.run(*WORKERS)
+    model.settle()
+
+    assert model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == account
+    assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == account
+    assert ((ACCOUNTS.resource, "j-launcher") in model.objects) == (account == "j-launcher")
+
+
 def test_one_template_makes_workers_that_sleep_and_a_launcher_without_gpus() -> None:
     model = Model(single())
     model.settle()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muster.jobs.shapes import Shape
 
 _LISTS = ("volumes", "initContainers", "tolerations")
-_TEXTS = ("schedulerName", "priorityClassName", "serviceAccountName")
+_TEXTS = ("schedulerName", "priorityClassName", "serviceAccountName", "serviceAccount")
 
 
 def check(template: Raw, path: str) -> None:

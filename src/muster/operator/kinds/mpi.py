@@ -88,7 +88,7 @@ class MpiRules(Rules):
         if mpi.ssh:
             return
         spec = manifest["spec"]
-        spec.setdefault("serviceAccountName", f"{job.name}-launcher")
+        spec["serviceAccountName"] = _account(job) or f"{job.name}-launcher"
         add_environment(manifest, main["name"], {"NAMESPACE": job.namespace})
         if hosts.settings.delivery_image:
             _deliver_kubectl(spec, main, job, hosts.settings.delivery_image)
@@ -161,11 +161,17 @@ def _labels(job: Job) -> dict[str, str]:
     return {**names.selector(job.shape.operator, job.name), "app": job.name}
 
 
+def _account(job: Job) -> str:
+    """The account that the launcher's template names, in either of its fields."""
+    launcher = job.replica("Launcher")
+    spec = launcher.spec if launcher else {}
+    return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
+
+
 def _rights(job: Job) -> list[tuple[Kind[Any], Raw]]:
     """The launcher's account may run commands in the job's own workers and nowhere else."""
     name = f"{job.name}-launcher"
-    launcher = job.replica("Launcher")
-    account = str((launcher.spec if launcher else {}).get("serviceAccountName") or "")
+    account = _account(job)
     workers = [member.name for member in job.members()]
     rules: list[Raw] = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
