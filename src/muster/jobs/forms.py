@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from muster.api import quantity
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob, InvalidQuantity
-from muster.jobs import mpi, names, templates
+from muster.jobs import elastic, mpi, names, templates
 from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
 from muster.jobs.job import Job, Replica, RunPolicy, SchedulingPolicy
 from muster.jobs.shapes import SHAPES, Shape
@@ -57,6 +57,8 @@ def read(raw: Raw) -> Job:
         options = mpi.options(spec, replicas, single_template=single)
         job = replace(job, replicas=mpi.with_defaults(spec, replicas, options), mpi=options)
     _check(job)
+    if kind == "PyTorchJob":
+        job = replace(job, warnings=(*job.warnings, *elastic.check(job)))
     return job
 
 
@@ -168,7 +170,6 @@ def _assemble(
     warnings: tuple[tuple[str, str], ...],
 ) -> Job:
     meta = mapping(raw.get("metadata"), "metadata")
-    warnings += _check_elastic(spec)
     scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
     if scheduler:
         replicas = tuple(_scheduled_by(replica, scheduler) for replica in replicas)
@@ -257,20 +258,6 @@ def _amounts(value: object, path: str) -> Raw:
         except InvalidQuantity as error:
             raise InvalidJob(f"{path}.{name}", str(error), hint='write a number like "4"') from None
     return amounts
-
-
-def _check_elastic(spec: Raw) -> tuple[tuple[str, str], ...]:
-    path = "spec.elasticPolicy"
-    policy = mapping(spec.get("elasticPolicy"), path)
-    for i, row in enumerate(objects(policy.get("rdzvConf"), f"{path}.rdzvConf")):
-        for field in ("key", "value"):
-            if field not in row:
-                where = f"{path}.rdzvConf[{i}].{field}"
-                raise InvalidJob(where, "is missing", hint="write key and value")
-    if not policy.get("metrics"):
-        return ()
-    message = f"{path}.metrics is not used: no autoscaler is made. Scale by Worker.replicas"
-    return (("ElasticMetricsIgnored", message),)
 
 
 def _success_policy(spec: Raw) -> str:
