@@ -11,15 +11,34 @@ from typing import TYPE_CHECKING, Any
 from muster.errors import InvalidJob
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from muster.api.meta import Raw
 
 
-def lookup(raw: Raw, name: str) -> Any:
-    """The field of that name, or else of that name in another letter case."""
-    if name in raw:
-        return raw[name]
+def spelt(raw: Raw, name: str) -> list[str]:
+    """The keys under which that field is given, in any letter case; its own name comes first."""
     wanted = name.lower()
-    return next((value for key, value in raw.items() if str(key).lower() == wanted), None)
+    found = [key for key in raw if str(key).lower() == wanted and raw[key] is not None]
+    return sorted(found, key=lambda key: key != name)
+
+
+def lookup(raw: Raw, name: str, path: str) -> Any:
+    """The field of that name, or else of that name in another letter case; never one of two."""
+    found = spelt(raw, name)
+    if len(found) > 1:
+        raise InvalidJob(
+            f"{path}.{found[1]}", f"{path}.{found[0]} is given too", hint=f"keep one, as {name}"
+        )
+    return raw[found[0]] if found else None
+
+
+def in_this_case(raw: Raw, names: Iterable[str], path: str) -> None:
+    """Refuse what is one of these fields but for its letter case: it would not be heeded."""
+    for name in names:
+        for key in spelt(raw, name):
+            if key != name:
+                raise InvalidJob(f"{path}.{key}", "is no field", hint=f"write {name}")
 
 
 def mapping(value: object, path: str) -> Raw:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from muster.api import quantity
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob, InvalidQuantity
-from muster.jobs import elastic, mpi, names, templates
+from muster.jobs import elastic, mpi, names, spelling, templates
 from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
 from muster.jobs.job import Job, Replica, RunPolicy, SchedulingPolicy
 from muster.jobs.shapes import SHAPES, Shape
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESTARTS = ("Always", "OnFailure", "Never", "ExitCode")
+_REPLICA = ("replicas", "template", "tfPort", "restartPolicy")
 CLEANINGS = ("All", "Running", "None")
 MOST = 10_000
 """Members of one job. Everyone is told of everyone, and a slip of the pen must cost nobody else."""
@@ -40,7 +41,8 @@ def read(raw: Raw) -> Job:
     if shape is None:
         raise InvalidJob("kind", f"{kind!r} is not a job", hint=f"use one of {', '.join(SHAPES)}")
     spec = mapping(raw.get("spec"), "spec")
-    array = lookup(spec, "replicaSpecs")
+    spelling.check(kind, spec)
+    array = lookup(spec, "replicaSpecs", "spec")
     single = kind == "MPIJob" and _is_single(spec)
     if array is not None and kind == "TFJob":
         written: Iterator[_Written] = _from_array(array)
@@ -53,7 +55,7 @@ def read(raw: Raw) -> Job:
     if array is not None:
         job = replace(job, phases=True, chief=_termination(spec, job))
     if kind == "MPIJob":
-        replicas = tuple(_main_named(replica, spec.get("mainContainer")) for replica in replicas)
+        replicas = mpi.main_named(spec, replicas)
         options = mpi.options(spec, replicas, single_template=single)
         job = replace(job, replicas=mpi.with_defaults(spec, replicas, options), mpi=options)
     _check(job)
@@ -68,24 +70,29 @@ _Written = tuple[str, str, Raw]
 
 def _is_single(spec: Raw) -> bool:
     """Whether an MPIJob has one template for its launcher and its workers."""
-    return lookup(spec, "mpiReplicaSpecs") is None and "template" in spec
+    return lookup(spec, "mpiReplicaSpecs", "spec") is None and "template" in spec
 
 
 def _from_array(array: object) -> Iterator[_Written]:
     for i, body in enumerate(objects(array, "spec.replicaSpecs")):
         path = f"spec.replicaSpecs[{i}]"
-        role = text(lookup(body, "tfReplicaType"), f"{path}.tfReplicaType") or "Chief"
-        known = ("replicas", "template", "tfPort", "restartPolicy")
-        yield role, path, {key: value for key in known if (value := lookup(body, key)) is not None}
+        role = text(lookup(body, "tfReplicaType", path), f"{path}.tfReplicaType") or "Chief"
+        yield role, path, _fields(body, path)
 
 
 def _from_map(spec: Raw, shape: Shape) -> Iterator[_Written]:
     path = f"spec.{shape.replicas}"
-    found = lookup(spec, shape.replicas)
+    found = lookup(spec, shape.replicas, "spec")
     if found is None:
         raise InvalidJob(path, "is missing", hint=_instead(spec, shape))
     for role, body in mapping(found, path).items():
-        yield str(role), f"{path}.{role}", mapping(body, f"{path}.{role}")
+        where = f"{path}.{role}"
+        yield str(role), where, _fields(mapping(body, where), where)
+
+
+def _fields(body: Raw, path: str) -> Raw:
+    """A replica's fields, whose letter case is as free as that of its role."""
+    return {name: lookup(body, name, path) for name in _REPLICA}
 
 
 def _instead(spec: Raw, shape: Shape) -> str:
@@ -157,11 +164,6 @@ def _replica(
     return Replica(role, count, template, restart or shape.restart, port, container, path)
 
 
-def _main_named(replica: Replica, name: object) -> Replica:
-    called = [container["name"] for container in replica.spec["containers"]]
-    return replace(replica, container=str(name)) if name in called else replica
-
-
 def _assemble(
     raw: Raw,
     spec: Raw,
@@ -227,7 +229,7 @@ def _cleaning(spec: Raw, value: object, path: str) -> str:
     if value is None:
         value, path = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy"
         # Of the first version: a list of replicas, or one template for launcher and workers.
-        first = lookup(spec, "replicaSpecs") is not None or _is_single(spec)
+        first = lookup(spec, "replicaSpecs", "spec") is not None or _is_single(spec)
         default = "All" if first else "None"
     policy = text(value, path) or default
     if policy not in CLEANINGS:
@@ -308,6 +310,12 @@ def _check(job: Job) -> None:
                 f"{replica.path}.replicas",
                 f"is {replica.count}; a {shape.kind} has exactly one {replica.role}",
                 hint="write 1 or leave it out",
+            )
+        if replica.role in shape.chiefs and replica.count > 1:
+            raise InvalidJob(
+                f"{replica.path}.replicas",
+                f"is {replica.count}; a {shape.kind} has one {replica.role}",
+                hint="write 1 or leave it out; others are workers",
             )
     if job.total > MOST:
         largest = max(job.replicas, key=lambda replica: replica.count)

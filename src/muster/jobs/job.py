@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Key, Raw
 
+ELSEWHERE = "kueue.x-k8s.io/multikueue"
+"""The manager of jobs that run in another cluster: there, and not here, is something to do."""
 SERVED_BY_US = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
 
 

@@ -47,19 +47,40 @@ def options(spec: Raw, replicas: tuple[Replica, ...], *, single_template: bool) 
         slots = _units(spec, replicas)
     return Mpi(
         slots=slots or 1,
-        ssh=text(spec.get("sshAuthMountPath"), "spec.sshAuthMountPath"),
+        ssh=_folder(spec.get("sshAuthMountPath"), "spec.sshAuthMountPath"),
         implementation=implementation,
         wait_for_workers=single_template or creation == "WaitForWorkersReady",
         launcher_works=boolean(spec.get("runLauncherAsWorker"), "spec.runLauncherAsWorker"),
     )
 
 
+def _folder(value: object, path: str) -> str:
+    folder = text(value, path)
+    if folder and (not folder.startswith("/") or ":" in folder):
+        raise InvalidJob(path, f"{folder!r} is no absolute path", hint="write one like /root/.ssh")
+    return folder
+
+
+def main_named(spec: Raw, replicas: tuple[Replica, ...]) -> tuple[Replica, ...]:
+    """The replicas, the container that `mainContainer` names in place of the usual one."""
+    name = text(spec.get("mainContainer"), "spec.mainContainer")
+    if not name:
+        return replicas
+    have = [r.role for r in replicas if any(c["name"] == name for c in r.spec["containers"])]
+    if not have:
+        raise InvalidJob(
+            "spec.mainContainer", f"no container is named {name!r}", hint="name one of a template"
+        )
+    return tuple(replace(r, container=name) if r.role in have else r for r in replicas)
+
+
 def with_defaults(spec: Raw, replicas: tuple[Replica, ...], options: Mpi) -> tuple[Replica, ...]:
     """Where ranks are started by ssh, a launcher that says nothing is started again in place."""
     written = {
-        str(role).lower(): body for role, body in (lookup(spec, "mpiReplicaSpecs") or {}).items()
+        str(role).lower(): body
+        for role, body in (lookup(spec, "mpiReplicaSpecs", "spec") or {}).items()
     }
-    said = (written.get("launcher") or {}).get("restartPolicy")
+    said = lookup(written.get("launcher") or {}, "restartPolicy", "spec.mpiReplicaSpecs.Launcher")
     if not options.ssh or said:
         return replicas
     return tuple(replace(r, restart="OnFailure") if r.role == "Launcher" else r for r in replicas)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.errors import InvalidJob
-from muster.jobs.fields import integer, mapping, objects, sequence, text
+from muster.jobs.fields import boolean, integer, mapping, objects, sequence, text
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -30,6 +30,7 @@ def check(template: Raw, path: str) -> None:
         objects(spec.get(field), f"{path}.spec.{field}")
     for field in _TEXTS:
         text(spec.get(field), f"{path}.spec.{field}")
+    boolean(spec.get("hostNetwork"), f"{path}.spec.hostNetwork")
     mapping(spec.get("affinity"), f"{path}.spec.affinity")
     containers = f"{path}.spec.containers"
     for i, item in enumerate(objects(spec.get("containers"), containers)):
