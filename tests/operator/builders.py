@@ -10,7 +10,7 @@ import msgspec
 
 from muster.api.core import Pod, Service
 from muster.api.kinds import PODS, SERVICES
-from muster.api.meta import Raw
+from muster.api.meta import Raw, timestamp
 from muster.jobs import forms, names
 from muster.jobs.job import Job
 from muster.jobs.shapes import SHAPES
@@ -135,10 +135,20 @@ class Model:
         phase = "Succeeded" if code == 0 else "Failed"
         row = {
             "name": container,
-            "state": {"terminated": {"exitCode": code}},
+            "state": {"terminated": {"exitCode": code, "finishedAt": timestamp(self.now)}},
             "restartCount": restarts,
         }
         self.pod(name, phase=phase, containerStatuses=[row])
+
+    def take(self, name: str, grace: int = 30) -> None:
+        """Somebody else asks a pod to go: a drain, a preemption, a person."""
+        found = self.pods[name]
+        meta = msgspec.structs.replace(
+            found.metadata,
+            deletion_timestamp=self.now + timedelta(seconds=grace),
+            deletion_grace_period_seconds=grace,
+        )
+        self.pods[name] = msgspec.structs.replace(found, metadata=meta)
 
     def conditions(self) -> list[str]:
         """`Created, Running(False), Failed`, as one list."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.kinds import PODS, Kind
-from muster.api.meta import Key, Raw
+from muster.api.meta import Key, Raw, timestamp
 from muster.errors import NotFound, ServerError
 from muster.kube.transport import HttpTransport
 from muster.operator.run import Options, run
@@ -114,7 +115,8 @@ async def move(client: Client, ns: str, name: str, phase: str, code: int | None 
     status: Raw = {"phase": phase}
     if code is not None:
         row = {"name": "tensorflow", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-        status["containerStatuses"] = [{**row, "state": {"terminated": {"exitCode": code}}}]
+        end = {"exitCode": code, "finishedAt": timestamp(datetime.now(UTC))}
+        status["containerStatuses"] = [{**row, "state": {"terminated": end}}]
     await client.patch(PODS, Key(ns, name), {"status": status}, subresource="status")
 
 

@@ -195,6 +195,21 @@ async def restarts_whole(story: Story) -> None:
     assert job["status"]["restarts"] == 1
 
 
+async def is_drained(story: Story) -> None:
+    chief = replica(1)
+    chief["template"]["metadata"] = {"finalizers": ["muster.dev/test"]}
+    await story.submit({"Chief": chief, "Worker": replica(1)})
+    await story.run_all()
+    before = await story.uids()
+    pod = Key(story.ns, f"{story.name}-chief-0")
+    await story.client.delete(PODS, pod)
+    await story.move("chief-0", "Succeeded", 0)
+    await story.client.patch(PODS, pod, {"metadata": {"finalizers": None}})
+    await story.renewed(before, "chief-0")
+    rows = (await story.client.get(TFJOBS, story.key))["status"]["conditions"]
+    assert "Succeeded" not in [row["type"] for row in rows]
+
+
 async def is_suspended_and_resumed(story: Story) -> None:
     await story.submit()
     await story.run_all()
@@ -255,6 +270,7 @@ STORIES: list[Callable[[Story], Coroutine[Any, Any, None]]] = [
     follows_its_chief,
     retries_by_exit_code,
     restarts_whole,
+    is_drained,
     is_suspended_and_resumed,
     is_scaled,
     is_mended,

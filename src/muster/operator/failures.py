@@ -1,19 +1,21 @@
-"""What a failed pod means for its job: replace it, retry it, or give up.
+"""What a pod that ended means for its job: replace it, retry it, or give up.
 
 Pure. Called by `judge`. A pod that the cluster took away (evicted, its node lost or shut down,
 refused by the kubelet before any container started) was not the job's fault: it is replaced
-whatever its restart policy, and does not count against backoffLimit.
+whatever its restart policy, and does not count against backoffLimit. Nor is it the job's success
+if a program that was told to go left with exit code 0.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from muster.api.meta import is_true
+from muster.api.meta import condition, is_true
 
 if TYPE_CHECKING:
-    from muster.api.core import ContainerStatus, Pod
+    from muster.api.core import ContainerStatus, ContainerTerminated, Pod
     from muster.jobs.job import Job, Replica
 
 _TAKEN = (
@@ -40,7 +42,7 @@ class Fate(Enum):
 
 
 def fate(job: Job, replica: Replica, pod: Pod) -> Fate:
-    """What is to become of a pod in phase Failed."""
+    """What is to become of a pod that failed or was cut short."""
     if taken(pod):
         return Fate.REPLACE
     if replica.restart in ("OnFailure", "Always"):
@@ -62,6 +64,31 @@ def taken(pod: Pod) -> bool:
     return refused and not _ever_started(pod)
 
 
+def cut_short(pod: Pod, container: str) -> bool:
+    """Whether a pod that ended well did so only because it had been asked to go.
+
+    Times are whole seconds: an end within the second of the request counts as its consequence.
+    """
+    asked = _asked_to_go(pod)
+    if asked is None or pod.status.phase != "Succeeded":
+        return False
+    end = _end(pod, container)
+    at = end.finished_at if end is not None else None
+    return at is None or at.replace(microsecond=0) >= asked.replace(microsecond=0)
+
+
+def _asked_to_go(pod: Pod) -> datetime | None:
+    """When it was first told: by its deletion, or by the notice that goes before one."""
+    times: list[datetime] = []
+    meta, notice = pod.metadata, condition(pod.status.conditions, "DisruptionTarget")
+    if meta.deletion_timestamp is not None:
+        grace = timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+        times.append(meta.deletion_timestamp - grace)
+    if notice is not None and notice.status == "True":
+        times.append(notice.last_transition_time or datetime.min.replace(tzinfo=UTC))
+    return min(times, default=None)
+
+
 def _ever_started(pod: Pod) -> bool:
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return any(_started(row) for row in rows)
@@ -74,10 +101,13 @@ def _started(row: ContainerStatus) -> bool:
 
 def exit_code(pod: Pod, container: str) -> int | None:
     """The exit code of the container that trains, if it is known."""
-    for row in pod.status.container_statuses:
-        if row.name == container and row.state.terminated is not None:
-            return row.state.terminated.exit_code
-    return None
+    end = _end(pod, container)
+    return end.exit_code if end is not None else None
+
+
+def _end(pod: Pod, container: str) -> ContainerTerminated | None:
+    rows = pod.status.container_statuses
+    return next((row.state.terminated for row in rows if row.name == container), None)
 
 
 def retryable(code: int | None) -> bool:

@@ -84,7 +84,8 @@ class _Judge:
         self.going: list[Pod] = []
         known = before.get("replaced") or ()
         # A pod that is to be replaced counts for nothing any more, not even with its success.
-        self.counted = [pod for pod in mine if pod.metadata.uid not in known]
+        self.present = [pod for pod in mine if pod.metadata.uid not in known]
+        self.counted = [pod for pod in self.present if not self._cut_short(pod)]
         self.by_role = self._roles(self.counted)
 
     def look(self, wanted: int) -> Judgement:
@@ -134,11 +135,16 @@ class _Judge:
 
     def _failures(self) -> list[tuple[Pod, Fate]]:
         found = []
-        for pod in status.alive(self.counted):
+        for pod in status.alive(self.present):
             replica = self.job.replica(role_of(self.job, pod))
-            if pod.status.phase == "Failed" and replica is not None:
+            over = pod.status.phase == "Failed" or self._cut_short(pod)
+            if over and replica is not None:
                 found.append((pod, failures.fate(self.job, replica, pod)))
         return found
+
+    def _cut_short(self, pod: Pod) -> bool:
+        replica = self.job.replica(role_of(self.job, pod))
+        return failures.cut_short(pod, replica.container if replica else "")
 
     def _replaced(self) -> list[Pod]:
         """Account for pods that are to be replaced, before any is deleted.

@@ -1,0 +1,119 @@
+"""Pods that are told to go: what they leave with says nothing of the job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Raw, timestamp
+from tests.operator.builders import NOW, Model, manifest, replica
+
+NOTICE = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": timestamp(NOW)}
+
+
+def running(kind: str = "TFJob", roles: Raw | None = None, **spec: Any) -> Model:
+    model = Model(manifest(kind, roles or {"Worker": replica(2, "OnFailure")}, **spec))
+    model.settle()
+    model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+    return model
+
+
+ALONE = [
+    ("TFJob", "tensorflow", "Worker", {}),
+    ("TFJob", "tensorflow", "Chief", {}),
+    ("TFJob", "tensorflow", "PS", {}),
+    ("TFJob", "tensorflow", "Worker", {"successPolicy": "AllWorkers"}),
+    ("PyTorchJob", "pytorch", "Master", {}),
+    ("PyTorchJob", "pytorch", "Worker", {}),
+    ("PyTorchJob", "pytorch", "Worker", {"elasticPolicy": {"minReplicas": 1}}),
+    ("JAXJob", "jax", "Worker", {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "container", "role", "spec"), ALONE)
+def test_a_pod_that_leaves_with_0_because_it_was_told_to_is_no_success(
+    kind: str, container: str, role: str, spec: Raw
+) -> None:
+    model = running(kind, {role: replica(1, "Never", container)}, **spec)
+    name = f"j-{role.lower()}-0"
+    before = model.pods[name].metadata.uid
+    model.later(100)
+
+    model.take(name)
+    model.exit(name, 0, container)
+    model.step()
+    assert "Succeeded" not in model.conditions()
+    assert model.status["replicaStatuses"] == {role: {}}
+    model.settle()
+
+    assert model.pods[name].metadata.uid != before
+    assert model.pods[name].status.phase == "Pending"
+    assert "restarts" not in model.status
+
+
+@pytest.mark.parametrize(("ended", "succeeds"), [(-5, True), (-1, True), (0, False), (3, False)])
+def test_a_pod_that_had_ended_before_it_was_told_to_go_has_succeeded(
+    ended: int, *, succeeds: bool
+) -> None:
+    model = running()
+    model.later(ended)
+    model.exit("j-worker-0", 0)
+    model.later(-ended)
+
+    model.take("j-worker-0", grace=60)
+    model.settle()
+
+    assert (model.conditions()[-1] == "Succeeded") is succeeds
+
+
+def test_an_end_of_which_no_time_is_known_is_put_down_to_the_deletion() -> None:
+    model = running()
+    model.take("j-worker-0")
+    model.pod("j-worker-0", phase="Succeeded")
+    model.settle()
+
+    assert "Succeeded" not in model.conditions()
+    assert model.pods["j-worker-0"].status.phase == "Pending"
+
+
+def test_a_pod_that_leaves_upon_a_notice_is_replaced_although_nobody_deletes_it() -> None:
+    model = running(runPolicy={"backoffLimit": 0})
+    model.later(2)
+    end = {"terminated": {"exitCode": 0, "finishedAt": timestamp(model.now)}}
+    row = {"name": "tensorflow", "state": end}
+    model.pod("j-worker-0", phase="Succeeded", conditions=[NOTICE], containerStatuses=[row])
+    model.settle()
+
+    assert model.conditions()[-1] == "Restarting"
+    assert model.pods["j-worker-0"].status.phase == "Pending"
+    assert "restarts" not in model.status
+
+
+def test_a_notice_after_the_end_takes_no_success_away() -> None:
+    model = running()
+    model.later(-2)
+    end = {"terminated": {"exitCode": 0, "finishedAt": timestamp(model.now)}}
+    row = {"name": "tensorflow", "state": end}
+    model.pod("j-worker-0", phase="Succeeded", conditions=[NOTICE], containerStatuses=[row])
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_a_job_resumed_while_its_pods_still_leave_comes_back() -> None:
+    model = running(roles={"Chief": replica(1), "Worker": replica(1)})
+    model.edit(runPolicy={"suspend": True})
+    model.step()
+    model.later(1)
+    model.edit(runPolicy={"suspend": False})
+    model.step()
+    model.later(2)
+    model.exit("j-chief-0", 0)
+    model.exit("j-worker-0", 0)
+    model.settle()
+
+    assert "Succeeded" not in model.conditions()
+    assert {pod.status.phase for pod in model.pods.values()} == {"Pending"}
