@@ -11,6 +11,7 @@ from tests.conformance.cases import (
     escalation,
     events,
     kinds,
+    migrations,
     patches,
     pods,
     selectors,
@@ -26,6 +27,7 @@ ALL = [
     for module in (
         kinds,
         definitions,
+        migrations,
         subresources,
         verbs,
         conflicts,

@@ -35,14 +35,18 @@ def dump(obj: object) -> bytes:
 
 def encoder(obj: Raw, api_version: str) -> Callable[[int], bytes]:
     """Bytes of `obj` for the revision it gets, in the version it is stored in."""
-    rest = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind", "metadata")}
 
     def encode(revision: int) -> bytes:
         metadata = obj["metadata"] | {"resourceVersion": str(revision)}
-        head = {"apiVersion": api_version, "kind": obj["kind"], "metadata": metadata}
-        return _encoder.encode(head | rest)
+        return as_stored(obj | {"metadata": metadata}, api_version)
 
     return encode
+
+
+def as_stored(obj: Raw, api_version: str) -> bytes:
+    """Bytes of `obj` in this version, beginning as stored bytes do."""
+    head = {"apiVersion": api_version, "kind": obj["kind"], "metadata": obj["metadata"]}
+    return _encoder.encode(head | {k: v for k, v in obj.items() if k not in head})
 
 
 def stored(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
@@ -70,15 +74,23 @@ def in_version(value: bytes, resource: Resource) -> bytes:
         structural.reshape(obj, resource.stored or resource.shape)
         structural.prune(obj, resource.shape, top=True)
         return dump(obj)
-    if resource.version == resource.storage_version:
+    if value.startswith(resource.opening):
         return value
-    stored = _opening(resource.group, resource.storage_version)
-    return _opening(resource.group, resource.version) + value[len(stored) :]
+    # It may have been stored when another version was the one to store.
+    return resource.opening + value[value.index(b'"', len(_BEFORE_VERSION)) + 1 :]
 
 
-def _opening(group: str, version: str) -> bytes:
-    api_version = f"{group}/{version}" if group else version
-    return f'{{"apiVersion":"{api_version}"'.encode()
+_BEFORE_VERSION = b'{"apiVersion":"'
+
+
+def opening(api_version: str) -> bytes:
+    """How the bytes of an object of this version begin."""
+    return _BEFORE_VERSION + api_version.encode() + b'"'
+
+
+def is_current(value: bytes, resource: Resource) -> bool:
+    """Whether bytes are stored in the version that they would be stored in now."""
+    return value.startswith(opening(resource.stored_api_version))
 
 
 def going(value: bytes) -> bool:

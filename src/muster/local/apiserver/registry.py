@@ -7,6 +7,7 @@ turn of the event loop in which its write becomes durable.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from muster.api.schemas import Schema
@@ -67,6 +68,11 @@ class Resource:
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def opening(self) -> bytes:
+        """How its objects begin, as bytes."""
+        return objects.opening(self.api_version)
 
     @property
     def stored_group(self) -> str:

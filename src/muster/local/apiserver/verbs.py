@@ -247,7 +247,7 @@ class Verbs:
             if call.dry_run:
                 return unstored(resource, new)
             return one(resource, await self._remove(call.resource, entry, new))
-        if admit.same(new, old):
+        if admit.same(new, old) and objects.is_current(entry.value, resource):
             return one(resource, entry)
         encode = objects.stored(new, resource)
         with self.quotas.charged(resource, entry.key, new, old):

@@ -71,7 +71,8 @@ def one(resource: Resource, entry: Entry, code: int = 200) -> Answer:
 
 def unstored(resource: Resource, obj: Raw, code: int = 200) -> Answer:
     """An object as it would be stored."""
-    return Answer(code, objects.in_version(objects.dump(obj), resource), resource)
+    value = objects.as_stored(obj, resource.api_version)
+    return Answer(code, objects.in_version(value, resource), resource)
 
 
 def raw(obj: Raw, code: int = 200, resource: Resource | None = None) -> Answer:
