@@ -102,6 +102,18 @@ async def test_running_pods_see_their_objects_change(local: Cluster) -> None:
     await local.says("p", "0.1 new second words\n")
 
 
+async def test_a_part_of_a_volume_in_memory_can_be_mounted(local: Cluster) -> None:
+    pod = shell("p", "echo words > /v/file; stat -f -c %T /v", {"emptyDir": {"medium": "Memory"}})
+    mounts = pod["spec"]["containers"][0]["volumeMounts"]
+    mounts[0]["subPath"] = "deep/part"
+    mounts.append({"name": "v", "mountPath": "/whole"})
+    pod["spec"]["containers"][0]["command"][-1] += "; cat /whole/deep/part/file"
+    await local.run(pod)
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert await local.log("p") == "tmpfs\nwords\n"
+
+
 async def test_a_pod_resolves_its_own_host_name(local: Cluster) -> None:
     script = "getent hosts $(hostname); hostname -f"
     for name, fields in {

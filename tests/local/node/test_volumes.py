@@ -131,3 +131,41 @@ def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
     Store(tmp_path).refresh(pod("p", volumes=[{"name": "v", **source}]), AROUND)
 
     assert (folder / "..data").readlink() == before
+
+
+def test_a_change_that_was_cut_short_is_finished_the_next_time(tmp_path: Path) -> None:
+    source = {"configMap": {"name": "c"}}
+    one = pod("p", volumes=[{"name": "v", **source}])
+    folder = prepared(tmp_path, source)
+    now = Surroundings(config_maps={"c": {"text": "words", "new": "word"}})
+    Store(tmp_path).refresh(one, now)
+    (folder / "new").unlink()
+    (folder / "model").symlink_to("..data/model")
+    (folder / "..left").mkdir()
+
+    Store(tmp_path).refresh(one, now)
+
+    assert sorted(path.name for path in visible(folder)) == ["new", "text"]
+    assert not (folder / "..left").exists()
+
+
+@pytest.mark.parametrize("name", ["c", "absent"])
+def test_a_key_that_may_be_absent_is_left_out(tmp_path: Path, name: str) -> None:
+    items = [{"key": "text", "path": "text"}, {"key": "none", "path": "none"}]
+    part = {"configMap": {"name": name, "optional": True, "items": items}}
+
+    alone = prepared(tmp_path / "alone", part)
+    projected = prepared(tmp_path / "projected", {"projected": {"sources": [part]}})
+
+    wanted = ["text"] if name == "c" else []
+    assert [path.name for path in visible(alone)] == wanted
+    assert [path.name for path in visible(projected)] == wanted
+
+
+def test_the_mode_of_a_projected_volume_is_that_of_its_files(tmp_path: Path) -> None:
+    items = [{"key": "text", "path": "own", "mode": 0o444}]
+    sources = [{"configMap": {"name": "c"}}, {"configMap": {"name": "c", "items": items}}]
+    folder = prepared(tmp_path, {"projected": {"sources": sources, "defaultMode": 0o400}})
+
+    modes = {path.name: path.stat().st_mode & 0o777 for path in visible(folder)}
+    assert modes == {"text": 0o400, "model": 0o400, "own": 0o444}

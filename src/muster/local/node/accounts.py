@@ -36,7 +36,7 @@ from muster.local.node.spec import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from muster.api.meta import Raw
     from muster.kube.client import Client
@@ -139,15 +139,12 @@ class Tokens:
         due = self._known(uid)
         now = self._clock()
         late = False
-        for volume in pod.spec.volumes:
-            for part in volume.projected.sources if volume.projected is not None else ():
-                wanted = part.service_account_token
-                if wanted is None:
-                    continue
-                file = _inside(places[volume.name], wanted.path)
-                if due.get(str(file), now) <= now or not file.exists():
-                    due[str(file)] = await self._write(pod, wanted, file)
-                    late = True
+        for name, wanted, mode in _wanted(pod):
+            file = _inside(places[name], wanted.path)
+            if due.get(str(file), now) <= now or not file.exists():
+                token, due[str(file)] = await self._ask(pod, wanted)
+                _replace(file, token, mode)
+                late = True
         if late:
             text = json.dumps({file: when.isoformat() for file, when in due.items()})
             write(self._folder / uid / "tokens", text)
@@ -169,7 +166,8 @@ class Tokens:
             self._due[uid] = {file: datetime.fromisoformat(when) for file, when in told.items()}
         return self._due[uid]
 
-    async def _write(self, pod: Pod, wanted: AccountToken, file: Path) -> datetime:
+    async def _ask(self, pod: Pod, wanted: AccountToken) -> tuple[str, datetime]:
+        """A token, and when it should be replaced."""
         meta, made = pod.metadata, self._clock()
         reference = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}
         asked = {
@@ -188,16 +186,25 @@ class Tokens:
             )
         except NotFound:
             raise Missing(f'serviceaccount "{name}" not found') from None
-        _replace(file, answer["status"]["token"])
-        return renew_at(made, datetime.fromisoformat(answer["status"]["expirationTimestamp"]))
+        expires = datetime.fromisoformat(answer["status"]["expirationTimestamp"])
+        return answer["status"]["token"], renew_at(made, expires)
+
+
+def _wanted(pod: Pod) -> Iterator[tuple[str, AccountToken, int]]:
+    """The tokens that the pod's volumes have: of which volume, which, and with what mode."""
+    for volume in pod.spec.volumes:
+        if volume.projected is not None:
+            for part in volume.projected.sources:
+                if part.service_account_token is not None:
+                    yield volume.name, part.service_account_token, volume.projected.default_mode
 
 
 def _inside(folder: str, path: str) -> Path:
     return Path(folder) / posixpath.normpath(f"/{path}").lstrip("/")
 
 
-def _replace(file: Path, token: str) -> None:
+def _replace(file: Path, token: str, mode: int) -> None:
     """Readers in the pod see the old token or the new one, never half of one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write(file, token)
-    os.chmod(file, 0o644)
+    os.chmod(file, mode)

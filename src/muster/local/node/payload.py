@@ -30,22 +30,27 @@ def lay_out(folder: Path, files: Iterable[File]) -> None:
     """Make the folder's files these, if they are not; what others put there stays."""
     wanted = {_inside(file.path): file for file in files}
     before = _turned_to(folder)
-    if before is not None and _found(before) == {path: f.data for path, f in wanted.items()}:
-        return
-    payload = Path(tempfile.mkdtemp(prefix="..", dir=folder))
-    payload.chmod(0o755)
-    for path, file in wanted.items():
-        _write(payload / path, file)
-    _turn(folder, payload)
-    tops = {path.split("/", 1)[0] for path in wanted}
-    for name in tops:
+    if before is None or _found(before) != {path: f.data for path, f in wanted.items()}:
+        payload = Path(tempfile.mkdtemp(prefix="..", dir=folder))
+        payload.chmod(0o755)
+        for path, file in wanted.items():
+            _write(payload / path, file)
+        _turn(folder, payload)
+    _tidy(folder, {path.split("/", 1)[0] for path in wanted})
+
+
+def _tidy(folder: Path, shown: set[str]) -> None:
+    """Links for what is shown and for nothing else, and no payload but the one turned to; also
+    after a crash at any point."""
+    for name in shown:
         if not os.path.lexists(folder / name):
             (folder / name).symlink_to(f"{_DATA}/{name}")
+    current = _turned_to(folder)
     for entry in folder.iterdir():
-        if entry.is_symlink() and entry.name != _DATA and entry.name not in tops:
+        if entry.is_symlink() and entry.name != _DATA and entry.name not in shown:
             entry.unlink()
-    if before is not None:
-        shutil.rmtree(before, ignore_errors=True)
+        elif entry.name.startswith("..") and not entry.is_symlink() and entry != current:
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _inside(path: str) -> str:

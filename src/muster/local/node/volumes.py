@@ -20,7 +20,7 @@ from muster.local.node.payload import File, lay_out
 from muster.local.node.runtime.rootfs import Mount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from muster.local.node.env import Surroundings
     from muster.local.node.foreign import ForeignProjection, ForeignVolume
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Container,
         DownwardFiles,
         HostPath,
-        KeyPath,
         Pod,
         ProjectedFiles,
         SecretFiles,
@@ -52,11 +51,11 @@ def contents(volume: Volume, pod: Pod, around: Surroundings) -> list[File] | Non
     """The files of a volume that is made of objects; None for every other kind of ours."""
     _refuse_foreign(volume.name, volume)
     if volume.config_map is not None:
-        return _config_map(volume.config_map, around)
+        return _config_map(volume.config_map, volume.config_map.default_mode, around)
     if volume.secret is not None:
-        return _secret(volume.secret, around)
+        return _secret(volume.secret, volume.secret.default_mode, around)
     if volume.downward_api is not None:
-        return _downward(volume.downward_api, pod, around)
+        return _downward(volume.downward_api, volume.downward_api.default_mode, pod, around)
     if volume.projected is not None:
         for part in volume.projected.sources:
             _refuse_foreign(volume.name, part)
@@ -70,35 +69,42 @@ def _refuse_foreign(name: str, source: ForeignVolume | ForeignProjection) -> Non
         raise Missing(f"volume {name}: {kind} is not supported on the local node")
 
 
-def _config_map(source: ConfigMapFiles, around: Surroundings) -> list[File]:
+def _config_map(source: ConfigMapFiles, mode: int, around: Surroundings) -> list[File]:
     if source.name not in around.config_maps and not source.optional:
         raise Missing(f'configmap "{source.name}" not found')
     found = around.config_maps.get(source.name, {})
     data = {key: text.encode() for key, text in found.items()}
     binary = around.binaries.get(source.name, {})
     data |= {key: env.decoded(text) for key, text in binary.items()}
-    return _chosen(data, source.items, source.default_mode, f'configmap "{source.name}"')
+    return _chosen(data, source, mode, f'configmap "{source.name}"')
 
 
-def _secret(source: SecretFiles, around: Surroundings) -> list[File]:
+def _secret(source: SecretFiles, mode: int, around: Surroundings) -> list[File]:
     name = source.secret_name or source.name
     if name not in around.secrets and not source.optional:
         raise Missing(f'secret "{name}" not found')
     data = {key: env.decoded(text) for key, text in around.secrets.get(name, {}).items()}
-    return _chosen(data, source.items, source.default_mode, f'secret "{name}"')
+    return _chosen(data, source, mode, f'secret "{name}"')
 
 
 def _chosen(
-    data: Mapping[str, bytes], items: Iterable[KeyPath], mode: int, what: str
+    data: Mapping[str, bytes], source: ConfigMapFiles | SecretFiles, mode: int, what: str
 ) -> list[File]:
-    wanted = [(i.key, i.path, i.mode) for i in items] or [(key, key, None) for key in data]
+    """The files of the keys that are asked for; of all if none is."""
+    wanted = [(i.key, i.path, i.mode) for i in source.items] or [(key, key, None) for key in data]
     for key, _, _ in wanted:
-        if key not in data:
+        if key not in data and not source.optional:
             raise Missing(f"couldn't find key {key} in {what}")
-    return [File(path, data[key], mode if own is None else own) for key, path, own in wanted]
+    return [
+        File(path, data[key], mode if own is None else own)
+        for key, path, own in wanted
+        if key in data
+    ]
 
 
-def _downward(source: DownwardFiles, pod: Pod, around: Surroundings) -> list[File]:
+def _downward(
+    source: DownwardFiles, default_mode: int, pod: Pod, around: Surroundings
+) -> list[File]:
     files = []
     for item in source.items:
         if item.field_ref is not None:
@@ -107,20 +113,21 @@ def _downward(source: DownwardFiles, pod: Pod, around: Surroundings) -> list[Fil
             text = env.resource_value(pod, pod.spec.containers[0], item.resource_field_ref, around)
         else:
             continue
-        mode = source.default_mode if item.mode is None else item.mode
+        mode = default_mode if item.mode is None else item.mode
         files.append(File(item.path, text.encode(), mode))
     return files
 
 
 def _projected(source: ProjectedFiles, pod: Pod, around: Surroundings) -> list[File]:
     files: list[File] = []
+    mode = source.default_mode
     for part in source.sources:
         if part.config_map is not None:
-            files += _config_map(part.config_map, around)
+            files += _config_map(part.config_map, mode, around)
         if part.secret is not None:
-            files += _secret(part.secret, around)
+            files += _secret(part.secret, mode, around)
         if part.downward_api is not None:
-            files += _downward(part.downward_api, pod, around)
+            files += _downward(part.downward_api, mode, pod, around)
     return files
 
 
@@ -205,6 +212,7 @@ def mounts(
 ) -> tuple[Mount, ...]:
     """What one container sees of the pod's volumes, and where."""
     only_read = {volume.name for volume in pod.spec.volumes if _only_read(volume)}
+    memory = in_memory(pod)
     found = []
     for mount in container.volume_mounts:
         if mount.name not in sources:
@@ -216,5 +224,6 @@ def mounts(
             if not Path(source).exists():
                 Path(source).mkdir(parents=True)
         read_only = mount.read_only or mount.name in only_read
-        found.append(Mount(source, mount.mount_path, read_only))
+        make = bool(below) and mount.name in memory
+        found.append(Mount(source, mount.mount_path, read_only, make))
     return tuple(found)

@@ -108,7 +108,8 @@ class Namespaces(Supervised):
         mounts = {mount.path: mount for mount in (*own, *spec.mounts)}
         layer = self._images / spec.image
         layers = [str(layer)] if spec.image and layer.is_dir() else []
-        steps = rootfs.plan(self._rules, mounts.values(), layers, self._tree)
+        steps = [["make", mount.source] for mount in mounts.values() if mount.make]
+        steps += rootfs.plan(self._rules, mounts.values(), layers, self._tree)
         body = {"pause": record.pause, "root": str(folder / "root"), "steps": steps}
         await self.supervise(spec, body)
 

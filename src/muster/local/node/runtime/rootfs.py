@@ -66,11 +66,15 @@ class HostTree:
 
 
 class Mount(NamedTuple):
-    """A host file or directory that the container sees at `path`."""
+    """A host file or directory that the container sees at `path`.
+
+    `make` if it is a directory that only the pod can make: in memory of its own.
+    """
 
     source: str
     path: str
     read_only: bool = False
+    make: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 A step is a list whose first item says what to do; paths are those of the new root:
 
+    ["make", source]               a directory outside the new root, to bind from
     ["dir", path, mode]            a directory, with its parents
     ["file", path, text, mode]     a file with that text
     ["link", path, target]         a symbolic link
@@ -47,6 +48,10 @@ def build(root: str, steps: list[Step]) -> None:
 def carry_out(root: str, steps: list[Step]) -> None:
     for what, *rest in steps:
         _DO[what](root, *rest)
+
+
+def _make(_: str, source: str) -> None:
+    os.makedirs(source, exist_ok=True)
 
 
 def _dir(root: str, path: str, mode: int = 0o755) -> None:
@@ -124,6 +129,7 @@ def _pts(root: str, path: str) -> None:
 
 
 _DO: dict[str, Callable[..., None]] = {
+    "make": _make,
     "dir": _dir,
     "file": _file,
     "link": _link,
