@@ -1,7 +1,8 @@
 """Stopping a container: its preStop hook, then the request to end, then the kill, in one grace.
 
-The pod loop asks once or often; only the first asking, or a shorter grace, has an effect. After a
-restart of the daemon a hook may run a second time.
+The pod loop asks once or often; only the first asking, or a shorter grace, has an effect, while a
+hook runs none: at the end of its time the loop closes the pod. After a restart of the daemon a hook
+may run a second time.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ for its finalizers.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
@@ -14,8 +14,6 @@ from muster.local.apiserver import status
 from muster.local.apiserver.admission.generation import counts
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from muster.api.meta import Raw
     from muster.local.apiserver.registry import Resource
 
@@ -47,7 +45,7 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
     if "deletionTimestamp" in meta:
         shorter = grace < meta.get("deletionGracePeriodSeconds", 0)
         if shorter:
-            meta["deletionGracePeriodSeconds"] = grace
+            _shorten(meta, grace)
         return Deletion(remove=False, obj=marked, changed=shorter or marked != obj)
     _mark(resource, meta, now, grace)
     if resource.collection == "namespaces":
@@ -63,6 +61,13 @@ def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
         if counts(resource):
             meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionGracePeriodSeconds"] = grace
+
+
+def _shorten(meta: Raw, grace: int) -> None:
+    """The object goes so long after it was first asked to."""
+    sooner = timedelta(seconds=meta["deletionGracePeriodSeconds"] - grace)
+    when = datetime.fromisoformat(meta["deletionTimestamp"]) - sooner
+    meta |= {"deletionTimestamp": timestamp(when), "deletionGracePeriodSeconds": grace}
 
 
 def swept(crd: Raw, now: datetime) -> Raw:
