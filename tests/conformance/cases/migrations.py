@@ -11,12 +11,13 @@ from tests.conformance.cases.definitions import (
     OPEN,
     THINGS,
     definition,
+    made,
     of,
     thing,
     version,
 )
 from tests.conformance.cases.requests import answered, delete, get, patch, post, put
-from tests.conformance.transcript import JSON_PATCH, Case, Step
+from tests.conformance.transcript import JSON_PATCH, MERGE, Case, Step
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 SCHEMA = "/spec/versions/0/schema/openAPIV3Schema"
@@ -88,4 +89,160 @@ MOVED = [
     moved("v1beta1", "v1", of("x", "old"), of("x", "new")),
 ]
 
-CASES = [*MOVED]
+
+def spec(**properties: Any) -> dict[str, Any]:
+    status = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    return {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": properties}, "status": status},
+    }
+
+
+def tightened(*steps: Any, name: str, before: dict[str, Any], after: dict[str, Any]) -> Case:
+    """A kind whose schema grew stricter after `a` was made, and what may be done with `a` then."""
+    first, *rest = steps
+    return made(
+        first,
+        patch(
+            f"{CRDS}/{NAME}",
+            [{"op": "replace", "path": SCHEMA, "value": spec(**after, seen={"type": "boolean"})}],
+            JSON_PATCH,
+        ),
+        # The new schema is there when what it does not know is told.
+        Step("PATCH", f"{THINGS}/{first.body['metadata']['name']}?dryRun=All",
+             {"spec": {"seen": "no"}}, MERGE, until=answered(422)),
+        *rest,
+        name=name,
+        differs=("wording", "causes"),
+        schema=spec(**before),
+        subresources={"status": {}},
+    )  # fmt: skip
+
+
+def change(**fields: Any) -> Step:
+    return patch(f"{THINGS}/a", {"spec": fields})
+
+
+NUMBER = {"type": "integer"}
+SMALL = {"type": "integer", "maximum": 10}
+TEXT = {"type": "string"}
+NAMED = {"type": "object", "properties": {"name": TEXT, "n": NUMBER}}
+LIMITED = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string", "default": "x"}, "n": SMALL},
+}
+
+RATCHETED = [
+    tightened(
+        post(
+            THINGS,
+            {**thing("a", n=50), "metadata": {"name": "a", "finalizers": ["a.example.com/b"]}},
+        ),
+        post(THINGS, thing("b", n=50)),
+        delete(f"{THINGS}/a"),
+        patch(f"{THINGS}/a", {"metadata": {"finalizers": None}}),
+        get(f"{THINGS}/a"),
+        name="an object that no longer fits its schema can be let go",
+        before={"n": NUMBER},
+        after={"n": SMALL},
+    ),
+    tightened(
+        post(THINGS, thing("a", n=50, text="long", list=[1, 2, 3], deep={"n": 50})),
+        patch(f"{THINGS}/a", {"metadata": {"labels": {"x": "y"}}}),
+        patch(f"{THINGS}/a/status", {"status": {"n": 1}}),
+        patch(f"{THINGS}/a/status", {"status": {"n": "x"}}),
+        change(m=1),
+        change(n=60),
+        change(list=[1, 2, 3, 4]),
+        change(list=[3, 2, 1]),
+        change(deep={"m": 1}),
+        change(deep={"n": 51}),
+        put(
+            f"{THINGS}/a",
+            {
+                **thing("a", n=50, text="long", list=[1, 2, 3], m=2),
+                "metadata": {"name": "a", "resourceVersion": "$rv.12"},
+            },
+        ),
+        change(n=9),
+        change(n=50),
+        change(text="no"),
+        get(f"{THINGS}/a"),
+        name="what was wrong before may stay as it is",
+        before={
+            "n": NUMBER,
+            "m": NUMBER,
+            "text": TEXT,
+            "list": {"type": "array", "items": NUMBER},
+            "deep": {"type": "object", "properties": {"n": NUMBER, "m": NUMBER}},
+        },
+        after={
+            "n": SMALL,
+            "m": NUMBER,
+            "text": {"type": "string", "maxLength": 2},
+            "list": {"type": "array", "maxItems": 2, "items": {"type": "integer", "maximum": 2}},
+            "deep": {"type": "object", "properties": {"n": SMALL, "m": NUMBER}},
+        },
+    ),
+    tightened(
+        post(THINGS, thing("a", map={"k": 50}, deep={"x": 1}, either=5)),
+        change(map={"l": 1}),
+        change(map={"m": 50}),
+        change(other="x"),
+        change(deep={"y": 1}),
+        change(deep={"must": "x"}),
+        change(either=6),
+        change(either="x"),
+        name="what a map lacks and what only one of several schemas allows",
+        before={
+            "map": {"type": "object", "additionalProperties": NUMBER},
+            "deep": {"type": "object", "properties": {"x": NUMBER, "y": NUMBER, "must": TEXT}},
+            "either": {"x-kubernetes-int-or-string": True},
+            "other": TEXT,
+        },
+        after={
+            "map": {"type": "object", "additionalProperties": SMALL},
+            "deep": {
+                "type": "object",
+                "required": ["must"],
+                "properties": {"x": NUMBER, "y": NUMBER, "must": TEXT},
+            },
+            "either": {
+                "x-kubernetes-int-or-string": True,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "not": {"enum": [5]},
+            },
+            "other": TEXT,
+        },
+    ),
+    tightened(
+        post(
+            THINGS,
+            thing("a", keyed=[{"name": "x", "n": 50}], plain=[{"name": "x", "n": 50}], set=[50]),
+        ),
+        change(keyed=[{"name": "y", "n": 1}, {"name": "x", "n": 50}]),
+        change(keyed=[{"name": "x", "n": 51}]),
+        change(keyed=[{"name": "z", "n": 50}]),
+        change(plain=[{"name": "x", "n": 50}, {"name": "y", "n": 1}]),
+        change(set=[50, 1]),
+        name="what was wrong before in items of lists",
+        before={
+            "keyed": {"type": "array", "items": NAMED},
+            "plain": {"type": "array", "items": NAMED},
+            "set": {"type": "array", "items": NUMBER},
+        },
+        after={
+            "keyed": {
+                "type": "array",
+                "items": LIMITED,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+            "plain": {"type": "array", "items": LIMITED},
+            "set": {"type": "array", "items": SMALL, "x-kubernetes-list-type": "set"},
+        },
+    ),
+]
+
+CASES = [*MOVED, *RATCHETED]

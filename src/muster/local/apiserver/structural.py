@@ -18,6 +18,7 @@ from muster.api import schemas
 from muster.api.schemas import Schema
 from muster.errors import InvalidQuantity
 from muster.local.apiserver.quota.amounts import parse
+from muster.local.apiserver.ratchet import NOTHING, former, unchanged
 from muster.local.apiserver.schema_rules import check_rules, join
 from muster.local.apiserver.status import Cause, bad_type
 
@@ -34,18 +35,21 @@ _NO_QUANTITY = (
 )
 
 
-def children(value: Any, schema: Schema, path: str = "") -> Iterator[tuple[Any, Schema, str]]:
-    """The parts of a value that the schema knows, with their schemas and paths."""
+Child = tuple[Any, Schema, str, str | int]
+
+
+def children(value: Any, schema: Schema, path: str = "") -> Iterator[Child]:
+    """The parts of a value that the schema knows, with their schemas, paths and keys."""
     if isinstance(value, dict):
         for name, part in value.items():
             known = schema.field(name)
             if known is not None:
-                yield part, known, join(path, name)
+                yield part, known, join(path, name), name
     elif isinstance(value, list):
         items = schema.items()
         if items is not None:
             for i, part in enumerate(value):
-                yield part, items, f"{path}[{i}]"
+                yield part, items, f"{path}[{i}]", i
 
 
 def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> list[str]:
@@ -64,7 +68,7 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
                 del value[name]
     if embedded and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
         unknown += prune(value["metadata"], schemas.named(_META), join(path, "metadata"))
-    for part, known, where in children(value, schema, path):
+    for part, known, where, _ in children(value, schema, path):
         unknown += prune(part, known, where)
     return unknown
 
@@ -75,18 +79,27 @@ def fill_defaults(value: Any, schema: Schema) -> None:
         for name, declared in schema.properties.items():
             if "default" in declared and value.get(name) is None:
                 value[name] = deepcopy(declared["default"])
-    for part, known, _ in children(value, schema):
+    for part, known, _, _ in children(value, schema):
         fill_defaults(part, known)
 
 
-def check(value: Any, schema: Schema, path: str = "", *, points: bool = True) -> list[Cause]:
-    """What is wrong with the value; `points` if whole numbers may be written with one, as 5.0."""
+def check(
+    value: Any, schema: Schema, path: str = "", *, points: bool = True, old: Any = NOTHING
+) -> list[Cause]:
+    """What is wrong with the value; `points` if whole numbers may be written with one, as 5.0.
+
+    What stands as it stood in the `old` value is not looked at: a schema that grew stricter must
+    not keep people from changing, or getting rid of, what they have.
+    """
+    if unchanged(value, old):
+        return []
     wrong = _check_type(value, schema, path, points)
     if wrong is not None:
         return [wrong]
     causes = check_rules(value, schema.raw, path) + _check_alternatives(value, schema, path)
-    for part, known, where in children(value, schema, path):
-        causes += check(part, known, where, points=points)
+    for part, known, where, key in children(value, schema, path):
+        before = NOTHING if old is NOTHING else former(key, part, old, schema.raw)
+        causes += check(part, known, where, points=points, old=before)
     return causes
 
 

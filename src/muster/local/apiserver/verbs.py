@@ -221,7 +221,7 @@ class Verbs:
             old, new = objects.decode(shown), change(objects.decode(shown))
             patched = call.body if call.route.verb == "patch" else b""
             strictness = call.query.get("fieldValidation", "")
-            warnings = screen(call.resource, new, strictness, patched, twice)
+            warnings = screen(call.resource, new, strictness, patched, twice, old)
             claimed = str(new["metadata"].get("resourceVersion") or "")
             claims.check_identity(call, new, old)
             old, new = objects.inward(old, call.resource), objects.inward(new, call.resource)

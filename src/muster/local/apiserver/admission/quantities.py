@@ -23,7 +23,7 @@ def rewrite(value: Any, schema: Schema) -> None:
         for name, quantity in value.items():
             value[name] = _shortest(quantity)
         return
-    for part, known, _ in children(value, schema):
+    for part, known, _, _ in children(value, schema):
         if isinstance(part, dict | list):
             rewrite(part, known)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from muster.api import schemas
 from muster.local.apiserver import objects, status, structural
 from muster.local.apiserver.admission import quantities
+from muster.local.apiserver.ratchet import NOTHING
 from muster.local.apiserver.registry import Resource
 
 if TYPE_CHECKING:
@@ -64,11 +65,13 @@ def screen(
     strictness: str = "",
     patch: bytes = b"",
     repeated: Sequence[str] = (),
+    old: Raw | None = None,
 ) -> tuple[str, ...]:
     """Check and complete an object in place; returns warnings about fields that were dropped.
 
     Where a patch made the object, fields that nobody knows are the patch's fault. Fields that were
-    `repeated` in what the client sent are told with them.
+    `repeated` in what the client sent are told with them. What a custom object has as its `old`
+    self had it need not fit.
     """
     schema = schema_of(resource)
     if schema is None:
@@ -89,7 +92,7 @@ def screen(
         quantities.rewrite(obj, schema)
     else:
         structural.fill_defaults(obj, schema)
-        causes = structural.check(obj, schema)
+        causes = structural.check(obj, schema, old=NOTHING if old is None else old)
         if causes:
             name = str(obj["metadata"].get("name") or "")
             raise status.invalid(resource.group, resource.kind, name, causes)
