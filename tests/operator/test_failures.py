@@ -188,6 +188,60 @@ def test_restarts_in_place_of_a_pod_that_never_restarts_do_not_count() -> None:
     assert model.conditions()[-1] == "Running"
 
 
+def restarted(model: Model, name: str, count: int) -> None:
+    """The node started its container anew so many times."""
+    row = {"name": "tensorflow", "restartCount": count, "state": {"running": {}}}
+    model.pod(name, phase="Running", containerStatuses=[row])
+    model.settle()
+
+
+def test_restarts_of_a_pod_that_never_got_beyond_its_init_containers_count() -> None:
+    model = running(runPolicy={"backoffLimit": 2})
+    for count, state in ((1, "Running"), (2, "Failed")):
+        row = {"name": "prepare", "restartCount": count, "state": {"waiting": {}}}
+        model.pod("j-worker-1", phase="Pending", initContainerStatuses=[row])
+        model.settle()
+        assert model.conditions()[-1] == state
+
+    assert "backoff limit. First: pod j-worker-1" in model.status["conditions"][-1]["message"]
+    assert model.status["restarts"] == 2
+
+
+@pytest.mark.parametrize("how", ["drained", "evicted", "gone at once"])
+def test_restarts_of_a_pod_that_was_replaced_are_not_forgotten(how: str) -> None:
+    model = running(runPolicy={"backoffLimit": 5})
+    restarted(model, "j-worker-0", 1)
+    restarted(model, "j-worker-1", 3)
+    if how == "drained":
+        model.take("j-worker-1")
+    elif how == "evicted":
+        model.pod("j-worker-1", phase="Failed", reason="Evicted")
+    else:
+        del model.pods["j-worker-1"]
+    model.settle()
+    assert model.status["restarts"] == 4
+    assert model.status["restarted"] == {"j-worker-0": 1}
+    assert "Failed" not in model.conditions()
+
+    restarted(model, "j-worker-1", 1)
+
+    assert model.status["restarts"] == 5
+    assert model.conditions()[-1] == "Failed"
+
+
+def test_a_restart_in_place_counts_once_however_often_it_is_looked_at() -> None:
+    model = running()
+    for _ in range(3):
+        restarted(model, "j-worker-1", 2)
+    model.edit(runPolicy={"suspend": True})
+    model.settle()
+    model.edit(runPolicy={"suspend": False})
+    model.settle()
+
+    assert model.status["restarts"] == 2
+    assert "restarted" not in model.status
+
+
 def test_at_a_limit_what_runs_ends_and_what_has_ended_keeps_its_log() -> None:
     model = running(runPolicy={"backoffLimit": 0})
     model.exit("j-worker-1", 1)

@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from muster.operator.seen import Seen, Settings
 
 
-_PASSING = ("waiting", "replaced", backoff.FIELD)
-"""What a suspended job's status keeps nothing of."""
-
-
 def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Action]:
     """The actions, in order, that bring this job on."""
     if job.deleting or job.policy.managed_by not in SERVED_BY_US:
@@ -125,7 +121,7 @@ def _suspend(job: Job, current: Raw, events: list[Emit], seen: Seen, now: dateti
     if not status.is_true(current, "Suspended"):
         events.append(Emit(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
     after = status.suspended(job, current, now)
-    after = {name: value for name, value in after.items() if name not in _PASSING}
+    after = {name: value for name, value in after.items() if name not in status.PASSING}
     return [
         *_written(job, after, events),
         *ensure.without_group(job, seen),

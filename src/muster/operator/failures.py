@@ -113,20 +113,3 @@ def _end(pod: Pod, container: str) -> ContainerTerminated | None:
 def retryable(code: int | None) -> bool:
     """Codes from 128 say that a signal ended it; with no code at all nothing says otherwise."""
     return code is None or code >= 128
-
-
-def restarts(pod: Pod) -> int:
-    """How often the node started its containers anew."""
-    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return sum(row.restart_count for row in rows)
-
-
-def exhausted(job: Job, restarted: int) -> bool:
-    """Whether so many restarts, in place and by replacement, are more than the job allows.
-
-    A launcher's limit counts failed attempts after the first, as a batch Job's does.
-    """
-    limit = job.policy.backoff_limit
-    if limit is None:
-        return False
-    return restarted > limit if job.mpi else restarted >= max(limit, 1)

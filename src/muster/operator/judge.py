@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.jobs import cause
-from muster.operator import backoff, failures, status
+from muster.operator import backoff, failures, restarts, status
 from muster.operator.actions import Emit
 from muster.operator.failures import Fate
 from muster.operator.kinds import table
@@ -51,7 +51,7 @@ def ended_by_limit(job: Job, final: Raw) -> bool:
     """Whether a finished job ended by backoffLimit or deadline: told by its status alone."""
     if not status.is_true(final, "Failed"):
         return False
-    if failures.exhausted(job, int(final.get("restarts") or 0)):
+    if restarts.exhausted(job, final):
         return True
     end = status.time(final, "completionTime")
     left = left_of_deadline(job, final, end) if end else None
@@ -62,8 +62,7 @@ def finish(job: Job, current: Raw, type_: str, message: str, now: datetime) -> R
     """The status of a job that ends now."""
     after = status.with_condition(current, type_, "True", f"{job.kind}{type_}", message, now)
     after = {**after, "completionTime": timestamp(now)}
-    after.pop("waiting", None)
-    after.pop(backoff.FIELD, None)
+    after = {name: value for name, value in after.items() if name not in status.PASSING}
     rows = {}
     for role, row in (current.get("replicaStatuses") or {}).items():
         kept = {name: count for name, count in row.items() if name != "active"}
@@ -90,6 +89,7 @@ class _Judge:
 
     def look(self, wanted: int) -> Judgement:
         self.status["replicaStatuses"] = status.counts(self.job, self.by_role)
+        self._count_in_place(self.present)
         leaving: list[Pod] = []
         if self._succeeded():
             self._end("Succeeded", f"{self.job.kind} {self.job.key} successfully completed.")
@@ -101,6 +101,7 @@ class _Judge:
                 out = {id(pod) for pod in (*leaving, *self.going)}
                 staying = [pod for pod in self.counted if id(pod) not in out]
                 self.status["replicaStatuses"] = status.counts(self.job, self._roles(staying))
+                self._count_in_place(staying)
             else:
                 self._run(wanted)
         return Judgement(self.status, tuple(self.events), tuple(leaving))
@@ -157,9 +158,10 @@ class _Judge:
         self.going = [pod for pod, _ in anew]
         if anew:
             whole = self.job.annotation("restart") == "gang"
-            self._count([pod for pod, fate in anew if fate is Fate.RETRY], whole=whole)
+            tried = sum(fate is Fate.RETRY for _, fate in anew)
+            self.status = restarts.more(self.status, min(tried, 1) if whole else tried)
             self._exited(self.going)
-            if not failures.exhausted(self.job, self._restarts()):
+            if not restarts.exhausted(self.job, self.status):
                 self._say_restarting(self.going)
             if whole:
                 self.going = list(self.mine)
@@ -176,11 +178,8 @@ class _Judge:
     def _launches(self, pod: Pod) -> bool:
         return role_of(self.job, pod) == "Launcher"
 
-    def _count(self, failed: list[Pod], *, whole: bool) -> None:
-        if failed:
-            new = 1 if whole else len(failed)
-            new += sum(failures.restarts(pod) for pod in failed)
-            self.status["restarts"] = int(self.status.get("restarts") or 0) + new
+    def _count_in_place(self, pods: Sequence[Pod]) -> None:
+        self.status, _ = restarts.counted(self.job, self.status, status.alive(pods))
 
     def _say_restarting(self, failed: list[Pod]) -> None:
         job = self.job
@@ -193,9 +192,8 @@ class _Judge:
 
     def _over_limit(self) -> bool:
         """End the job if it restarted too often or has been active for too long."""
-        job, total = self.job, self._restarts()
-        if failures.exhausted(job, total):
-            self.status["restarts"] = total
+        job = self.job
+        if restarts.exhausted(job, self.status):
             why = f"it has reached the specified backoff limit{self._last_straw()}"
         elif (left := left_of_deadline(job, self.status, self.now)) is not None and left <= 0:
             why = "it was active longer than specified deadline"
@@ -204,23 +202,11 @@ class _Judge:
         self._end("Failed", f"Job {job.name} has failed because {why}")
         return True
 
-    def _restarts(self) -> int:
-        """How often anything of the job started anew: replaced pods, and containers in place."""
-        return int(self.status.get("restarts") or 0) + sum(
-            failures.restarts(pod)
-            for pod in status.alive(self.counted)
-            if pod.status.phase == "Running" and self._restarts_in_place(pod)
-        )
-
     def _last_straw(self) -> str:
         """The pod whose restart was one too many, if it is still there to be asked."""
-        restarted = [pod for pod in status.alive(self.counted) if failures.restarts(pod)]
+        restarted = [pod for pod in status.alive(self.counted) if restarts.of(pod)]
         found = self.going or restarted
         return f". {_told(cause.first(found))}" if found else ""
-
-    def _restarts_in_place(self, pod: Pod) -> bool:
-        replica = self.job.replica(role_of(self.job, pod))
-        return replica is not None and replica.restart != "Never"
 
     def _run(self, wanted: int) -> None:
         """Running: from the first pod that matters, but after a restart only with all of them."""

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import timestamp
-from muster.operator import backoff
+from muster.operator import backoff, restarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job
 
 FINAL = ("Succeeded", "Failed")
+PASSING = ("waiting", "replaced", backoff.FIELD, restarts.FIELD)
+"""What the status of a job that has ended or is suspended keeps nothing of."""
 _RIVALS = {"Running": "Restarting", "Restarting": "Running"}
 
 
@@ -39,6 +41,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "launcherAttempt": lambda value: isinstance(value, int),
     "formed": lambda value: isinstance(value, bool),
     backoff.FIELD: lambda value: backoff.is_readable(value),
+    restarts.FIELD: lambda value: restarts.is_readable(value),
     "unclaimed": lambda value: _are(value, str),
     "replaced": lambda value: _are(value, str),
     "waiting": lambda value: isinstance(value, dict),
