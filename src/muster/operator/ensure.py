@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from muster.operator.seen import Seen, Settings
 
 QUOTA_RETRY = 15.0
+SHOWN = 1.0
+"""Seconds in which a change to a service surely comes back; as a rule its watch is faster."""
 BATCH = 250
 """Services or pods made in one look: others must have their turn between those of a large job."""
 _OURS = ("minTaskMember", "minResources", "queue", "priorityClassName", "scheduleTimeoutSeconds")
@@ -49,13 +51,14 @@ def missing(
     before = [
         *_objects(job, seen, where),
         *(Create(SERVICES, pods.service(job, member, where)) for member in anew[:BATCH]),
+        *_reported(job, seen, where),
         *_group(job, seen, group),
     ]
     if seen.refused:
         return [*before, *_take_back(seen, group)]
-    if len(anew) > BATCH or not services(seen) >= set(where.own_ports):
-        # Host ports are settled once their services exist: pods come next time.
-        return [*before, Wait(0.0)]
+    if len(anew) > BATCH or hosts.undecided(job, seen, settings):
+        # Host ports are settled once their services show them: pods come next time.
+        return [*before, Wait(0.0 if anew else SHOWN)]
     pauses = [(member, backoff.left(job.status, member, now)) for member in lacking]
     free = [member for member, seconds in pauses if seconds <= 0]
     later = [Wait(seconds) for _, seconds in pauses if seconds > 0]
@@ -125,6 +128,20 @@ def _services(job: Job, seen: Seen) -> list[Member]:
         return []
     existing = services(seen)
     return [member for member in job.members() if member.name not in existing]
+
+
+def _reported(job: Job, seen: Seen, where: Hosts) -> list[Action]:
+    """The change to services that were made before their members had ports of their own."""
+    known, existing = hosts.recorded(job, seen), services(seen)
+    late = [m for m in job.members() if m.name in where.own_ports and m.name in existing]
+    actions: list[Action] = []
+    for member in late:
+        if member.name not in known:
+            wanted = pods.service(job, member, where)
+            meta = {"annotations": wanted["metadata"]["annotations"]}
+            change = {"metadata": meta, "spec": {"ports": wanted["spec"]["ports"]}}
+            actions.append(Patch(SERVICES, member.name, change))
+    return actions
 
 
 def _objects(job: Job, seen: Seen, where: Hosts) -> list[Action]:

@@ -1,7 +1,8 @@
 """Where the members of a job reach each other: host names and ports.
 
 Used by the kinds for TF_CONFIG and the like. A member on the host's network has a port of its own,
-which its service records: services are created before pods, so that every pod is told the same.
+which its service records, under an annotation that says it was chosen: services are settled before
+pods are made, so that every pod is told the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from muster.jobs.job import Job, Member
     from muster.operator.seen import Seen, Settings
+
+CHOSEN = "muster.dev/host-port"
+"""On a service: the port that was chosen for its member. Others only say what a container has."""
 
 
 @dataclass(frozen=True)
@@ -69,26 +73,56 @@ class Hosts:
 
 
 def find(job: Job, seen: Seen, settings: Settings) -> Hosts:
-    """The job's addresses: ports from the services that exist, new ones where none does."""
+    """The job's addresses: ports from the services that record them, new ones where none does."""
     chosen: dict[str, int] = {}
     if not job.shape.port:
         return Hosts(job, settings, chosen)
-    recorded = {
-        service.metadata.name: port.port
-        for service in seen.services
-        for port in service.spec.ports
-        if port.name == job.shape.port_name
-    }
+    known = recorded(job, seen)
     wanted = [member for member in job.members() if on_host_network(job, member, settings)]
     for member in wanted:
-        if member.name in recorded:
-            chosen[member.name] = recorded[member.name]
-    taken = set(seen.ports) | set(chosen.values())
+        if member.name in known:
+            chosen[member.name] = known[member.name]
+    taken = set(seen.ports) | set(chosen.values()) | _listened_on(job)
     for member in wanted:
         if member.name not in chosen:
             chosen[member.name] = _free(f"{job.uid}/{member.name}", settings.host_ports, taken)
             taken.add(chosen[member.name])
     return Hosts(job, settings, chosen)
+
+
+def recorded(job: Job, seen: Seen) -> dict[str, int]:
+    """The ports that were chosen for members, by member name."""
+    return {
+        service.metadata.name: port.port
+        for service in seen.services
+        for port in service.spec.ports
+        if port.name == job.shape.port_name
+        and service.metadata.annotations.get(CHOSEN) == str(port.port)
+    }
+
+
+def undecided(job: Job, seen: Seen, settings: Settings) -> list[Member]:
+    """The members on the host's network whose services record no port yet."""
+    if not job.shape.port:
+        return []
+    known = recorded(job, seen)
+    return [
+        member
+        for member in job.members()
+        if member.name not in known and on_host_network(job, member, settings)
+    ]
+
+
+def _listened_on(job: Job) -> set[int]:
+    """Ports that containers of the job have on their host whatever is chosen."""
+    return {
+        int(port[field])
+        for replica in job.replicas
+        for container in replica.spec["containers"]
+        for port in container.get("ports") or ()
+        for field in ("containerPort", "hostPort")
+        if isinstance(port.get(field), int)
+    }
 
 
 def on_host_network(job: Job, member: Member, settings: Settings) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from muster.jobs import names
-from muster.operator.hosts import on_host_network
+from muster.operator.hosts import CHOSEN, on_host_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,10 +58,13 @@ def service(job: Job, member: Member, hosts: Hosts) -> Raw:
     mine = {"name": job.shape.port_name, "port": hosts.port(member.role, member.index)}
     others = _ports(main.get("ports") or (), mine)
     selector = labels(job, member)
+    meta = metadata(job, member.name, selector)
+    if member.name in hosts.own_ports:
+        meta["annotations"] = {CHOSEN: str(mine["port"])}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(job, member.name, selector),
+        "metadata": meta,
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from muster.control.loop import After
 from muster.errors import InvalidJob, NotFound
 from muster.jobs import forms
+from muster.jobs.job import ELSEWHERE, SERVED_BY_US
 from muster.jobs.recall import recall
-from muster.operator import status
+from muster.operator import hosts, status
 from muster.operator.actions import Create
 from muster.operator.decide import decide, end, refuse
 from muster.operator.invalid import reject, rejected, words
+from muster.operator.occupied import Occupied
 from muster.operator.watched import OWNER
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Reconciler:
         self._actor = actor
         self._settings = settings
         self._clock = clock
+        self._occupied = Occupied(client)
 
     async def __call__(self, ref: Ref) -> After | None:
         cached = self._watched.job(ref)
@@ -64,7 +67,7 @@ class Reconciler:
             job = self._read(raw)
         except InvalidJob as error:
             return await self._reject(raw, error)
-        actions = self._decide(job)
+        actions = await self._decide(job)
         if not actions or (self._replaces(job, actions) and not await self._still_there(job)):
             return None
         try:
@@ -104,13 +107,23 @@ class Reconciler:
             return False
         return not self._watched.owns(raw["metadata"]["uid"])
 
-    def _decide(self, job: Job) -> list[Action]:
+    async def _decide(self, job: Job) -> list[Action]:
         now = self._clock()
-        return decide(job, self._watched.seen(job, self._memory, now), self._settings, now)
+        seen = self._watched.seen(job, self._memory, now)
+        if _starts(job) and hosts.undecided(job, seen, self._settings):
+            held = await self._occupied.held(job.uid)
+            # Nothing is awaited from here on: what is chosen now is promised at once.
+            held |= self._watched.ports(job) | self._occupied.promised(job.uid)
+            seen = replace(self._watched.seen(job, self._memory, now), ports=held)
+            chosen = hosts.find(job, seen, self._settings).own_ports
+            self._occupied.promise(job.uid, chosen.values())
+        return decide(job, seen, self._settings, now)
 
     async def _reject(self, raw: Raw, error: InvalidJob) -> After | None:
         """Say that it makes no sense; when that is said and it ended, clean up after it."""
         job, now = forms.stub(raw), self._clock()
+        if job.policy.managed_by == ELSEWHERE:
+            return None
         said = reject(raw, error, now, runs=self._watched.runs(job.uid))
         if said:
             await self._actor.apply(job, said)
@@ -145,6 +158,12 @@ class Reconciler:
             return False
         meta = live["metadata"]
         return meta["uid"] == job.uid and not meta.get("deletionTimestamp")
+
+
+def _starts(job: Job) -> bool:
+    """Whether the job may come to need pods."""
+    stays = job.deleting or job.policy.suspend or job.policy.managed_by not in SERVED_BY_US
+    return not stays and status.outcome(job.status) is None
 
 
 def _expires(raw: Raw) -> bool:

@@ -125,7 +125,6 @@ class Watched:
             services=tuple(s for s in services if s.metadata.deletion_timestamp is None),
             objects=self._objects(job, memory),
             installed=frozenset(r for r, informer in self.groups.items() if informer.installed),
-            ports=self._ports(job) if _needs_ports(job) else frozenset(),
             refused=memory.refused(job.uid),
             hindered=memory.hindered(job.uid),
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
@@ -139,7 +138,7 @@ class Watched:
                 found[(resource, identity(one).key.name)] = one
         return found
 
-    def _ports(self, job: Job) -> frozenset[int]:
+    def ports(self, job: Job) -> frozenset[int]:
         """Ports that services of other jobs promise to pods that have not ended."""
         return frozenset(
             port.port
@@ -156,10 +155,6 @@ class Watched:
 def raw(kind: Kind[Any]) -> Kind[Raw]:
     """The same resource, undecoded."""
     return kind.read_as(cast("type[Raw]", dict))
-
-
-def _needs_ports(job: Job) -> bool:
-    return any(replica.host_network for replica in job.replicas)
 
 
 def _job_listener(
