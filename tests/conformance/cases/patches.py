@@ -129,6 +129,17 @@ CASES = [
         ],
     ),
     Case(
+        "strategic merge that takes items out of what is no list",
+        [
+            post(CM, cm(data={"k": "v"})),
+            patch(f"{CM}/a", {"data": {"$deleteFromPrimitiveList/k": ["v"]}}, STRATEGIC),
+            patch(f"{CM}/a", {"data": {"$deleteFromPrimitiveList/none": ["v"]}}, STRATEGIC),
+            patch(f"{CM}/a", {"$deleteFromPrimitiveList/data": ["k"]}, STRATEGIC),
+            patch(f"{CM}/a", {"$deleteFromPrimitiveList/none": ["k"]}, STRATEGIC),
+            patch(f"{CM}/a", {"metadata": {"$deleteFromPrimitiveList/name": ["a"]}}, STRATEGIC),
+        ],
+    ),
+    Case(
         "strategic merge is not for custom kinds",
         [post(JOBS, job()), patch(f"{JOBS}/a", {"spec": {"x": 1}}, STRATEGIC)],
     ),

@@ -14,14 +14,18 @@ from tests.conformance.cases.definitions import (
     thing,
     version,
 )
-from tests.conformance.cases.requests import answered, get, patch, post
-from tests.conformance.transcript import Case
+from tests.conformance.cases.requests import answered, delete, get, patch, post
+from tests.conformance.transcript import JSON_PATCH, Case
 
 
 def field(**schema: Any) -> dict[str, Any]:
     """A definition whose spec has one field, of this schema."""
     spec = {"type": "object", "properties": {"f": schema}}
     return definition(version(schema={"type": "object", "properties": {"spec": spec}}))
+
+
+WRONG_WITHIN = {"type": "array", "items": {"type": "array", "items": {"type": 5}}}
+ITEMS_OF_FIELD = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/f/items"
 
 
 def with_spec(**more: Any) -> dict[str, Any]:
@@ -144,6 +148,32 @@ CASES = [
             ),
         ],
         ("crd-at-once",),
+    ),
+    Case(
+        "schemas within schemas of the wrong type",
+        [
+            post(CRDS, field(type="array", items={"type": "string", "pattern": -1})),
+            post(CRDS, field(type="array", items={"type": "object", "properties": "x"})),
+            post(CRDS, field(type="array", items="x")),
+            post(CRDS, field(type="array", items=True)),
+            post(CRDS, field(type="array", items=[{"type": "string"}])),
+            post(CRDS, field(type="array", items=[{"type": 5}])),
+            post(CRDS, field(type="object", additionalProperties={"type": 5})),
+            post(CRDS, field(type="object", additionalProperties="x")),
+            post(CRDS, field(type="object", additionalProperties=5)),
+            post(CRDS, field(type="object", additionalProperties=WRONG_WITHIN)),
+            post(CRDS, field(type="object", properties={"a": WRONG_WITHIN})),
+            post(CRDS, field(type="object", allOf=[{"properties": {"a": WRONG_WITHIN}}])),
+            post(CRDS, field(type="array", items={"type": "string", "unknown": -1})),
+            get(f"{CRDS}/{NAME}", until=established),
+            patch(
+                f"{CRDS}/{NAME}",
+                [{"op": "add", "path": ITEMS_OF_FIELD, "value": {"type": "string", "enum": 5}}],
+                JSON_PATCH,
+            ),
+            delete(f"{CRDS}/{NAME}"),
+        ],
+        ("wording", "causes", "crd-at-once"),
     ),
     Case(
         "what schemas refuse",

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from muster.api import schemas
 from muster.local.apiserver import objects, status, structural
-from muster.local.apiserver.admission import quantities
+from muster.local.apiserver.admission import nested, quantities
 from muster.local.apiserver.ratchet import NOTHING
-from muster.local.apiserver.registry import Resource
+from muster.local.apiserver.registry import CRD_COLLECTION, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
@@ -89,6 +89,8 @@ def screen(
     if not resource.custom:
         # Built-in kinds are decoded into types here; their rules are admission's business.
         _check_types(resource, structural.check(obj, schema, points=False), patch)
+        if resource.collection == CRD_COLLECTION:
+            _check_types(resource, nested.check(obj, schema), patch)
         quantities.rewrite(obj, schema)
     else:
         structural.fill_defaults(obj, schema)
@@ -137,7 +139,7 @@ def check_shape(api_version: str, kind: str, obj: Raw) -> Raw:
     return obj
 
 
-def _check_types(resource: Resource, causes: list[status.Cause], patch: bytes = b"") -> None:
+def _check_types(resource: Resource, causes: Iterable[status.Cause], patch: bytes = b"") -> None:
     for cause in causes:
         if cause.reason == "FieldValueTypeInvalid":
             told = f"json: cannot unmarshal into field {cause.field}: {cause.message}"

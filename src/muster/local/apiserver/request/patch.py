@@ -153,7 +153,8 @@ def strategic(target: Any, patch: Any, schema: Schema | None) -> Any:
     for key, value in patch.items():
         if key.startswith(_DROP):
             field = key.removeprefix(_DROP)
-            result[field] = [v for v in result.get(field) or [] if v not in value]
+            if isinstance(result.get(field), list):
+                result[field] = [v for v in result[field] if v not in value]
         elif not key.startswith("$"):
             _merge_field(result, key, value, schema.field(key) if schema else None)
     for key, order in patch.items():

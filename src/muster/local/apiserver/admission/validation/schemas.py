@@ -41,7 +41,10 @@ def _node(schema: Raw, path: str) -> Iterator[Cause]:
         yield from _pattern(schema["pattern"], f"{path}.pattern")
     if "default" in schema:
         yield from _default(schema, f"{path}.default")
-    if kind == "array" and not schema.get("items"):
+    if isinstance(schema.get("items"), list):
+        told = "items must be a schema object and not an array"
+        yield status.forbidden_field(f"{path}.items", told)
+    elif kind == "array" and not isinstance(schema.get("items"), dict):
         yield status.required(f"{path}.items", "must be specified")
     for name, part in (schema.get("properties") or {}).items():
         yield from _field(part, f"{path}.properties[{name}]", "object fields")
