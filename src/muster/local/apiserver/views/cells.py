@@ -1,31 +1,77 @@
 """The words of a table's cells: ages, names, conditions, as kubectl words them.
 
-Pure; used by `columns.py`, `pod_cells.py` and `tables.py`.
+Pure; used by `columns.py`, its neighbours and `tables.py`. Cells look at objects only through
+`text`, `number`, `rows`, `words` and `fields`: whatever is missing, or is not what it should be, is
+then nothing. So one odd object is an odd row, and never the end of its table.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from muster.local.apiserver.objects import at
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
-NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
+NONE, UNKNOWN, UNSET, INVALID = "<none>", "<unknown>", "<unset>", "<invalid>"
 
 
-def age(since: str | None, now: datetime) -> str:
+def text(obj: Any, path: str, otherwise: str = "") -> str:
+    """The words at a dotted path, or others where there are none."""
+    found = at(obj, path)
+    return found if isinstance(found, str) and found else otherwise
+
+
+def number(obj: Any, path: str) -> int:
+    """The number at a dotted path, or 0."""
+    found = at(obj, path)
+    return found if isinstance(found, int) else 0
+
+
+def fields(obj: Any, path: str) -> Raw:
+    """The map at a dotted path, or an empty one."""
+    found = at(obj, path)
+    return found if isinstance(found, dict) else {}
+
+
+def rows(obj: Any, path: str) -> list[Raw]:
+    """The maps in the list at a dotted path."""
+    return [row for row in _list(obj, path) if isinstance(row, dict)]
+
+
+def words(obj: Any, path: str) -> list[str]:
+    """The words in the list at a dotted path."""
+    return [word for word in _list(obj, path) if isinstance(word, str)]
+
+
+def _list(obj: Any, path: str) -> list[Any]:
+    found = at(obj, path)
+    return found if isinstance(found, list) else []
+
+
+def moment(value: str) -> datetime | None:
+    """A time that can be compared with others; None for what is no time."""
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def age(since: str, now: datetime) -> str:
     """`5m`, `3h20m`, `12d`: how long ago, as kubectl words it."""
     if not since:
         return UNKNOWN
-    seconds = int((now - datetime.fromisoformat(since)).total_seconds())
-    return duration(seconds)
+    start = moment(since)
+    return INVALID if start is None else duration(int((now - start).total_seconds()))
 
 
 def duration(seconds: int) -> str:
     """A span of time with two units at most."""
     if seconds < -1:
-        return "<invalid>"
+        return INVALID
     seconds = max(seconds, 0)
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 120:
@@ -52,15 +98,29 @@ def _pair(big: int, unit: str, small: int, small_unit: str) -> str:
 
 def name_of(obj: Raw) -> str:
     """The first cell."""
-    return str(obj["metadata"]["name"])
+    return text(obj, "metadata.name")
 
 
 def age_of(obj: Raw, now: datetime) -> str:
     """How long an object has been there."""
-    return age(obj["metadata"].get("creationTimestamp"), now)
+    return age(text(obj, "metadata.creationTimestamp"), now)
 
 
-def condition(status: Raw, type_: str) -> Raw:
-    """The condition of this type, or nothing."""
-    found = (c for c in status.get("conditions") or () if c.get("type") == type_)
-    return next(found, {})
+def going(obj: Raw) -> bool:
+    """Whether an object is being deleted."""
+    return bool(text(obj, "metadata.deletionTimestamp"))
+
+
+def conditions(obj: Raw, type_: str) -> list[Raw]:
+    """The conditions of this type in an object's status; more than one is a mistake of others."""
+    return [c for c in rows(obj, "status.conditions") if text(c, "type") == type_]
+
+
+def holds(obj: Raw, type_: str) -> bool:
+    """Whether the first condition of this type is true."""
+    return any(text(c, "status") == "True" for c in conditions(obj, type_)[:1])
+
+
+def pairs(labels: Raw) -> str:
+    """Labels, or a selector by them, in one cell."""
+    return ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or NONE

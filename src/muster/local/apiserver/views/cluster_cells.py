@@ -8,10 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver.objects import at
-from muster.local.apiserver.views.cells import UNSET, age_of, name_of
+from muster.local.apiserver.views.cells import (
+    NONE,
+    UNSET,
+    age_of,
+    conditions,
+    fields,
+    going,
+    name_of,
+    number,
+    rows,
+    text,
+    words,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -27,73 +38,69 @@ _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 def dated(obj: Raw, now: datetime) -> list[Any]:
     """What is shown with the time it was made at."""
-    return [name_of(obj), obj["metadata"].get("creationTimestamp")]
+    return [name_of(obj), text(obj, "metadata.creationTimestamp")]
 
 
 def quota(quota: Raw, now: datetime) -> list[Any]:
     """One row."""
-    hard, used = at(quota, "status.hard") or {}, at(quota, "status.used") or {}
+    hard, used = fields(quota, "status.hard"), fields(quota, "status.used")
     told = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
-    limits = [text for name, text in told.items() if name.startswith("limits")]
-    others = [text for text in told.values() if text not in limits]
+    limits = [shown for name, shown in told.items() if name.startswith("limits")]
+    others = [shown for shown in told.values() if shown not in limits]
     return [name_of(quota), ", ".join(others), ", ".join(limits), age_of(quota, now)]
 
 
 def volume(volume: Raw, now: datetime) -> list[Any]:
     """One row."""
-    spec = volume.get("spec") or {}
-    claim = spec.get("claimRef")
+    claim = f"{text(volume, 'spec.claimRef.namespace')}/{text(volume, 'spec.claimRef.name')}"
     return [
         name_of(volume),
-        at(spec, "capacity.storage") or "",
-        _modes(spec.get("accessModes")),
-        spec.get("persistentVolumeReclaimPolicy") or "",
+        text(volume, "spec.capacity.storage"),
+        _modes(volume, "spec"),
+        text(volume, "spec.persistentVolumeReclaimPolicy"),
         _phase(volume),
-        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
-        spec.get("storageClassName") or "",
-        spec.get("volumeAttributesClassName") or UNSET,
-        at(volume, "status.reason") or "",
+        claim if fields(volume, "spec.claimRef") else "",
+        text(volume, "spec.storageClassName"),
+        text(volume, "spec.volumeAttributesClassName", UNSET),
+        text(volume, "status.reason"),
         age_of(volume, now),
-        spec.get("volumeMode") or UNSET,
+        text(volume, "spec.volumeMode", UNSET),
     ]
 
 
 def claim(claim: Raw, now: datetime) -> list[Any]:
     """One row."""
-    spec, status = claim.get("spec") or {}, claim.get("status") or {}
-    bound = spec.get("volumeName") or ""
+    bound = text(claim, "spec.volumeName")
     return [
         name_of(claim),
         _phase(claim),
         bound,
-        (at(status, "capacity.storage") or "") if bound else "",
-        _modes(status.get("accessModes")) if bound else "",
-        spec.get("storageClassName") or "",
-        spec.get("volumeAttributesClassName") or UNSET,
+        text(claim, "status.capacity.storage") if bound else "",
+        _modes(claim, "status") if bound else "",
+        text(claim, "spec.storageClassName"),
+        text(claim, "spec.volumeAttributesClassName", UNSET),
         age_of(claim, now),
-        spec.get("volumeMode") or UNSET,
+        text(claim, "spec.volumeMode", UNSET),
     ]
 
 
 def _phase(obj: Raw) -> str:
-    if "deletionTimestamp" in obj["metadata"]:
-        return "Terminating"
-    return str(at(obj, "status.phase") or "")
+    return "Terminating" if going(obj) else text(obj, "status.phase")
 
 
-def _modes(modes: Sequence[str] | None) -> str:
-    return ",".join(_MODES[mode] for mode in _MODES if mode in (modes or ()))
+def _modes(obj: Raw, side: str) -> str:
+    found = words(obj, f"{side}.accessModes")
+    return ",".join(short for mode, short in _MODES.items() if mode in found)
 
 
 def storage_class(storage: Raw, now: datetime) -> list[Any]:
     """One row."""
-    annotations = storage["metadata"].get("annotations") or {}
-    default = " (default)" if annotations.get(_DEFAULT) == "true" else ""
+    default = fields(storage, "metadata.annotations").get(_DEFAULT) == "true"
     return [
-        name_of(storage) + default,
-        storage.get("provisioner", ""),
-        storage.get("reclaimPolicy", "Delete"),
-        storage.get("volumeBindingMode", "Immediate"),
+        name_of(storage) + (" (default)" if default else ""),
+        text(storage, "provisioner"),
+        text(storage, "reclaimPolicy", "Delete"),
+        text(storage, "volumeBindingMode", "Immediate"),
         bool(storage.get("allowVolumeExpansion")),
         age_of(storage, now),
     ]
@@ -101,54 +108,49 @@ def storage_class(storage: Raw, now: datetime) -> list[Any]:
 
 def binding(binding: Raw, now: datetime) -> list[Any]:
     """One row."""
-    subjects = binding.get("subjects") or ()
+    subjects = rows(binding, "subjects")
 
     def of_kind(kind: str) -> list[Raw]:
-        return [subject for subject in subjects if subject.get("kind") == kind]
+        return [subject for subject in subjects if text(subject, "kind") == kind]
 
-    accounts = [f"{s.get('namespace', '')}/{s['name']}" for s in of_kind("ServiceAccount")]
+    accounts = (f"{text(s, 'namespace')}/{text(s, 'name')}" for s in of_kind("ServiceAccount"))
     return [
         name_of(binding),
-        f"{at(binding, 'roleRef.kind')}/{at(binding, 'roleRef.name')}",
+        f"{text(binding, 'roleRef.kind')}/{text(binding, 'roleRef.name')}",
         age_of(binding, now),
-        ", ".join(s["name"] for s in of_kind("User")),
-        ", ".join(s["name"] for s in of_kind("Group")),
+        ", ".join(text(s, "name") for s in of_kind("User")),
+        ", ".join(text(s, "name") for s in of_kind("Group")),
         ", ".join(accounts),
     ]
 
 
 def endpoint_slice(endpoints: Raw, now: datetime) -> list[Any]:
     """One row."""
-    ports = [str(port.get("port") or "*") for port in endpoints.get("ports") or ()]
-    found = [
-        address
-        for endpoint in endpoints.get("endpoints") or ()
-        for address in endpoint.get("addresses") or ()
-    ]
+    ports = [str(number(port, "port")) for port in rows(endpoints, "ports") if "port" in port]
+    found = [a for endpoint in rows(endpoints, "endpoints") for a in words(endpoint, "addresses")]
     return [
         name_of(endpoints),
-        endpoints.get("addressType", ""),
+        text(endpoints, "addressType"),
         _some(ports),
         _some(found),
         age_of(endpoints, now),
     ]
 
 
-def _some(texts: list[str]) -> str:
-    more = f" + {len(texts) - 3} more..." if len(texts) > 3 else ""
-    return ",".join(texts[:3]) + more if texts else UNSET
+def _some(found: list[str]) -> str:
+    more = f" + {len(found) - 3} more..." if len(found) > 3 else ""
+    return ",".join(found[:3]) + more if found else UNSET
 
 
 def pod_group(group: Raw, now: datetime) -> list[Any]:
     """One row."""
-    policy = at(group, "spec.schedulingPolicy") or {}
-    conditions = at(group, "status.conditions") or ()
-    scheduled: Raw = next((c for c in conditions if c.get("type") == "PodGroupScheduled"), {})
-    words = {"True": "Scheduled", "False": "Unscheduled"}
+    words_of = {"True": "Scheduled", "False": "Unscheduled"}
+    scheduled = conditions(group, "PodGroupScheduled")[:1]
+    gang = at(group, "spec.schedulingPolicy.gang") is not None
     return [
         name_of(group),
-        "Gang" if policy.get("gang") is not None else "Basic",
-        at(group, "spec.podGroupTemplateRef.workload.workloadName") or "<none>",
-        words.get(str(scheduled.get("status")), "Pending"),
+        "Gang" if gang else "Basic",
+        text(group, "spec.podGroupTemplateRef.workload.workloadName", NONE),
+        next((words_of.get(text(c, "status"), "Pending") for c in scheduled), "Pending"),
         age_of(group, now),
     ]

@@ -11,8 +11,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.local.apiserver.objects import at
-from muster.local.apiserver.views import cluster_cells
-from muster.local.apiserver.views.cells import NONE, UNKNOWN, age, age_of, condition, name_of
+from muster.local.apiserver.views import cluster_cells, workload_cells
+from muster.local.apiserver.views.cells import (
+    NONE,
+    UNKNOWN,
+    age,
+    age_of,
+    conditions,
+    fields,
+    holds,
+    name_of,
+    number,
+    pairs,
+    rows,
+    text,
+    words,
+)
 from muster.local.apiserver.views.pod_cells import pod_cells
 
 if TYPE_CHECKING:
@@ -28,53 +42,46 @@ class Printer(NamedTuple):
     cells: Cells
 
 
-def _labels(labels: Raw | None) -> str:
-    return ",".join(f"{k}={v}" for k, v in sorted((labels or {}).items())) or NONE
-
-
-def _selector(obj: Raw) -> str:
-    return _labels(at(obj, "spec.selector.matchLabels"))
-
-
-def _containers(obj: Raw) -> tuple[str, str]:
-    found = at(obj, "spec.template.spec.containers") or []
-    return ",".join(c["name"] for c in found), ",".join(c.get("image", "") for c in found)
-
-
 def _node(node: Raw, now: datetime) -> list[Any]:
-    ready = condition(node.get("status") or {}, "Ready").get("status")
-    words = {"True": "Ready", "False": "NotReady"}
-    state = words.get(str(ready), "NotReady" if ready else "Unknown")
-    if at(node, "spec.unschedulable"):
-        state += ",SchedulingDisabled"
     prefix = "node-role.kubernetes.io/"
-    labels = node["metadata"].get("labels") or {}
-    roles = sorted(k.removeprefix(prefix) for k in labels if k.startswith(prefix))
-    info = at(node, "status.nodeInfo") or {}
-    addresses = {a["type"]: a["address"] for a in at(node, "status.addresses") or ()}
+    labels = fields(node, "metadata.labels")
+    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)}
+    roles.add(str(labels.get("kubernetes.io/role") or ""))
     return [
         name_of(node),
-        state,
-        ",".join(roles) or NONE,
+        _node_state(node),
+        ",".join(sorted(filter(None, roles))) or NONE,
         age_of(node, now),
-        info.get("kubeletVersion", ""),
-        addresses.get("InternalIP", NONE),
-        addresses.get("ExternalIP", NONE),
-        info.get("osImage") or UNKNOWN,
-        info.get("kernelVersion") or UNKNOWN,
-        info.get("containerRuntimeVersion") or UNKNOWN,
+        text(node, "status.nodeInfo.kubeletVersion"),
+        _address(node, "InternalIP"),
+        _address(node, "ExternalIP"),
+        text(node, "status.nodeInfo.osImage", UNKNOWN),
+        text(node, "status.nodeInfo.kernelVersion", UNKNOWN),
+        text(node, "status.nodeInfo.containerRuntimeVersion", UNKNOWN),
     ]
+
+
+def _node_state(node: Raw) -> str:
+    state = "Unknown"
+    if conditions(node, "Ready"):
+        state = "Ready" if holds(node, "Ready") else "NotReady"
+    return f"{state},SchedulingDisabled" if at(node, "spec.unschedulable") else state
+
+
+def _address(node: Raw, type_: str) -> str:
+    found = [a for a in rows(node, "status.addresses") if text(a, "type") == type_]
+    return text(found[0], "address") if found else NONE
 
 
 def _outside(service: Raw) -> str:
     """Where a service is found from outside."""
-    addresses = list(at(service, "spec.externalIPs") or ())
+    addresses = words(service, "spec.externalIPs")
     match at(service, "spec.type"):
         case "ExternalName":
-            return str(at(service, "spec.externalName") or NONE)
+            return text(service, "spec.externalName", NONE)
         case "LoadBalancer":
-            given = at(service, "status.loadBalancer.ingress") or ()
-            addresses = [i.get("ip") or i.get("hostname", "") for i in given] + addresses
+            given = rows(service, "status.loadBalancer.ingress")
+            addresses = [text(i, "ip") or text(i, "hostname") for i in given] + addresses
             return ",".join(addresses) or "<pending>"
         case _:
             return ",".join(addresses) or NONE
@@ -82,150 +89,87 @@ def _outside(service: Raw) -> str:
 
 def _service(service: Raw, now: datetime) -> list[Any]:
     ports = []
-    for port in at(service, "spec.ports") or ():
-        node = f":{port['nodePort']}" if port.get("nodePort") else ""
-        ports.append(f"{port['port']}{node}/{port.get('protocol', 'TCP')}")
+    for port in rows(service, "spec.ports"):
+        node = f":{port['nodePort']}" if number(port, "nodePort") else ""
+        ports.append(f"{number(port, 'port')}{node}/{text(port, 'protocol', 'TCP')}")
     return [
         name_of(service),
-        at(service, "spec.type") or "ClusterIP",
-        at(service, "spec.clusterIP") or NONE,
+        text(service, "spec.type", "ClusterIP"),
+        text(service, "spec.clusterIP", NONE),
         _outside(service),
         ",".join(ports) or NONE,
         age_of(service, now),
-        _labels(at(service, "spec.selector")),
+        pairs(fields(service, "spec.selector")),
     ]
 
 
 def _event(event: Raw, now: datetime) -> list[Any]:
-    involved = event.get("involvedObject") or {}
-    first = event.get("firstTimestamp") or event.get("eventTime")
-    last = event.get("lastTimestamp") or at(event, "series.lastObservedTime") or first
-    source = [at(event, "source.component"), at(event, "source.host")]
-    if not any(source):
-        source = [event.get("reportingComponent"), event.get("reportingInstance")]
-    subobject = involved.get("fieldPath") or ""
+    first = text(event, "firstTimestamp") or text(event, "eventTime")
+    last = text(event, "lastTimestamp") or text(event, "series.lastObservedTime", first)
+    kind, name = text(event, "involvedObject.kind"), text(event, "involvedObject.name")
     return [
         age(last, now),
-        event.get("type", ""),
-        event.get("reason", ""),
-        f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}",
-        subobject,
-        ", ".join(part for part in source if part),
-        str(event.get("message", "")).strip(),
+        text(event, "type"),
+        text(event, "reason"),
+        f"{kind.lower()}/{name}" if name else kind.lower(),
+        text(event, "involvedObject.fieldPath"),
+        _source(event),
+        text(event, "message").strip(),
         age(first, now),
-        event.get("count") or at(event, "series.count") or 1,
+        number(event, "count") or number(event, "series.count") or 1,
         name_of(event),
     ]
 
 
+def _source(event: Raw) -> str:
+    """Who tells it, and where."""
+    who, where = text(event, "source.component"), text(event, "source.host")
+    if not who and not where:
+        who, where = text(event, "reportingComponent"), text(event, "reportingInstance")
+    return f"{who}, {where}" if where else who
+
+
 def _namespace(namespace: Raw, now: datetime) -> list[Any]:
-    return [name_of(namespace), at(namespace, "status.phase") or "", age_of(namespace, now)]
+    return [name_of(namespace), text(namespace, "status.phase"), age_of(namespace, now)]
 
 
 def _config_map(config: Raw, now: datetime) -> list[Any]:
-    count = len(config.get("data") or {}) + len(config.get("binaryData") or {})
+    count = len(fields(config, "data")) + len(fields(config, "binaryData"))
     return [name_of(config), count, age_of(config, now)]
 
 
 def _secret(secret: Raw, now: datetime) -> list[Any]:
     return [
         name_of(secret),
-        secret.get("type", ""),
-        len(secret.get("data") or {}),
+        text(secret, "type"),
+        len(fields(secret, "data")),
         age_of(secret, now),
-    ]
-
-
-def _deployment(deployment: Raw, now: datetime) -> list[Any]:
-    status = deployment.get("status") or {}
-    names, images = _containers(deployment)
-    return [
-        name_of(deployment),
-        f"{status.get('readyReplicas', 0)}/{at(deployment, 'spec.replicas') or 0}",
-        status.get("updatedReplicas", 0),
-        status.get("availableReplicas", 0),
-        age_of(deployment, now),
-        names,
-        images,
-        _selector(deployment),
-    ]
-
-
-def _replica_set(replica_set: Raw, now: datetime) -> list[Any]:
-    status = replica_set.get("status") or {}
-    return [
-        name_of(replica_set),
-        at(replica_set, "spec.replicas") or 0,
-        status.get("replicas", 0),
-        status.get("readyReplicas", 0),
-        age_of(replica_set, now),
-        *_containers(replica_set),
-        _selector(replica_set),
-    ]
-
-
-def _job(job: Raw, now: datetime) -> list[Any]:
-    status, spec = job.get("status") or {}, job.get("spec") or {}
-    done = status.get("succeeded", 0)
-    state = "Running"
-    for type_, word in (("Complete", "Complete"), ("Failed", "Failed"), ("Suspended", "Suspended")):
-        if condition(status, type_).get("status") == "True":
-            state = word
-            break
-    took = ""
-    if status.get("startTime"):
-        end = status.get("completionTime")
-        until = datetime.fromisoformat(end) if end else now
-        took = age(status["startTime"], until)
-    wanted = spec.get("completions")
-    parallel = spec.get("parallelism") or 0
-    completions = f"{done}/{wanted}" if wanted is not None else f"{done}/1 of {parallel}"
-    return [
-        name_of(job),
-        state,
-        completions,
-        took,
-        age_of(job, now),
-        *_containers(job),
-        _selector(job),
-    ]
-
-
-def _budget(budget: Raw, now: datetime) -> list[Any]:
-    spec = budget.get("spec") or {}
-    return [
-        name_of(budget),
-        str(spec["minAvailable"]) if spec.get("minAvailable") is not None else "N/A",
-        str(spec["maxUnavailable"]) if spec.get("maxUnavailable") is not None else "N/A",
-        at(budget, "status.disruptionsAllowed") or 0,
-        age_of(budget, now),
     ]
 
 
 def _priority(priority: Raw, now: datetime) -> list[Any]:
     return [
         name_of(priority),
-        priority.get("value", 0),
+        number(priority, "value"),
         bool(priority.get("globalDefault")),
         age_of(priority, now),
-        priority.get("preemptionPolicy", ""),
+        text(priority, "preemptionPolicy"),
     ]
 
 
 def _lease(lease: Raw, now: datetime) -> list[Any]:
-    return [name_of(lease), at(lease, "spec.holderIdentity") or "", age_of(lease, now)]
+    return [name_of(lease), text(lease, "spec.holderIdentity"), age_of(lease, now)]
 
 
 def _endpoints(endpoints: Raw, now: datetime) -> list[Any]:
     found = [
-        f"{address['ip']}:{port['port']}"
-        for subset in endpoints.get("subsets") or ()
-        for address in subset.get("addresses") or ()
-        for port in subset.get("ports") or ({"port": ""},)
+        ":".join([text(address, "ip"), *([str(number(port, "port"))] if port else [])])
+        for subset in rows(endpoints, "subsets")
+        for address in rows(subset, "addresses")
+        for port in rows(subset, "ports") or ({},)
     ]
-    shown = ",".join(a.rstrip(":") for a in found[:3])
     more = f" + {len(found) - 3} more..." if len(found) > 3 else ""
-    return [name_of(endpoints), (shown + more) or NONE, age_of(endpoints, now)]
+    return [name_of(endpoints), (",".join(found[:3]) + more) or NONE, age_of(endpoints, now)]
 
 
 def _plain(obj: Raw, now: datetime) -> list[Any]:
@@ -267,23 +211,24 @@ PRINTERS: dict[str, Printer] = {
             "Name", "Ready", "Up-to-date", "Available", "Age", "Containers+", "Images+",
             "Selector+",
         ),
-        _deployment,
+        workload_cells.deployment,
     ),
     "replicasets.apps": Printer(
         (
             "Name", "Desired", "Current", "Ready", "Age", "Containers+", "Images+", "Selector+",
         ),
-        _replica_set,
+        workload_cells.replica_set,
     ),
     "jobs.batch": Printer(
         (
             "Name", "Status", "Completions", "Duration", "Age", "Containers+", "Images+",
             "Selector+",
         ),
-        _job,
+        workload_cells.job,
     ),
     "poddisruptionbudgets.policy": Printer(
-        ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _budget
+        ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"),
+        workload_cells.budget,
     ),
     "priorityclasses.scheduling.k8s.io": Printer(
         ("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority

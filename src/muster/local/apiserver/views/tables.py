@@ -12,6 +12,7 @@ from muster.local.apiserver import objects
 from muster.local.apiserver.views.cells import age
 from muster.local.apiserver.views.columns import PLAIN, PRINTERS
 from muster.local.apiserver.views.negotiation import negotiate
+from muster.local.apiserver.views.pod_cells import row_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +91,8 @@ def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: d
     rows = []
     for item in items:
         row: Raw = {"cells": cells(item)}
+        if resource.collection == "pods" and (told := row_conditions(item)):
+            row["conditions"] = told
         if include == "Object":
             row["object"] = item
         elif include != "None":
