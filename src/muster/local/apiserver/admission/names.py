@@ -151,3 +151,8 @@ def check_old_label(text: str) -> list[str]:
 def check_subdomain(text: str) -> list[str]:
     """What is wrong with a domain name."""
     return _subdomain(text)
+
+
+def check_segment(text: str) -> list[str]:
+    """What is wrong with a part of a path."""
+    return _segment(text)

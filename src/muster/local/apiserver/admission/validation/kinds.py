@@ -10,7 +10,15 @@ import re
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import event_forms, objects, status
-from muster.local.apiserver.admission.validation import config, pods, quotas, services, storage
+from muster.local.apiserver.admission.validation import (
+    config,
+    endpoints,
+    pods,
+    quotas,
+    roles,
+    services,
+    storage,
+)
 from muster.local.apiserver.admission.validation.containers import one_of
 from muster.local.apiserver.admission.validation.metadata import UNQUALIFIED
 from muster.local.apiserver.choosing import chooses
@@ -175,6 +183,7 @@ _RULES: dict[str, Callable[[Raw], Iterable[Cause]]] = {
     "namespaces": _namespace,
     "pods": _pod,
     "services": services.check,
+    "endpoints": endpoints.check,
     "configmaps": config.config_map,
     "secrets": config.secret,
     "events": _event,
@@ -186,4 +195,5 @@ _RULES: dict[str, Callable[[Raw], Iterable[Cause]]] = {
     "jobs.batch": _job,
     "poddisruptionbudgets.policy": _budget,
     "leases.coordination.k8s.io": _lease,
+    **roles.RULES,
 }
