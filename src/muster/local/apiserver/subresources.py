@@ -7,6 +7,7 @@ Called by `serve.py` for paths with a subresource. Each is one guarded write on 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
@@ -14,15 +15,21 @@ from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import claims
 from muster.local.apiserver.admission.screening import check_shape
 from muster.local.apiserver.pods.eviction import check_budgets
+from muster.local.apiserver.registry import Resource
 from muster.local.apiserver.request import bodies, patch
 from muster.local.apiserver.request.call import Answer, Call, raw
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.verbs import Verbs
 
 _SCALE_OF = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+_TAKEN = {
+    "scale": Resource("autoscaling", "v1", "scales", "Scale"),
+    "binding": Resource("", "v1", "bindings", "Binding"),
+    "eviction": Resource("policy", "v1", "evictions", "Eviction"),
+}
 
 _EVICTED = {
     "type": "DisruptionTarget",
@@ -77,13 +84,11 @@ class Subresources:
             return raw(_scale_of(call.resource, obj))
         if call.route.verb not in ("update", "patch"):
             raise status.not_allowed()
-        if call.route.verb == "update":
-            claims.check_name(call, bodies.read(call.body, call.content_type).get("metadata"))
+        sent = None if call.route.verb == "patch" else _sent(call)
 
         def rescale(old: Raw) -> Raw:
             scale = _scale_of(call.resource, old)
-            wanted = check_shape("autoscaling/v1", "Scale", self._wanted_scale(call, scale))
-            claims.check_name(call, wanted.setdefault("metadata", {}))
+            wanted = _checked(call, _patched(call, scale)) if sent is None else sent
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
             if replicas < 0 and call.resource.custom:
                 field = f".{_path(call.resource, 'specReplicasPath')}"
@@ -106,23 +111,12 @@ class Subresources:
         changed = await self._verbs.change(plain, rescale)
         return raw(_scale_of(call.resource, objects.decode(changed.body)))
 
-    def _wanted_scale(self, call: Call, scale: Raw) -> Raw:
-        if call.route.verb == "update":
-            return bodies.read(call.body, call.content_type)
-        change = bodies.read_patch(call.body, call.content_type, bodies.PATCHES[:3])
-        if isinstance(change, list):
-            return patch.json_patch(scale, change)
-        merged: Raw = patch.merge(scale, change)
-        return merged
-
     # -- pods ------------------------------------------------------------------------------------
 
     async def _bind(self, call: Call) -> Answer:
         """Give a pod its node: once, to the pod that was meant, all in one write."""
-        body = bodies.read(call.body, call.content_type)
-        binding = check_shape("v1", "Binding", body)
-        meta = binding.get("metadata") or {}
-        claims.check_name(call, meta)
+        binding = _sent(call)
+        meta = binding["metadata"]
         node = _target(call, binding.get("target") or {})
         now = timestamp(self._verbs.clock())
 
@@ -159,9 +153,7 @@ class Subresources:
 
     async def _evict(self, call: Call) -> Answer:
         """Delete a pod if no disruption budget objects."""
-        body = bodies.read(call.body, call.content_type)
-        eviction = check_shape("policy/v1", "Eviction", body)
-        claims.check_name(call, eviction.get("metadata"))
+        eviction = _sent(call)
         pod = objects.decode(self._verbs.read(call).value)
         if not _dispensable(pod):
             check_budgets(self._verbs.store, pod)
@@ -178,6 +170,30 @@ class Subresources:
         route = call.route._replace(verb="delete", subresource="")
         await self._verbs.delete(Call(route, call.resource, call.query, objects.dump(options)))
         return raw(_DONE, 201)
+
+
+def _sent(call: Call) -> Raw:
+    """What is sent to a subresource that takes objects of a kind of its own."""
+    return _checked(call, bodies.read(call.body, call.content_type))
+
+
+def _checked(call: Call, body: Raw) -> Raw:
+    """It must be of that kind, and about this object."""
+    kind = _TAKEN[call.route.subresource]
+    if body.get("apiVersion") == f"{kind.group}/v1beta1":  # evictions' old one is the same
+        body["apiVersion"] = kind.api_version
+    claims.check(replace(call, resource=kind), body)
+    check_shape(kind.api_version, kind.kind, body)
+    claims.check_name(call, body["metadata"])
+    return body
+
+
+def _patched(call: Call, scale: Raw) -> Raw:
+    change = bodies.read_patch(call.body, call.content_type, bodies.PATCHES[:3])
+    if isinstance(change, list):
+        return patch.json_patch(scale, change)
+    merged: Raw = patch.merge(scale, change)
+    return merged
 
 
 def _target(call: Call, target: Raw) -> str:

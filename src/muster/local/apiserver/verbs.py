@@ -164,7 +164,6 @@ class Verbs:
         if self.store.get(call.key) is None:
             if not call.resource.upserts or call.route.subresource:
                 raise claims.missing(call)
-            body["metadata"]["name"] = call.route.name
             return await self._create(call, body)
         claimed = body["metadata"].get("resourceVersion")
         if not claimed and call.resource.custom:
@@ -206,7 +205,7 @@ class Verbs:
         claims.check(call, body)
         check_applied(call.resource, body)
         if self.store.get(call.key) is None:
-            body["metadata"]["name"] = call.route.name
+            claims.check_unborn(call, body["metadata"])
             return await self._create(call, body)
         schema = schema_of(call.resource)
         return await self.change(call, lambda old: patch.strategic(old, body, schema))

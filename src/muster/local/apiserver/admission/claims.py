@@ -26,7 +26,7 @@ def check(call: Call, obj: Raw) -> None:
     """The body must be of the kind, version, namespace and name that the path says."""
     resource, route = call.resource, call.route
     check_kind(resource, obj)
-    meta = obj.setdefault("metadata", {})
+    meta = obj["metadata"] = {} if obj.get("metadata") is None else obj["metadata"]
     if not isinstance(meta, dict):
         raise status.bad_request("metadata must be an object")
     namespace = meta.get("namespace") or ""
@@ -36,7 +36,7 @@ def check(call: Call, obj: Raw) -> None:
         )
     if not resource.namespaced:
         meta.pop("namespace", None)
-    if route.name and route.verb != "create":
+    if route.verb == "update" or (route.verb == "patch" and meta.get("name")):
         check_name(call, meta)
 
 
@@ -53,14 +53,29 @@ def check_patched(call: Call, new: Raw, old: Raw) -> None:
     check(call, new)
 
 
-def check_name(call: Call, meta: Raw | None) -> None:
-    """What is sent about an object must name it, or nobody."""
-    name = (meta or {}).get("name") or ""
-    if name not in ("", call.route.name):
+def check_name(call: Call, meta: Raw) -> None:
+    """What is sent about an object must name it."""
+    name, wanted = meta.get("name") or "", call.route.name
+    if not name:
         raise status.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL"
-            f" ({call.route.name})"
+            f"the name of the object ({wanted} based on URL) was undeterminable: name must be"
+            " provided"
         )
+    if name != wanted:
+        raise status.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )
+
+
+def check_unborn(call: Call, meta: Raw) -> None:
+    """What is applied to nothing must name the object to be made, and none that was."""
+    if meta.get("uid"):
+        why = (
+            f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing"
+            " object was found"
+        )
+        raise conflict(call, why)
+    check_name(call, meta)
 
 
 def check_identity(call: Call, new: Raw, old: Raw) -> None:
