@@ -51,6 +51,12 @@ def selector(operator: str, job: str) -> dict[str, str]:
     return {OPERATOR: operator, JOB: job}
 
 
+def selected(operator: str, job: str, role: str) -> str:
+    """The labels of a role's pods as a selector, as autoscalers read it."""
+    labels = {**selector(operator, job), ROLE: role.lower()}
+    return ",".join(f"{name}={labels[name]}" for name in sorted(labels))
+
+
 def check(job: str, derived: Iterable[str]) -> None:
     """Refuse a job whose pods or services could not be named; the message says which name."""
     longest = max(derived, key=len, default=job)

@@ -33,6 +33,8 @@ class Shape(msgspec.Struct, frozen=True, dict=True):
     single: tuple[str, ...] = ()
     """Roles that have exactly one replica."""
     required: tuple[str, ...] = ()
+    scales: bool = False
+    """Whether its CRD has a scale, for which its status says how its pods are found."""
 
     @property
     def kind(self) -> str:
@@ -85,6 +87,7 @@ PYTORCH = Shape(
     restart="OnFailure",
     trainer="pytorchjob",
     single=("Master",),
+    scales=True,
 )
 JAX = Shape(
     resource=JAXJOBS,
@@ -96,6 +99,7 @@ JAX = Shape(
     port=6666,
     trainer="jaxjob",
     required=("Worker",),
+    scales=True,
 )
 
 SHAPES: dict[str, Shape] = {shape.kind: shape for shape in (TENSORFLOW, MPI, PYTORCH, JAX)}

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import timestamp
+from muster.jobs import names
 from muster.operator import backoff, restarts
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ def counts(job: Job, pods_of: dict[str, list[Pod]]) -> Raw:
             "succeeded": sum(pod.status.phase == "Succeeded" for pod in pods),
             "failed": sum(pod.status.phase == "Failed" for pod in alive(pods)),
         }
+        if job.shape.scales:
+            row["selector"] = names.selected(job.shape.operator, job.name, replica.role)
         result[replica.role] = {name: count for name, count in row.items() if count}
     return result
 
