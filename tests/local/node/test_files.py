@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import sys
 import venv
@@ -13,6 +14,7 @@ import pytest
 
 from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from muster.api.meta import Key
+from muster.local.workloads.claims import CLAIMS, VOLUMES
 from tests.local.node import leftovers
 from tests.local.node.builders import container, manifest
 from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces, wait_for
@@ -100,6 +102,26 @@ async def test_running_pods_see_their_objects_change(local: Cluster) -> None:
     later = {"metadata": meta | {"name": "later"}, "data": {"more": "words"}}
     await local.client.create(CONFIG_MAPS, later)
     await local.says("p", "0.1 new second words\n")
+
+
+async def test_a_claim_is_the_folder_of_its_volume(local: Cluster, tmp_path: Path) -> None:
+    """Bound here by hand, as a controller binds it."""
+    await local.run(shell("p", "cat /v/file", {"persistentVolumeClaim": {"claimName": "data"}}))
+    waits = "is not bound to a volume of this node"
+    await local.until("p", lambda p: waits in json.dumps(p["status"]))
+
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "file").write_text("words")
+    asked: Raw = {"accessModes": ["ReadWriteOnce"]}
+    volume = asked | {"capacity": {"storage": "1Gi"}, "hostPath": {"path": f"{tmp_path}/disk"}}
+    claim = asked | {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": "disk"}
+    await local.client.create(VOLUMES, {"metadata": {"name": "disk"}, "spec": volume})
+    await local.client.create(
+        CLAIMS, {"metadata": {"name": "data", "namespace": "default"}, "spec": claim}
+    )
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert await local.log("p") == "words"
 
 
 async def test_a_part_of_a_volume_in_memory_can_be_mounted(local: Cluster) -> None:

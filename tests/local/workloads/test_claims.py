@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from muster.api.kinds import NAMESPACES
 from muster.api.meta import Key
 from muster.kube.client import Client
 from muster.kube.config import Endpoint
 from muster.local.apiserver.serve import ApiServer
+from muster.local.workloads import binding
 from muster.local.workloads.claims import CLAIMS, CLASS, SELECTED_NODE, VOLUMES, Claims, wanted
 from tests.waiting import eventually
 
@@ -71,6 +73,79 @@ async def test_the_volume_goes_with_its_claim(client: Client) -> None:
     await eventually(lambda: volumes(1), what="a volume")
     await client.delete(CLAIMS, KEY)
     await eventually(lambda: volumes(0), what="no volume")
+
+
+async def test_a_volume_that_somebody_made_is_bound_and_kept_when_its_claim_goes(
+    client: Client,
+) -> None:
+    await client.create(CLAIMS, claim(storageClassName=""))
+    await client.create(VOLUMES, made("disk"))
+
+    async def phases() -> tuple[str, str]:
+        disk = await client.get(VOLUMES, Key("", "disk"))
+        found = (await client.list(CLAIMS, "default")).items
+        of_claim = found[0].get("status", {}).get("phase", "") if found else "gone"
+        return disk.get("status", {}).get("phase", ""), of_claim
+
+    async def are(*wanted: str) -> bool:
+        return await phases() == wanted
+
+    await eventually(lambda: are("Bound", "Bound"), what="both bound")
+    assert (await client.get(CLAIMS, KEY))["spec"]["volumeName"] == "disk"
+    await client.delete(CLAIMS, KEY)
+    await eventually(lambda: are("Released", "gone"), what="released")
+
+
+def made(name: str, size: str = "1Gi", **more: Any) -> dict[str, Any]:
+    """A volume that somebody made."""
+    spec = {"capacity": {"storage": size}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}
+    spec["hostPath"] = {"path": "/data"}
+    return {"metadata": {"name": name, "labels": {"disk": name}}, "spec": spec | more}
+
+
+def held_by(name: str, uid: str = "") -> dict[str, Any]:
+    return {"claimRef": {"namespace": "default", "name": name} | ({"uid": uid} if uid else {})}
+
+
+@pytest.mark.parametrize(
+    ("asked", "volumes", "gets"),
+    [
+        ({}, [made("large", "3Gi"), made("fits", "2Gi"), made("small", "500Mi")], "fits"),
+        ({}, [made("other", storageClassName="fast")], None),
+        ({"storageClassName": "fast"}, [made("x"), made("f", storageClassName="fast")], "f"),
+        ({}, [made("once", accessModes=["ReadWriteOnce"])], None),
+        ({}, [made("raw", volumeMode="Block")], None),
+        ({"selector": {"matchLabels": {"disk": "b"}}}, [made("a"), made("b")], "b"),
+        ({"volumeName": "b"}, [made("a"), made("b", "1Mi")], "b"),
+        ({}, [made("kept", **held_by("data", "u1"))], "kept"),
+        ({}, [made("kept", "9Gi", **held_by("data")), made("free")], "kept"),
+        ({}, [made("left", **held_by("data", "u0"))], None),
+        ({"volumeName": "taken"}, [made("taken", **held_by("other", "u2"))], None),
+    ],
+)
+def test_a_claim_gets_the_smallest_volume_that_suits_it(
+    asked: dict[str, Any], volumes: list[dict[str, Any]], gets: str | None
+) -> None:
+    wants = claim(**({"storageClassName": ""} | asked))
+    wants["metadata"]["uid"] = "u1"
+
+    found = binding.choose(wants, volumes)
+
+    assert (found and found["metadata"]["name"]) == gets
+
+
+async def test_claims_whose_names_run_together_have_volumes_of_their_own(client: Client) -> None:
+    for space, name in (("a", "b-c"), ("a-b", "c")):
+        await client.create(NAMESPACES, {"metadata": {"name": space}})
+        one = claim(storageClassName=CLASS)
+        meta = {"namespace": space, "name": name, "annotations": {SELECTED_NODE: "n"}}
+        await client.create(CLAIMS, one | {"metadata": meta})
+
+    async def folders() -> bool:
+        found = (await client.list(VOLUMES)).items
+        return len({volume["spec"]["hostPath"]["path"] for volume in found}) == 2
+
+    await eventually(folders, what="two volumes")
 
 
 @pytest.mark.parametrize(

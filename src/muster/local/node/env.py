@@ -18,7 +18,15 @@ from muster.errors import Missing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.local.node.spec import Container, EnvSource, FieldRef, KeyRef, Pod, ResourceRef
+    from muster.local.node.spec import (
+        Container,
+        EnvSource,
+        FieldRef,
+        HostPath,
+        KeyRef,
+        Pod,
+        ResourceRef,
+    )
 
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -36,6 +44,8 @@ class Surroundings:
     """The ConfigMaps' binary data as the API has it: base64. It is for volumes only."""
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Secrets as the API has them: base64."""
+    claims: Mapping[str, HostPath] = field(default_factory=dict)
+    """Where the claims' volumes are on this machine, of those that are bound."""
     node: Mapping[str, str | int | float] = field(default_factory=dict)
     """The node's allocatable resources, which stand in for missing limits."""
 

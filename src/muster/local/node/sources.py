@@ -5,12 +5,14 @@ Used by the starter. They are read from the API itself: a watch may be behind wh
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import CONFIG_MAPS, SECRETS
+from muster.api.kinds import CONFIG_MAPS, SECRETS, Kind
 from muster.api.meta import Key, Object
 from muster.errors import NotFound
 from muster.local.node.env import Surroundings
+from muster.local.node.spec import HostPath  # noqa: TC001 - read when volumes are decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,26 @@ class ConfigMap(Object, frozen=True):
     binary_data: dict[str, str] = {}
 
 
+class _ClaimSpec(Object, frozen=True):
+    volume_name: str = ""
+
+
+class _Claim(Object, frozen=True):
+    spec: _ClaimSpec = _ClaimSpec()
+
+
+class _VolumeSpec(Object, frozen=True):
+    host_path: HostPath | None = None
+    local: HostPath | None = None
+
+
+class _Volume(Object, frozen=True):
+    spec: _VolumeSpec = _VolumeSpec()
+
+
 _WHOLE_CONFIG_MAPS = CONFIG_MAPS.read_as(ConfigMap)
+_BOUND_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", _Claim)
+_HOST_VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", _Volume, namespaced=False)
 
 
 def config_maps(pod: Pod) -> set[str]:
@@ -107,4 +128,20 @@ class Sources:
             except NotFound:
                 continue
         node = self._resources.get(pod.spec.node_name, {})
-        return Surroundings(address, self._host, maps, binaries, hidden, node)
+        claims = await self._claims(pod)
+        return Surroundings(address, self._host, maps, binaries, hidden, claims, node)
+
+    async def _claims(self, pod: Pod) -> dict[str, HostPath]:
+        """The folders of the pod's claims that are bound to volumes of this machine."""
+        found = {}
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is None:
+                continue
+            name = volume.persistent_volume_claim.claim_name
+            with contextlib.suppress(NotFound):
+                claim = await self._client.get(_BOUND_CLAIMS, Key(pod.metadata.namespace, name))
+                bound = await self._client.get(_HOST_VOLUMES, Key("", claim.spec.volume_name))
+                place = bound.spec.host_path or bound.spec.local
+                if place is not None:
+                    found[name] = place
+        return found

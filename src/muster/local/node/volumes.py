@@ -132,10 +132,9 @@ def _projected(source: ProjectedFiles, pod: Pod, around: Surroundings) -> list[F
 
 
 class Store:
-    """Where volumes live: below the pod, or below the cluster's data for claims."""
+    """Where volumes live: below the pod, or where the machine has them."""
 
     def __init__(self, data_dir: Path) -> None:
-        self._claims = data_dir / "volumes"
         self._pods = data_dir / "pods"
 
     def prepare(self, pod: Pod, around: Surroundings) -> dict[str, str]:
@@ -152,26 +151,31 @@ class Store:
                     lay_out(folder, files)
 
     def places(self, pod: Pod) -> dict[str, str]:
-        """Where the volumes of a pod are that was prepared."""
+        """Where the pod's own volumes are, once it was prepared."""
         return {volume.name: str(self._place(volume, pod)) for volume in pod.spec.volumes}
 
     def _place(self, volume: Volume, pod: Pod) -> Path:
-        if volume.host_path is not None:
-            return Path(volume.host_path.path)
-        if volume.persistent_volume_claim is not None:
-            claim = volume.persistent_volume_claim.claim_name
-            return self._claims / pod.metadata.namespace / claim
         return self._pods / pod.metadata.uid / "volumes" / volume.name
 
     def _one(self, volume: Volume, pod: Pod, around: Surroundings) -> str:
+        outside = _outside(volume, around)
+        if outside is not None:
+            _check(outside)
+            return outside.path
         folder = self._place(volume, pod)
-        if volume.host_path is not None:
-            _check(volume.host_path)
-        elif volume.persistent_volume_claim is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        elif not folder.is_dir():
+        if not folder.is_dir():
             _make(folder, contents(volume, pod, around))
         return str(folder)
+
+
+def _outside(volume: Volume, around: Surroundings) -> HostPath | None:
+    """What of the machine the volume is, if it is not the pod's own."""
+    if volume.persistent_volume_claim is None:
+        return volume.host_path
+    name = volume.persistent_volume_claim.claim_name
+    if name not in around.claims:
+        raise Missing(f'persistentvolumeclaim "{name}" is not bound to a volume of this node')
+    return around.claims[name]
 
 
 def _make(folder: Path, files: list[File] | None) -> None:

@@ -3,7 +3,8 @@
 Run by `local/up.py`; a real cluster has provisioners. The class `local` is the default one: a claim
 that names no class gets it. It binds when the scheduler has chosen a node, so a gang that does not
 fit makes no volumes. All nodes are one machine and share the folder, whatever the access mode. The
-folder outlives the claim: a claim of the same name finds its files again.
+folder outlives the claim: a claim of the same name finds its files again. Claims of any other
+class, or of none (""), get volumes that somebody made, by the rules of `binding`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from muster.control.manager import Manager
 from muster.control.queue import WorkQueue
 from muster.errors import AlreadyExists, NotFound
 from muster.kube.informer import Informer
+from muster.local.workloads import binding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,53 +39,96 @@ class Claims:
         self._client = client
         self._folder = folder
         self._claims: Informer[Any] = Informer(client, CLAIMS)
+        self._volumes: Informer[Any] = Informer(client, VOLUMES)
+        self._queue: WorkQueue[Key] = WorkQueue("claims")
 
     async def run(self) -> None:
         """Bind claims until cancelled."""
         with contextlib.suppress(AlreadyExists):
             await self._client.create(CLASSES, storage_class())
-        queue: WorkQueue[Key] = WorkQueue("claims")
-        self._claims.subscribe(lambda change: queue.add(key_of(change.current)))
+        self._claims.subscribe(lambda change: self._queue.add(key_of(change.current)))
+        self._volumes.subscribe(lambda change: self._volume_changed(change.current))
         manager = Manager("claims")
         manager.informer(self._claims)
-        manager.loop(queue, self.reconcile)
+        manager.informer(self._volumes)
+        manager.loop(self._queue, self.reconcile)
         await manager.run()
+
+    def _volume_changed(self, volume: Raw) -> None:
+        reference = volume["spec"].get("claimRef")
+        if reference:
+            self._queue.add(Key(reference.get("namespace", ""), reference.get("name", "")))
+            return
+        for claim in self._claims.all():
+            if not is_bound(claim):
+                self._queue.add(key_of(claim))
 
     async def reconcile(self, key: Key) -> None:
         claim = self._claims.get(key)
-        if claim is None:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(VOLUMES, Key("", _volume_name(key)))
-        elif "storageClassName" not in claim["spec"] and not claim["spec"].get("volumeName"):
+        await self._let_go(key, claim)
+        if claim is None or is_bound(claim) or claim["metadata"].get("deletionTimestamp"):
+            return
+        if "storageClassName" not in claim["spec"] and not claim["spec"].get("volumeName"):
             await self._client.patch(CLAIMS, key, {"spec": {"storageClassName": CLASS}})
         elif wanted(claim):
-            await self._bind(key, claim)
+            await self._bind(claim, await self._provide(claim))
+        elif (found := binding.choose(claim, self._volumes.all())) is not None:
+            await self._bind(claim, found)
 
-    async def _bind(self, key: Key, claim: Raw) -> None:
-        name = _volume_name(key)
-        folder = self._folder / key.namespace / key.name
-        with contextlib.suppress(AlreadyExists):
-            await self._client.create(VOLUMES, volume(name, claim, str(folder)))
-        await self._client.patch(
-            VOLUMES, Key("", name), {"status": {"phase": "Bound"}}, subresource="status"
-        )
+    async def _let_go(self, key: Key, claim: Raw | None) -> None:
+        """Volumes whose claim is gone: ours go with it, others are kept for nobody."""
+        uid = claim["metadata"]["uid"] if claim is not None else None
+        for volume in list(self._volumes.all()):
+            left = volume["spec"].get("claimRef", {}).get("uid") not in (None, "", uid)
+            if not left or not binding.is_of(volume, key):
+                continue
+            name = Key("", volume["metadata"]["name"])
+            with contextlib.suppress(NotFound):
+                if volume["spec"].get("storageClassName") == CLASS:
+                    await self._client.delete(VOLUMES, name, uid=volume["metadata"]["uid"])
+                elif volume.get("status", {}).get("phase") != "Released":
+                    await self._set_phase(name, "Released")
+
+    async def _provide(self, claim: Raw) -> Raw:
+        """The claim's own volume."""
+        key = key_of(claim)
+        body = volume(claim, str(self._folder / key.namespace / key.name))
+        try:
+            return await self._client.create(VOLUMES, body)
+        except AlreadyExists:
+            return body
+
+    async def _bind(self, claim: Raw, volume: Raw) -> None:
+        """Each write may be the last before a crash; all of them are made again until it is done.
+
+        The volume names the claim first: two claims cannot get it.
+        """
+        key, name = key_of(claim), volume["metadata"]["name"]
+        await self._client.patch(VOLUMES, Key("", name), {"spec": {"claimRef": reference(claim)}})
+        await self._set_phase(Key("", name), "Bound")
         await self._client.patch(CLAIMS, key, {"spec": {"volumeName": name}})
-        asked = claim["spec"].get("resources", {}).get("requests", {})
         bound = {
             "phase": "Bound",
-            "capacity": asked,
-            "accessModes": claim["spec"].get("accessModes", []),
+            "capacity": volume["spec"].get("capacity", {}),
+            "accessModes": volume["spec"].get("accessModes", []),
         }
         await self._client.patch(CLAIMS, key, {"status": bound}, subresource="status")
 
+    async def _set_phase(self, volume: Key, phase: str) -> None:
+        await self._client.patch(
+            VOLUMES, volume, {"status": {"phase": phase}}, subresource="status"
+        )
+
+
+def is_bound(claim: Raw) -> bool:
+    return bool(claim.get("status", {}).get("phase") == "Bound")
+
 
 def wanted(claim: Raw) -> bool:
-    """Whether it is ours to bind, and the scheduler has chosen where."""
-    spec = claim["spec"]
-    ours = spec.get("storageClassName") == CLASS
-    bound = claim.get("status", {}).get("phase") == "Bound"
+    """Whether it is ours to make a volume for, and the scheduler has chosen where."""
+    ours = claim["spec"].get("storageClassName") == CLASS and not claim["spec"].get("volumeName")
     chosen = SELECTED_NODE in (claim["metadata"].get("annotations") or {})
-    return ours and chosen and not bound and not claim["metadata"].get("deletionTimestamp")
+    return ours and chosen and not is_bound(claim)
 
 
 def storage_class() -> Raw:
@@ -98,27 +143,28 @@ def storage_class() -> Raw:
     }
 
 
-def volume(name: str, claim: Raw, folder: str) -> Raw:
-    """The volume that a claim is bound to."""
-    metadata, spec = claim["metadata"], claim["spec"]
+def volume(claim: Raw, folder: str) -> Raw:
+    """The volume that is made for a claim."""
+    spec = claim["spec"]
     return {
-        "metadata": {"name": name},
+        "metadata": {"name": f"pvc-{claim['metadata']['uid']}"},
         "spec": {
             "capacity": spec.get("resources", {}).get("requests", {"storage": "1Gi"}),
             "accessModes": spec.get("accessModes", []),
             "storageClassName": CLASS,
             "persistentVolumeReclaimPolicy": "Retain",
-            "hostPath": {"path": folder},
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": metadata["namespace"],
-                "name": metadata["name"],
-                "uid": metadata["uid"],
-            },
+            "hostPath": {"path": folder, "type": "DirectoryOrCreate"},
+            "claimRef": reference(claim),
         },
     }
 
 
-def _volume_name(claim: Key) -> str:
-    return f"{claim.namespace}-{claim.name}"
+def reference(claim: Raw) -> Raw:
+    metadata = claim["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
