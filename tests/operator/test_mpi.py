@@ -188,8 +188,31 @@ def test_the_launcher_may_run_commands_in_its_own_workers_only() -> None:
         mpiReplicaSpecs={"Launcher": replica(1, name="mpi"), "Worker": replica(0, name="mpi")}
     )
     model.settle()
+    assert model.objects[(ROLES.resource, "j-launcher")]["rules"] == []
+
+
+@pytest.mark.parametrize("image", ["", "kubectl-delivery:1"])
+def test_a_launcher_may_do_no_more_than_its_way_into_the_workers_takes(image: str) -> None:
+    model = Model(job(), Settings(delivery_image=image))
+    model.settle()
+
+    # A websocket is opened by GET, but needs the right to create as well on newer servers.
+    execs = {"resources": ["pods/exec"], "resourceNames": list(WORKERS), "verbs": ["create", "get"]}
+    # The image that brings kubectl waits until all workers are there, by a watch of pods.
+    looks = {"resources": ["pods"], "verbs": ["get", "list", "watch"]}
     rules = model.objects[(ROLES.resource, "j-launcher")]["rules"]
-    assert [rule["resources"] for rule in rules] == [["pods"]]
+    assert rules == [{"apiGroups": [""], **rule} for rule in ([looks] if image else []) + [execs]]
+
+
+def test_a_role_without_rules_is_not_written_again_and_again() -> None:
+    raw = job()
+    raw["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 0
+    model = Model(raw)
+    model.settle()
+    # As servers hand it out that keep no empty lists.
+    model.objects[(ROLES.resource, "j-launcher")]["rules"] = None
+
+    assert model.step() == []
 
 
 def test_a_launcher_with_an_account_of_its_own_keeps_it() -> None:

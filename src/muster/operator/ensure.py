@@ -214,7 +214,7 @@ def _difference(existing: Raw, wanted: Raw) -> Raw:
             inner = {key: item for key, item in value.items() if not _same(before.get(key), item)}
             if inner:
                 result[name] = inner
-        elif before != value:
+        elif before != value and (before is not None or value != []):
             result[name] = value
     return result
 

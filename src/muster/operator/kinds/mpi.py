@@ -57,7 +57,7 @@ class MpiRules(Rules):
         found: list[tuple[Kind[Any], Raw]] = [(CONFIG_MAPS, _config(job, mpi, seen, hosts))]
         if mpi.ssh:
             return [*found, (SERVICES, _service(job)), (SECRETS, _keys(job))]
-        return [*_rights(job), *found]
+        return [*_rights(job, looks=bool(hosts.settings.delivery_image)), *found]
 
     def equip(self, manifest: Raw, member: Member, hosts: Hosts) -> None:
         job, mpi = hosts.job, _mpi(hosts.job)
@@ -168,22 +168,21 @@ def _account(job: Job) -> str:
     return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
 
 
-def _rights(job: Job) -> list[tuple[Kind[Any], Raw]]:
-    """The launcher's account may run commands in the job's own workers and nowhere else."""
+def _rights(job: Job, *, looks: bool) -> list[tuple[Kind[Any], Raw]]:
+    """The launcher's account may run commands in the job's own workers and nowhere else.
+
+    `looks` if it may see pods as well: an image that delivers kubectl watches for the workers.
+    """
     name = f"{job.name}-launcher"
     account = _account(job)
     workers = [member.name for member in job.members()]
-    rules: list[Raw] = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-        {
-            "apiGroups": [""],
-            "resources": ["pods/exec"],
-            "resourceNames": workers,
-            "verbs": ["create", "get"],
-        },
-    ]
-    if not workers:
-        rules.pop()  # A rule without names would allow them all.
+    rules: list[Raw] = []
+    if looks:
+        rules.append({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]})
+    if workers:  # A rule without names would allow them all.
+        theirs = {"resources": ["pods/exec"], "resourceNames": workers}
+        # A websocket is opened by GET; newer servers ask for the right to create besides.
+        rules.append({"apiGroups": [""], **theirs, "verbs": ["create", "get"]})
     meta = metadata(job, name, _labels(job))
     role = {"apiVersion": ROLES.api_version, "kind": "Role", "metadata": meta, "rules": rules}
     binding = {
