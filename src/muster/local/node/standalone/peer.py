@@ -1,6 +1,6 @@
 """One client of a shim's socket, never waited for: what it does not read in time is its loss.
 
-Used by `shim` alone.
+Used by `shim` alone. A client that says more than can be taken is made to wait, with `listen`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,14 @@ class Peer:
         self._gone = gone
         self._frames = wire.Frames()
         self._unsent = bytearray()
+        self._listening = True
         client.setblocking(False)
-        select.register(client, selectors.EVENT_READ, self._ready)
+        self._register()
+
+    def listen(self, wanted: bool) -> None:
+        """Go on hearing the client, or let it wait with what else it has to say."""
+        self._listening = wanted
+        self._register()
 
     def send(self, data: bytes) -> None:
         self._unsent += data
@@ -54,7 +60,8 @@ class Peer:
 
     def release(self) -> socket.socket:
         """Give the connection away."""
-        self._select.unregister(self._client)
+        self._listening = False
+        self._select_for(0)
         self._gone(self)
         return self._client
 
@@ -93,5 +100,18 @@ class Peer:
         except OSError:
             self.close()
             return
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
-        self._select.modify(self._client, wanted, self._ready)
+        self._register()
+
+    def _register(self) -> None:
+        wanted = selectors.EVENT_READ if self._listening else 0
+        self._select_for(wanted | (selectors.EVENT_WRITE if self._unsent else 0))
+
+    def _select_for(self, wanted: int) -> None:
+        """Be woken for these events; a selector does not bear none."""
+        known = self._client in self._select.get_map()
+        if known and wanted:
+            self._select.modify(self._client, wanted, self._ready)
+        elif known:
+            self._select.unregister(self._client)
+        elif wanted:
+            self._select.register(self._client, wanted, self._ready)

@@ -13,9 +13,10 @@ import json
 import os
 import selectors
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.local.node.standalone import kernel, spawn, wire
+from muster.local.node.standalone.inlet import Inlet
 
 if TYPE_CHECKING:
     import socket
@@ -24,18 +25,13 @@ _CHUNK = 64 * 1024
 _CANNOT_ENTER = 126
 
 
-class _Streams:
-    """Our ends: where the program's input goes and where its output comes from."""
+class _Streams(NamedTuple):
+    """Our ends: where the program's input goes and where its output comes from; and its own."""
 
-    def __init__(
-        self, stdin: int, outputs: dict[int, int], theirs: tuple[int, int, int], terminal: int = -1
-    ) -> None:
-        self.stdin = stdin
-        self.outputs = outputs
-        self.theirs = theirs
-        self.terminal = terminal
-        self.pending = bytearray()
-        self.ending = False
+    stdin: int
+    outputs: dict[int, int]
+    theirs: tuple[int, int, int]
+    terminal: int = -1
 
 
 def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[str, str]) -> None:
@@ -57,9 +53,10 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[
     client.sendall(wire.message(wire.STATUS, {"state": "running"}))
     for fd in set(streams.theirs):
         os.close(fd)
+    relay = _Relay(client, streams, pid)
     if not ask.get("stdin"):
-        _close_stdin(streams)
-    _Relay(client, streams, pid).run()
+        relay.stdin.end()
+    relay.run()
 
 
 def _at_home() -> list[int]:
@@ -77,15 +74,8 @@ def _pipes() -> _Streams:
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
-    os.set_blocking(in_write, False)
     outputs = {out_read: wire.STDOUT, err_read: wire.STDERR}
     return _Streams(in_write, outputs, (in_read, out_write, err_write))
-
-
-def _close_stdin(streams: _Streams) -> None:
-    if streams.stdin >= 0 and streams.terminal < 0:
-        os.close(streams.stdin)
-    streams.stdin = -1
 
 
 class _Relay:
@@ -95,7 +85,9 @@ class _Relay:
         self._pid = pid
         self._frames = wire.Frames()
         self._select = selectors.DefaultSelector()
-        self._select.register(client, selectors.EVENT_READ, self._from_client)
+        self._listen()
+        is_terminal = streams.terminal >= 0
+        self.stdin = Inlet(streams.stdin, self._select, self._listen, terminal=is_terminal)
         for fd in streams.outputs:
             self._select.register(fd, selectors.EVENT_READ, self._from_program)
 
@@ -103,8 +95,8 @@ class _Relay:
         """Relay until the program has ended and its output is drained, or the client is gone."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while self._streams.outputs:
-                for key, _ in self._select.select():
-                    key.data(key.fd)
+                for key, events in self._select.select():
+                    key.data(key.fd, events)
             _, status = os.waitpid(self._pid, 0)
             code, number = spawn.exit_code(status)
             self._client.sendall(
@@ -112,9 +104,11 @@ class _Relay:
             )
         wire.hang_up(self._client, 1.0)
 
-    def _from_program(self, fd: int) -> None:
+    def _from_program(self, fd: int, _: int) -> None:
         try:
             data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return
         except OSError:  # a terminal whose last user is gone
             data = b""
         if data:
@@ -123,48 +117,21 @@ class _Relay:
         self._select.unregister(fd)
         del self._streams.outputs[fd]
 
-    def _from_client(self, _: int) -> None:
+    def _from_client(self, _: int, __: int) -> None:
         data = self._client.recv(_CHUNK)
         if not data:
             os.kill(self._pid, signal.SIGKILL)
             raise ConnectionResetError
         for channel, payload in self._frames.feed(data):
             if channel == wire.STDIN:
-                self._streams.pending += payload
+                self.stdin.take(payload)
             elif channel == wire.CLOSE_STDIN:
-                self._streams.ending = True
+                self.stdin.end()
             elif channel == wire.RESIZE and self._streams.terminal >= 0:
                 size = json.loads(payload)
                 spawn.resize(self._streams.terminal, size["Height"], size["Width"])
-        self._write()
-
-    def _write(self, _: int = -1) -> None:
-        streams = self._streams
-        if streams.stdin < 0:
-            streams.pending.clear()
-            return
-        try:
-            while streams.pending:
-                del streams.pending[: os.write(streams.stdin, streams.pending[:_CHUNK])]
-        except BlockingIOError:
-            self._watch_stdin()
-            return
-        except OSError:  # the program closed its standard input
-            streams.ending = True
-            streams.pending.clear()
-        self._finish_writing()
-
-    def _watch_stdin(self) -> None:
-        """The program reads slowly: hear from the client again only when it has read."""
-        with contextlib.suppress(KeyError):
+        if self.stdin.full:  # the program reads slowly: hear from the client when it has read
             self._select.unregister(self._client)
-            self._select.register(self._streams.stdin, selectors.EVENT_WRITE, self._write)
 
-    def _finish_writing(self) -> None:
-        streams = self._streams
-        if self._client not in self._select.get_map():
-            if streams.terminal < 0:
-                self._select.unregister(streams.stdin)
-            self._select.register(self._client, selectors.EVENT_READ, self._from_client)
-        if streams.ending:
-            _close_stdin(streams)
+    def _listen(self) -> None:
+        self._select.register(self._client, selectors.EVENT_READ, self._from_client)

@@ -23,6 +23,7 @@ import time
 from typing import Any
 
 from muster.local.node.standalone import cgroup, crilog, files, kernel, mounts, session, spawn, wire
+from muster.local.node.standalone.inlet import Inlet
 from muster.local.node.standalone.peer import Peer
 
 LOCK, LISTENER = 3, 4
@@ -38,7 +39,7 @@ class Shim:
         self._listener = listener
         self._select = selectors.DefaultSelector()
         self._outputs: dict[int, str] = {}
-        self._stdin = -1
+        self._inlet: Inlet | None = None
         self._terminal = -1
         self._peers: set[Peer] = set()
         self._sessions: list[int] = []
@@ -101,7 +102,8 @@ class Shim:
         stdio = _nothing() if spec["tty"] else self._pipe_ends()
         self._pid, (self._mounts, *terminal) = spawn.start(program, stdio)
         if terminal:
-            self._terminal = self._stdin = terminal[0]
+            self._terminal = terminal[0]
+            self._inlet = Inlet(self._terminal, self._select, self._hear_all, terminal=True)
             self._read_from(self._terminal, "stdout")
         for fd in {*stdio, *fds.values()}:
             os.close(fd)
@@ -120,8 +122,8 @@ class Shim:
         self._read_from(err_read, "stderr")
         if not self._spec["stdin"]:
             return os.open(os.devnull, os.O_RDONLY), out_write, err_write
-        in_read, self._stdin = os.pipe()
-        os.set_blocking(self._stdin, False)
+        in_read, in_write = os.pipe()
+        self._inlet = Inlet(in_write, self._select, self._hear_all)
         return in_read, out_write, err_write
 
     def _read_from(self, fd: int, stream: str) -> None:
@@ -131,6 +133,8 @@ class Shim:
     def _output(self, fd: Any, _: int) -> None:
         try:
             data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if not data:
@@ -157,17 +161,22 @@ class Shim:
         self._peers.add(Peer(client, self._select, self._asked, self._peers.discard))
 
     def _asked(self, peer: Peer, channel: int, payload: bytes) -> None:
-        if channel == wire.STDIN and self._stdin >= 0:
-            with contextlib.suppress(OSError):
-                os.write(self._stdin, payload)
-        elif channel == wire.CLOSE_STDIN and self._stdin >= 0 and self._terminal < 0:
-            os.close(self._stdin)
-            self._stdin = -1
+        if channel == wire.STDIN and self._inlet is not None:
+            self._inlet.take(payload)
+            if self._inlet.full:
+                peer.listen(False)
+        elif channel == wire.CLOSE_STDIN and self._inlet is not None:
+            self._inlet.end()
         elif channel == wire.RESIZE and self._terminal >= 0:
             size = json.loads(payload)
             spawn.resize(self._terminal, size["Height"], size["Width"])
         elif channel == wire.ASK:
             self._answer(peer, json.loads(payload))
+
+    def _hear_all(self) -> None:
+        """The program has read what was typed: whoever typed it may go on."""
+        for peer in self._peers:
+            peer.listen(True)
 
     def _answer(self, peer: Peer, ask: dict[str, Any]) -> None:
         match ask["op"]:
@@ -193,7 +202,8 @@ class Shim:
         client = peer.release()
         pid = os.fork()
         if pid == 0:
-            for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs):
+            typed = [self._inlet.fd] if self._inlet is not None and self._inlet.fd >= 0 else []
+            for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs, *typed):
                 os.close(fd)
             try:
                 session.serve(client, ask, self._pid, self._spec["env"])

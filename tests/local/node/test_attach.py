@@ -1,0 +1,146 @@
+"""Attaching to a container: what is typed arrives, all of it, whenever the program reads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.local.apiserver.backend import ExecOptions
+from tests.local.node import leftovers
+from tests.local.node.builders import container, manifest
+from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+MUCH = 4 << 20
+CHUNK = 32 << 10
+
+
+class Typist:
+    """A client that types very much, and keeps what it is shown."""
+
+    def __init__(self, amount: int = MUCH, *, after: bytes = b"") -> None:
+        self._amount = amount
+        self._after = after
+        self.typed = 0
+        self.out = b""
+
+    async def stdin(self) -> AsyncIterator[bytes]:
+        await eventually(lambda: self._after in self.out, what="what to answer to")
+        while self.typed < self._amount:
+            yield b"x" * CHUNK
+            self.typed += CHUNK
+
+    async def resizes(self) -> AsyncIterator[tuple[int, int]]:
+        for size in ():
+            yield size
+
+    async def stdout(self, data: bytes) -> None:
+        self.out += data
+
+    async def stderr(self, data: bytes) -> None:
+        self.out += data
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path / "home") as running:
+        yield running
+    assert not leftovers.of(tmp_path / "home")
+
+
+def gated(gate: Path, script: str, **fields: object) -> Raw:
+    """A pod whose program may wait for files in /gate."""
+    gate.mkdir()
+    mounts = [{"name": "gate", "mountPath": "/gate"}]
+    body = container("main", "sh", "-c", script, stdin=True, volumeMounts=mounts, **fields)
+    return manifest("p", body, volumes=[{"name": "gate", "hostPath": {"path": str(gate)}}])
+
+
+WAIT = "until [ -e /gate/go ]; do sleep 0.02; done; "
+
+
+async def test_a_program_that_reads_late_still_gets_everything_and_then_the_end(
+    local: Cluster, tmp_path: Path
+) -> None:
+    await local.run(gated(tmp_path / "gate", WAIT + "wc -c"))
+    pod = await local.phase("p", "Running")
+    typist = Typist()
+
+    async with asyncio.TaskGroup() as group:
+        attached = group.create_task(
+            local.backend.exec(pod, ExecOptions("main", stdin=True), typist)
+        )
+        await eventually(lambda: typist.typed >= 4 * CHUNK, what="more than a pipe holds")
+        (tmp_path / "gate" / "go").touch()
+
+    assert attached.done()
+    assert typist.out.decode().split() == [str(MUCH)]
+
+
+async def test_one_who_types_is_not_heard_while_the_program_does_not_read(
+    local: Cluster, tmp_path: Path
+) -> None:
+    """So that what the supervisor keeps for it is bounded."""
+    await local.run(gated(tmp_path / "gate", WAIT + "wc -c"))
+    pod = await local.phase("p", "Running")
+    first, second = Typist(), Typist(CHUNK)
+
+    async with asyncio.TaskGroup() as group:
+        options = ExecOptions("main", stdin=True)
+        group.create_task(local.backend.exec(pod, options, first))
+        await eventually(lambda: first.typed >= 4 * CHUNK, what="more than a pipe holds")
+        other = ExecOptions("main", ("true",))
+        assert await local.backend.exec(pod, other, second) == 0  # the supervisor is not busy
+        assert first.typed < MUCH
+        (tmp_path / "gate" / "go").touch()
+
+    assert first.typed == MUCH
+
+
+async def test_a_terminal_whose_program_does_not_read_holds_nothing_up(
+    local: Cluster, tmp_path: Path
+) -> None:
+    script = "stty raw -echo; echo; i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.02; done"
+    await local.run(gated(tmp_path / "gate", script, tty=True))
+    await local.says("p", "tick 1")
+    pod = await local.phase("p", "Running")
+    typist = Typist()
+
+    async with asyncio.TaskGroup() as group:
+        options = ExecOptions("main", stdin=True, tty=True)
+        attached = group.create_task(local.backend.exec(pod, options, typist))
+        await eventually(lambda: typist.typed >= 4 * CHUNK, what="more than a terminal holds")
+        seen = len(await local.log("p"))
+        await eventually(lambda: typist.out.count(b"tick") > 20, what="more ticks")
+        assert len(await local.log("p")) > seen
+        assert await local.backend.exec(pod, ExecOptions("main", ("true",)), Typist(0)) == 0
+        await local.client.delete(PODS, Key("default", "p"), grace=1)
+        await local.gone("p")
+
+    assert attached.done()
+
+
+async def test_a_terminal_of_exec_takes_more_than_it_holds(local: Cluster, tmp_path: Path) -> None:
+    """And more is printed, before any of it is read, than it holds on the way back."""
+    await local.run(gated(tmp_path / "gate", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    amount = 32 * CHUNK
+    prints = "head -c 500000 /dev/zero | tr '\\0' .; "
+    command = ("sh", "-c", f"stty raw -echo; echo ready; {prints}head -c {amount} | wc -c")
+    typist = Typist(amount, after=b"ready")
+
+    async with asyncio.timeout(20):
+        options = ExecOptions("main", command, stdin=True, tty=True)
+        assert await local.backend.exec(pod, options, typist) == 0
+
+    assert typist.out.split(b".")[-1].split() == [str(amount).encode()]
