@@ -80,6 +80,11 @@ class Story:
     async def move(self, pod: str, phase: str, code: int | None = None) -> None:
         await move(self.client, self.ns, f"{self.name}-{pod}", phase, code)
 
+    async def update(self, pod: str, status: Raw) -> None:
+        """What its node would write."""
+        key = Key(self.ns, f"{self.name}-{pod}")
+        await self.client.patch(PODS, key, {"status": status}, subresource="status")
+
     async def run_all(self) -> None:
         for pod in await self.uids():
             await self.move(pod, "Running")
@@ -191,6 +196,22 @@ async def restarts_whole(story: Story) -> None:
     await story.move("worker-1", "Failed", 1)
     await story.renewed(before, *before)
     await story.run_all()
+    before = await story.uids()
+    await story.client.delete(PODS, Key(story.ns, f"{story.name}-worker-0"))
+    await story.renewed(before, *before)
+    await story.run_all()
+    job = await story.condition("Running")
+    assert job["status"]["restarts"] == 1
+
+
+async def restarts_whole_after_a_crash_in_place(story: Story) -> None:
+    await story.submit({"Worker": replica(2, "OnFailure")}, {"muster.dev/restart": "gang"})
+    await story.run_all()
+    before = await story.uids()
+    row = {"name": "tensorflow", "image": "i", "imageID": "", "ready": True, "restartCount": 1}
+    await story.update("worker-1", {"phase": "Running", "containerStatuses": [row]})
+    await story.renewed(before, *before)
+    await story.run_all()
     job = await story.condition("Running")
     assert job["status"]["restarts"] == 1
 
@@ -270,6 +291,7 @@ STORIES: list[Callable[[Story], Coroutine[Any, Any, None]]] = [
     follows_its_chief,
     retries_by_exit_code,
     restarts_whole,
+    restarts_whole_after_a_crash_in_place,
     is_drained,
     is_suspended_and_resumed,
     is_scaled,

@@ -51,7 +51,7 @@ HAPPENINGS = st.lists(
     st.tuples(
         st.sampled_from(
             ["run", "exit 0", "exit 1", "exit 137", "evict", "delete", "collect", "time",
-             "suspend", "resume", "scale", "refuse", "allow"]
+             "restart", "vanish", "drain", "suspend", "resume", "scale", "refuse", "allow"]
         ),
         st.integers(0, 9),
     ),
@@ -89,6 +89,15 @@ def happen_to(model: Model, name: str, what: str, which: int) -> None:
             model.exit(name, int(code), container, restarts=which % 2)
         case ["evict"]:
             model.pod(name, phase="Failed", reason="Evicted")
+        case ["restart"]:
+            count = 1 + sum(row.restart_count for row in model.pods[name].status.container_statuses)
+            row = {"name": CONTAINERS[model.raw["kind"]], "restartCount": count}
+            model.run(name, containerStatuses=[row])
+        case ["vanish"]:
+            del model.pods[name]
+        case ["drain"]:
+            model.take(name)
+            model.exit(name, 0, CONTAINERS[model.raw["kind"]])
         case ["delete"]:
             model._do(Delete(PODS, name, model.pods[name].metadata.uid))
         case _:

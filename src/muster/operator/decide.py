@@ -52,7 +52,7 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     mine = [present[member.name] for member in wanted if member.name in present]
     current, strangers = claim.told(current, wanted, seen)
     events.extend(strangers)
-    found = judge(job, current, mine, len(wanted), now)
+    found = judge(job, current, mine, wanted, now)
     events.extend(found.events)
     claimed = claim.claimed(job, wanted, seen, settings)
     if status.outcome(found.status) is not None:

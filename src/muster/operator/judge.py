@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.jobs import cause
-from muster.operator import backoff, failures, restarts, status
+from muster.operator import backoff, failures, restarts, status, whole
 from muster.operator.actions import Emit
 from muster.operator.failures import Fate
 from muster.operator.kinds import table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job
+    from muster.jobs.job import Job, Member
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,10 @@ class Judgement:
     """Pods to delete so that others take their place."""
 
 
-def judge(job: Job, before: Raw, mine: Sequence[Pod], wanted: int, now: datetime) -> Judgement:
-    """The status after a look at the job's current pods, of which there should be `wanted`."""
+def judge(
+    job: Job, before: Raw, mine: Sequence[Pod], wanted: Sequence[Member], now: datetime
+) -> Judgement:
+    """The status after a look at the job's current pods, which should be those of `wanted`."""
     return _Judge(job, before, mine, now).look(wanted)
 
 
@@ -87,14 +89,14 @@ class _Judge:
         self.counted = [pod for pod in self.present if not self._cut_short(pod)]
         self.by_role = self._roles(self.counted)
 
-    def look(self, wanted: int) -> Judgement:
+    def look(self, wanted: Sequence[Member]) -> Judgement:
         self.status["replicaStatuses"] = status.counts(self.job, self.by_role)
-        self._count_in_place(self.present)
+        grown = self._count_in_place(self.present)
         leaving: list[Pod] = []
         if self._succeeded():
             self._end("Succeeded", f"{self.job.kind} {self.job.key} successfully completed.")
         elif not self._failed():
-            leaving = self._replaced()
+            leaving = self._replaced(wanted, grown)
             if self._over_limit():
                 leaving = []
             elif leaving or self.going:
@@ -103,7 +105,7 @@ class _Judge:
                 self.status["replicaStatuses"] = status.counts(self.job, self._roles(staying))
                 self._count_in_place(staying)
             else:
-                self._run(wanted)
+                self._run(len(wanted))
         return Judgement(self.status, tuple(self.events), tuple(leaving))
 
     def _roles(self, pods: Sequence[Pod]) -> dict[str, list[Pod]]:
@@ -147,24 +149,21 @@ class _Judge:
         replica = self.job.replica(role_of(self.job, pod))
         return failures.cut_short(pod, replica.container if replica else "")
 
-    def _replaced(self) -> list[Pod]:
+    def _replaced(self, wanted: Sequence[Member], grown: Sequence[Pod]) -> list[Pod]:
         """Account for pods that are to be replaced, before any is deleted.
 
         `replaced` keeps the UIDs that were accounted for until they are gone: an operator killed
         between counting and deleting neither counts twice nor forgets to delete.
         """
         known = set(self.status.get("replaced") or ())
+        there = status.alive(self.counted)
+        self.status = whole.kept(self.job, self.status, wanted, there)
         anew = [(p, fate) for p, fate in self._failures() if fate in (Fate.RETRY, Fate.REPLACE)]
-        self.going = [pod for pod, _ in anew]
         if anew:
-            whole = self.job.annotation("restart") == "gang"
-            tried = sum(fate is Fate.RETRY for _, fate in anew)
-            self.status = restarts.more(self.status, min(tried, 1) if whole else tried)
-            self._exited(self.going)
-            if not restarts.exhausted(self.job, self.status):
-                self._say_restarting(self.going)
-            if whole:
-                self.going = list(self.mine)
+            self._restart_failed(anew)
+        elif why := whole.broken(self.job, self.status, wanted, there, grown):
+            self._say_restarting(f"{why}.")
+            self._take_down()
             self.status = backoff.noted(self.job, self.status, self.going, self.now)
         # A failed launcher stays for its log: the next attempt has another name.
         gone = {p.metadata.uid for p in self.going if not (p.finished and self._launches(p))}
@@ -175,18 +174,34 @@ class _Judge:
             self.status["replaced"] = replaced
         return [pod for pod in status.alive(self.mine) if pod.metadata.uid in replaced]
 
+    def _restart_failed(self, anew: Sequence[tuple[Pod, Fate]]) -> None:
+        failed = self.going = [pod for pod, _ in anew]
+        tried = sum(fate is Fate.RETRY for _, fate in anew)
+        as_one = whole.asked(self.job)
+        self.status = restarts.more(self.status, min(tried, 1) if as_one else tried)
+        self._exited(failed)
+        if not restarts.exhausted(self.job, self.status):
+            if any(self._launches(pod) for pod in failed):
+                self.status["launcherAttempt"] = int(self.status.get("launcherAttempt") or 0) + 1
+            self._say_restarting(f"{role_of(self.job, failed[0])} replica(s) failed.")
+        if as_one:
+            self._take_down()
+        self.status = backoff.noted(self.job, self.status, self.going, self.now)
+
+    def _take_down(self) -> None:
+        """All pods of the gang make way; what it was is forgotten, so that it falls once only."""
+        self.going = list(self.mine)
+        self.status.pop(whole.FIELD, None)
+
     def _launches(self, pod: Pod) -> bool:
         return role_of(self.job, pod) == "Launcher"
 
-    def _count_in_place(self, pods: Sequence[Pod]) -> None:
-        self.status, _ = restarts.counted(self.job, self.status, status.alive(pods))
+    def _count_in_place(self, pods: Sequence[Pod]) -> list[Pod]:
+        self.status, grown = restarts.counted(self.job, self.status, status.alive(pods))
+        return grown
 
-    def _say_restarting(self, failed: list[Pod]) -> None:
-        job = self.job
-        if any(self._launches(pod) for pod in failed):
-            self.status["launcherAttempt"] = int(self.status.get("launcherAttempt") or 0) + 1
-        role = role_of(job, failed[0])
-        message = f"job {job.name} is restarting because {role} replica(s) failed."
+    def _say_restarting(self, why: str) -> None:
+        message = f"job {self.job.name} is restarting because {why}"
         self._condition("Restarting", message)
         self._tell("Restarting", message, "Warning")
 

@@ -60,11 +60,6 @@ def exhausted(job: Job, current: Raw) -> bool:
     return total(current) > limit if job.mpi else total(current) >= max(limit, 1)
 
 
-def is_readable(value: object) -> bool:
-    """Whether it is what we write into the status."""
-    return isinstance(value, dict) and all(isinstance(count, int) for count in value.values())
-
-
 def _in_place(job: Job, pod: Pod) -> int:
     replica = job.replica(role_of(job, pod))
     return of(pod) if replica is not None and replica.restart != "Never" else 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import timestamp
 from muster.jobs import names
-from muster.operator import backoff, restarts
+from muster.operator import backoff, restarts, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job
 
 FINAL = ("Succeeded", "Failed")
-PASSING = ("waiting", "replaced", backoff.FIELD, restarts.FIELD)
+PASSING = ("waiting", "replaced", backoff.FIELD, restarts.FIELD, whole.FIELD)
 """What the status of a job that has ended or is suspended keeps nothing of."""
 _RIVALS = {"Running": "Restarting", "Restarting": "Running"}
 
@@ -42,7 +42,8 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "launcherAttempt": lambda value: isinstance(value, int),
     "formed": lambda value: isinstance(value, bool),
     backoff.FIELD: lambda value: backoff.is_readable(value),
-    restarts.FIELD: lambda value: restarts.is_readable(value),
+    restarts.FIELD: lambda value: _are_counts(value),
+    whole.FIELD: lambda value: _are_counts(value),
     "unclaimed": lambda value: _are(value, str),
     "replaced": lambda value: _are(value, str),
     "waiting": lambda value: isinstance(value, dict),
@@ -60,6 +61,10 @@ def readable(written: object) -> Raw:
     if "conditions" in kept:
         kept["conditions"] = [row for row in kept["conditions"] if _is_condition(row)]
     return kept
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, dict) and _are([*value.values()], int)
 
 
 def _is_condition(row: object) -> bool:

@@ -1,0 +1,233 @@
+"""`muster.dev/restart: gang`: whatever breaks the gang brings all of it down and up again, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Raw, timestamp
+from tests.operator.builders import Model, manifest, replica
+
+CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MPIJob": "mpi"}
+
+
+def running(kind: str = "TFJob", restart: str = "OnFailure", **spec: Any) -> Model:
+    """A job of two roles that runs, and asks to be restarted as one."""
+    lead = {"TFJob": "PS", "PyTorchJob": "Master", "MPIJob": "Launcher"}[kind]
+    name = CONTAINERS[kind]
+    roles = {"Worker": replica(2, restart, name), lead: replica(1, restart, name)}
+    raw = manifest(kind, roles, **spec)
+    raw["metadata"]["annotations"] = {"muster.dev/restart": "gang"}
+    model = Model(raw)
+    up(model)
+    return model
+
+
+def up(model: Model) -> None:
+    """Everything runs; a launcher comes once its workers do."""
+    for _ in range(2):
+        model.settle()
+        model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+
+
+def uids(model: Model) -> set[str]:
+    return {pod.metadata.uid for pod in model.pods.values()}
+
+
+def deleted(model: Model, name: str, container: str) -> None:
+    model.take(name)
+
+
+def gone(model: Model, name: str, container: str) -> None:
+    del model.pods[name]
+
+
+def drained(model: Model, name: str, container: str) -> None:
+    model.take(name)
+    model.exit(name, 0, container)
+
+
+def evicted(model: Model, name: str, container: str) -> None:
+    model.pod(name, phase="Failed", reason="Evicted")
+
+
+def preempted(model: Model, name: str, container: str) -> None:
+    at = timestamp(model.now)
+    notice = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at}
+    model.run(name, conditions=[notice])
+    model.take(name)
+
+
+def restarted(model: Model, name: str, container: str) -> None:
+    row = {"name": container, "restartCount": 1, "state": {"running": {}}}
+    model.run(name, containerStatuses=[row])
+
+
+def failed(model: Model, name: str, container: str) -> None:
+    model.exit(name, 137, container)
+
+
+BLOWS = [deleted, gone, drained, evicted, preempted, restarted, failed]
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+@pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)
+def test_whatever_befalls_one_member_restarts_all_of_them_once(blow: Any, kind: str) -> None:
+    model = running(kind)
+    before = uids(model)
+
+    blow(model, "j-worker-1", CONTAINERS[kind])
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting"]
+    assert not uids(model) & before
+
+    up(model)
+    after = uids(model)
+    model.later(1)
+    model.settle()
+    assert uids(model) == after
+    assert len(after) == 3
+    assert model.status.get("restarts", 0) == (blow in (restarted, failed))
+    told = [event for event in model.events if event.reason == f"{kind}Restarting"]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)
+def test_a_second_blow_to_a_gang_that_leaves_already_changes_nothing(blow: Any) -> None:
+    model = running()
+    model.take("j-worker-1")
+    model.step()
+    before = model.status
+
+    for name in ("j-worker-0", "j-ps-0"):
+        blow(model, name, "tensorflow")
+        model.step()
+
+    assert model.status.get("restarts") == before.get("restarts")
+    up(model)
+    assert len([event for event in model.events if event.reason == "TFJobRestarting"]) == 1
+
+
+def test_all_of_a_gang_that_is_preempted_comes_back_without_another_restart() -> None:
+    model = running()
+    for name in model.pods:
+        preempted(model, name, "tensorflow")
+    model.settle()
+
+    up(model)
+    assert "restarts" not in model.status
+    assert len([event for event in model.events if event.reason == "TFJobRestarting"]) == 1
+
+
+def test_it_is_said_who_broke_the_gang() -> None:
+    model = running()
+    model.take("j-worker-1")
+    model.settle()
+    message = model.status["conditions"][-1]["message"]
+    assert message == "job j is restarting because Worker 1 is gone."
+
+    up(model)
+    restarted(model, "j-ps-0", "tensorflow")
+    model.settle()
+    message = model.status["conditions"][-1]["message"]
+    assert message == "job j is restarting because PS 0 started anew."
+
+
+def test_a_member_lost_before_the_gang_was_whole_is_only_made_anew() -> None:
+    model = running()
+    model.take("j-worker-1")
+    model.settle()
+    before = model.pods["j-ps-0"].metadata.uid
+    model.run("j-ps-0", "j-worker-0")
+    model.settle()
+    restarted(model, "j-worker-0", "tensorflow")
+    del model.pods["j-worker-1"]
+    model.settle()
+
+    assert model.pods["j-ps-0"].metadata.uid == before
+    assert len(model.pods) == 3
+
+
+@pytest.mark.parametrize("row", ["initContainerStatuses", "containerStatuses"])
+def test_what_starts_anew_beside_the_training_breaks_no_gang(row: str) -> None:
+    model = running()
+    before = uids(model)
+    status: dict[str, Any] = {row: [{"name": "beside", "restartCount": 4}]}
+    model.pod("j-worker-1", phase="Running", **status)
+    model.settle()
+
+    assert uids(model) == before
+    assert model.status["restarts"] == 4
+
+
+def workers(model: Model, count: int) -> None:
+    roles: Raw = model.raw["spec"]["tfReplicaSpecs"]
+    model.edit(tfReplicaSpecs={**roles, "Worker": replica(count, "OnFailure")})
+    model.settle()
+
+
+def test_a_gang_that_grows_or_shrinks_is_not_broken() -> None:
+    model = running()
+    before = uids(model)
+    workers(model, 4)
+    assert before < uids(model)
+    workers(model, 1)
+    workers(model, 3)
+    assert model.conditions() == ["Created", "Running"]
+    del model.pods["j-worker-2"]
+    model.settle()
+    assert "TFJobRestarting" not in [event.reason for event in model.events]
+
+    model.run()
+    model.settle()
+    before = uids(model)
+    del model.pods["j-worker-2"]
+    model.settle()
+    assert not uids(model) & before
+
+
+def test_restarts_from_before_the_job_asked_for_it_break_no_gang() -> None:
+    model = running()
+    annotations = model.raw["metadata"].pop("annotations")
+    restarted(model, "j-worker-1", "tensorflow")
+    model.settle()
+    before = uids(model)
+    assert "whole" not in model.status
+
+    model.raw["metadata"]["annotations"] = annotations
+    model.settle()
+    assert uids(model) == before
+
+    model.take("j-worker-0")
+    model.settle()
+    assert not uids(model) & before
+
+
+def test_a_gang_that_keeps_starting_anew_reaches_its_limit() -> None:
+    model = running(runPolicy={"backoffLimit": 3})
+    for _ in range(2):
+        restarted(model, "j-worker-1", "tensorflow")
+        model.settle()
+        assert model.conditions() == ["Created", "Restarting"]
+        model.later(model.wait() or 0)
+        up(model)
+    restarted(model, "j-worker-1", "tensorflow")
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+
+
+def test_a_gang_that_keeps_starting_anew_comes_back_ever_later() -> None:
+    model = running()
+    waits = []
+    for _ in range(4):
+        restarted(model, "j-worker-1", "tensorflow")
+        model.settle()
+        waits.append(model.wait() or 0)
+        model.later(waits[-1])
+        up(model)
+
+    assert waits == [0, 10, 20, 40]
