@@ -5,8 +5,10 @@ from __future__ import annotations
 from tests.conformance.cases import (
     applies,
     conflicts,
+    defaulted,
     definitions,
     deletion,
+    empties,
     errors,
     escalation,
     events,
@@ -14,6 +16,7 @@ from tests.conformance.cases import (
     migrations,
     naming,
     patches,
+    pod_rules,
     pods,
     roles,
     selectors,
@@ -29,6 +32,7 @@ ALL = [
     case
     for module in (
         kinds,
+        empties,
         definitions,
         migrations,
         subresources,
@@ -39,6 +43,8 @@ ALL = [
         applies,
         selectors,
         pods,
+        pod_rules,
+        defaulted,
         tables,
         roles,
         deletion,

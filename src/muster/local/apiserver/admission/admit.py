@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import status
-from muster.local.apiserver.admission import immutable
+from muster.local.apiserver.admission import immutable, pod_changes
 from muster.local.apiserver.admission.births import complete
-from muster.local.apiserver.admission.defaults import defaults, fill, pod_status
+from muster.local.apiserver.admission.defaults import defaults
 from muster.local.apiserver.admission.generation import counted, counts
 from muster.local.apiserver.admission.validation import kinds, metadata
 
@@ -55,7 +55,7 @@ def on_create(resource: Resource, obj: Raw, namespace: str, birth: Birth) -> Raw
     if not resource.custom:
         defaults(resource.collection, obj)
     complete(resource.collection, obj, timestamp(birth.now))
-    _refuse(resource, obj, _check(resource, obj))
+    _refuse(resource, obj, _check(resource, obj) + kinds.check_new(resource.collection, obj))
     return obj
 
 
@@ -73,12 +73,11 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
         defaults(resource.collection, new)
     if resource.collection == "namespaces" and subresource != "finalize":
         new["spec"] = old.get("spec", {})  # only `finalize` changes it
-    if resource.collection == "pods":  # what admission added is not the client's to repeat
-        kept = ("priority", "preemptionPolicy", "tolerations")
-        fill(new["spec"], **{name: old["spec"].get(name) for name in kept})
-        pod_status(new)
-        fill(new["status"], qosClass=old.get("status", {}).get("qosClass"))
+    if resource.collection == "pods":
+        pod_changes.complete(new, old, subresource)
     fixed = immutable.check(resource, new, old) if not subresource else []
+    if subresource == "status":
+        fixed = immutable.check_status(resource, new, old)
     _refuse(resource, new, _check(resource, new) + fixed)
     _check_finalizers(resource, new, old)
     if not subresource and counted(resource, new) != counted(resource, old):
@@ -92,9 +91,6 @@ def _keep_metadata(meta: Raw, old: Raw) -> None:
         meta.pop(name, None)
         if name in old:
             meta[name] = old[name]
-    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if name in meta and not meta[name]:
-            del meta[name]
 
 
 def _only_status(resource: Resource, new: Raw, old: Raw) -> Raw:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.admission.defaults import fill, part
+from muster.local.apiserver.admission.defaults import job_labels
+from muster.local.apiserver.admission.filling import fill, part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +47,14 @@ def _pod(pod: Raw, now: str) -> None:
 def qos_class(pod: Raw) -> str:
     """Guaranteed, Burstable or BestEffort, as eviction orders them."""
     spec = pod["spec"]
+    whole: Raw = spec.get("resources") or {}
     wanted = [
         c.get("resources") or {}
         for c in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
         if isinstance(c, dict)
     ]
+    if whole.get("requests") or whole.get("limits"):
+        wanted = [whole]
     amounts = [
         {r: v for r, v in (w.get(side) or {}).items() if r in ("cpu", "memory")}
         for w in wanted
@@ -76,8 +80,7 @@ def _job(job: Raw, now: str) -> None:
         "job-name": name,
     }
     fill(part(job["spec"]["template"]["metadata"], "labels"), **labels)
-    if not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(labels)
+    job_labels(job)
     mine = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     fill(job["spec"], selector=mine)
 

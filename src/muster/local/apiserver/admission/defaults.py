@@ -1,13 +1,17 @@
 """What the server fills in where a client said nothing, per built-in kind.
 
-Pure; called by `admit.py` on create and update. `fill` never overwrites. The published schemas
-carry only some of Kubernetes' defaults, so those of the kinds we run are written here.
+Pure; called by `admit.py` on create and update. The published schemas carry only some of
+Kubernetes' defaults, so those of the kinds we run are written here; those of pods in
+`pod_defaults.py`.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver.admission import pod_defaults
+from muster.local.apiserver.admission.filling import fill, fill_zeros, maps, part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,12 +19,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 
-def fill(obj: Raw, **values: Any) -> Raw:
-    """Set what is missing (null, or without a word) and return the same object."""
-    for name, value in values.items():
-        if obj.get(name) in (None, ""):
-            obj[name] = value
-    return obj
+_REMEMBERED = 3 * 3600  # seconds
 
 
 def defaults(collection: str, obj: Raw) -> None:
@@ -30,109 +29,10 @@ def defaults(collection: str, obj: Raw) -> None:
         rule(obj)
 
 
-def part(obj: Raw, name: str) -> Raw:
-    """The map under `name`, made if missing; a wrong type is left for validation to report."""
-    if obj.get(name) is None:
-        obj[name] = {}
-    found = obj[name]
-    return found if isinstance(found, dict) else {}
-
-
-def _maps(value: Any) -> list[Raw]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def pod_spec(spec: Raw, restart: str = "Always") -> None:
-    """Complete a pod's spec, or a template's."""
-    fill(
-        spec,
-        restartPolicy=restart,
-        terminationGracePeriodSeconds=30,
-        dnsPolicy="ClusterFirst",
-        securityContext={},
-        schedulerName="default-scheduler",
-    )
-    if spec.get("serviceAccountName") is None and spec.get("serviceAccount") is not None:
-        spec["serviceAccountName"] = spec["serviceAccount"]
-    if spec.get("serviceAccountName"):
-        spec["serviceAccount"] = spec["serviceAccountName"]
-    for container in _maps(spec.get("containers")) + _maps(spec.get("initContainers")):
-        _container(container, host_network=bool(spec.get("hostNetwork")))
-    for volume in _maps(spec.get("volumes")):
-        _volume(volume)
-
-
-def _container(container: Raw, *, host_network: bool) -> None:
-    image = container.get("image")
-    untagged = isinstance(image, str) and ":" not in image.rpartition("/")[2]
-    latest = isinstance(image, str) and (untagged or image.endswith(":latest")) and "@" not in image
-    fill(
-        container,
-        resources={},
-        terminationMessagePath="/dev/termination-log",
-        terminationMessagePolicy="File",
-        imagePullPolicy="Always" if latest else "IfNotPresent",
-    )
-    for port in _maps(container.get("ports")):
-        fill(port, protocol="TCP")
-        if host_network:
-            fill(port, hostPort=port.get("containerPort"))
-    for variable in _maps(container.get("env")):
-        source = variable.get("valueFrom")
-        if isinstance(source, dict) and isinstance(source.get("fieldRef"), dict):
-            fill(source["fieldRef"], apiVersion="v1")
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if isinstance(container.get(probe), dict):
-            if isinstance(container[probe].get("httpGet"), dict):
-                fill(container[probe]["httpGet"], path="/", scheme="HTTP")
-            fill(
-                container[probe],
-                timeoutSeconds=1,
-                periodSeconds=10,
-                successThreshold=1,
-                failureThreshold=3,
-            )
-
-
-def _requests_from_limits(container: Raw) -> None:
-    """A limit without a request is also the request."""
-    resources = container.get("resources")
-    if isinstance(resources, dict) and isinstance(resources.get("limits"), dict):
-        for name, amount in resources["limits"].items():
-            part(resources, "requests").setdefault(name, amount)
-
-
-def _volume(volume: Raw) -> None:
-    for source in ("configMap", "secret", "projected", "downwardAPI"):
-        if isinstance(volume.get(source), dict):
-            fill(volume[source], defaultMode=420)
-    if isinstance(volume.get("hostPath"), dict):
-        fill(volume["hostPath"], type="")
-    if not any(key for key in volume if key != "name"):
-        volume["emptyDir"] = {}
-
-
-def _pod(pod: Raw) -> None:
-    spec = part(pod, "spec")
-    pod_spec(spec)
-    for container in _maps(spec.get("containers")) + _maps(spec.get("initContainers")):
-        _requests_from_limits(container)
-    fill(spec, enableServiceLinks=True)
-    if spec.get("hostNetwork") is False:
-        del spec["hostNetwork"]
-
-
-def pod_status(pod: Raw) -> None:
-    """Complete what a node reports about a pod."""
-    status = part(pod, "status")
-    if status.get("podIP") and not status.get("podIPs"):
-        status["podIPs"] = [{"ip": status["podIP"]}]
-
-
 def _template(owner: Raw, restart: str = "Always") -> None:
     template = part(owner, "template")
     part(template, "metadata")
-    pod_spec(part(template, "spec"), restart)
+    pod_defaults.complete_spec(part(template, "spec"), restart)
 
 
 def _deployment(deployment: Raw) -> None:
@@ -170,7 +70,16 @@ def _job(job: Raw) -> None:
         spec["completions"] = 1
     fill(spec, parallelism=1)
     _template(spec)
+    if spec.get("selector"):  # a new job gets one, and labels to find its pods by, only later
+        job_labels(job)
     fill(job, status={})
+
+
+def job_labels(job: Raw) -> None:
+    """A job without labels has those of its pods."""
+    labels = job["spec"]["template"]["metadata"].get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
 
 
 def _budget(budget: Raw) -> None:
@@ -208,8 +117,12 @@ def _service(service: Raw) -> None:
         )
     if spec["type"] in ("NodePort", "LoadBalancer"):
         fill(spec, externalTrafficPolicy="Cluster")
-    for port in _maps(spec.get("ports")):
-        fill(port, protocol="TCP", targetPort=port.get("port"))
+    if spec["sessionAffinity"] == "ClientIP":
+        fill(part(part(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=_REMEMBERED)
+    else:
+        spec.pop("sessionAffinityConfig", None)
+    for port in maps(spec.get("ports")):
+        fill_zeros(port, protocol="TCP", targetPort=port.get("port"))
     fill(service, status={"loadBalancer": {}})
 
 
@@ -248,13 +161,13 @@ def _volume_object(volume: Raw) -> None:
 
 
 def _endpoints(endpoints: Raw) -> None:
-    for subset in _maps(endpoints.get("subsets")):
-        for port in _maps(subset.get("ports")):
+    for subset in maps(endpoints.get("subsets")):
+        for port in maps(subset.get("ports")):
             fill(port, protocol="TCP")
 
 
 def _endpoint_slice(endpoints: Raw) -> None:
-    for port in _maps(endpoints.get("ports")):
+    for port in maps(endpoints.get("ports")):
         fill(port, protocol="TCP", name="")
 
 
@@ -270,13 +183,13 @@ def _binding(binding: Raw) -> None:
     fill(part(binding, "roleRef"), apiGroup="rbac.authorization.k8s.io")
     if not binding.get("subjects"):
         binding.pop("subjects", None)
-    for subject in _maps(binding.get("subjects")):
+    for subject in maps(binding.get("subjects")):
         if subject.get("kind") in ("User", "Group"):
             fill(subject, apiGroup="rbac.authorization.k8s.io")
 
 
 _RULES: dict[str, Callable[[Raw], None]] = {
-    "pods": _pod,
+    "pods": pod_defaults.complete,
     "services": _service,
     "endpoints": _endpoints,
     "endpointslices.discovery.k8s.io": _endpoint_slice,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import status
 from muster.local.apiserver.admission import accepted, names
-from muster.local.apiserver.admission.defaults import fill
+from muster.local.apiserver.admission.filling import fill
 from muster.local.apiserver.admission.validation.containers import one_of
 from muster.local.apiserver.admission.validation.schemas import check_schema
 

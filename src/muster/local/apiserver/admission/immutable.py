@@ -6,10 +6,10 @@ field.
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import objects, status
+from muster.local.apiserver.admission import pod_changes
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -31,12 +31,6 @@ _FIXED = {
 _ROLES = frozenset(
     {"rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"}
 )
-_POD = (
-    "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
-    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
-    " was previously negative)"
-)
 
 
 def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
@@ -48,7 +42,7 @@ def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
     ]
     match resource.collection:
         case "pods":
-            causes += _pod(new["spec"], old["spec"])
+            causes += pod_changes.check(new["spec"], old["spec"])
         case "configmaps" | "secrets":
             causes += _sealed(new, old)
         case "priorityclasses.scheduling.k8s.io":
@@ -60,6 +54,11 @@ def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
     return causes
 
 
+def check_status(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
+    """What a status came to say though it may not."""
+    return list(pod_changes.check_status(new, old)) if resource.collection == "pods" else []
+
+
 def check_metadata(new: Raw, old: Raw) -> list[Cause]:
     """The fields of metadata that only the server writes; leaving them out is no change."""
     return [
@@ -67,26 +66,6 @@ def check_metadata(new: Raw, old: Raw) -> list[Cause]:
         for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
         if new.get(name) is not None and new[name] != old.get(name)
     ]
-
-
-def _pod(new: Raw, old: Raw) -> list[Cause]:
-    """A pod is what it was created as; little may change."""
-    if _lasting(new) != _lasting(old):
-        return [status.forbidden_field("spec", _POD)]
-    tolerated = new.get("tolerations") or []
-    if any(t not in tolerated for t in old.get("tolerations") or ()):
-        detail = "existing toleration can not be modified except its tolerationSeconds"
-        return [status.forbidden_field("spec.tolerations", detail)]
-    return []
-
-
-def _lasting(spec: Raw) -> Raw:
-    lasting = deepcopy(spec)
-    for container in [*(lasting.get("containers") or ()), *(lasting.get("initContainers") or ())]:
-        container.pop("image", None)
-    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
-        lasting.pop(name, None)
-    return lasting
 
 
 def _sealed(new: Raw, old: Raw) -> list[Cause]:

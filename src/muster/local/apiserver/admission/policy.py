@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from muster.api.meta import timestamp
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import definitions, nodeports, priority
+from muster.local.apiserver.admission.tolerations import tolerate_short_outages
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.store import Store
 
-_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 def on_create(obj: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
     """Complete a new object from what else there is."""
     if resource.collection == "pods":
+        _refuse_overhead(obj)
         priority.give(obj, store)
-        _tolerate_short_outages(obj["spec"])
+        tolerate_short_outages(obj["spec"])
     elif resource.collection == priority.COLLECTION:
         priority.check(obj, store)
     elif resource.collection == _CRDS:
@@ -57,22 +58,11 @@ def _names_beside(crd: Raw, store: Store) -> list[Raw]:
     ]
 
 
-def _tolerate_short_outages(spec: Raw) -> None:
-    """A pod stays five minutes on a node that is not ready or cannot be reached."""
-    tolerations = spec.setdefault("tolerations", [])
-    for taint in _TAINTS:
-        if not any(
-            t.get("key") in (taint, None, "") and t.get("effect") in ("NoExecute", None, "")
-            for t in tolerations
-        ):
-            tolerations.append(
-                {
-                    "key": taint,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-            )
+def _refuse_overhead(pod: Raw) -> None:
+    """What a pod costs beside its containers is its runtime class's to say, and there are none."""
+    if pod["spec"].get("overhead"):
+        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        raise status.forbidden("", "pods", str(pod["metadata"]["name"]), why)
 
 
 def terminating(resource: Resource, name: str, namespace: str) -> Refusal:

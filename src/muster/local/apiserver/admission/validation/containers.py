@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import status
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.admission.validation import security
 from muster.local.apiserver.admission.validation.resources import check_resources
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ def check(container: Raw, path: str, volumes: Collection[str]) -> Iterator[Cause
     yield from _mounts(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
     yield from one_of(container, "imagePullPolicy", _PULL, path)
     yield from check_resources(container.get("resources") or {}, f"{path}.resources")
+    yield from security.check_container(
+        container.get("securityContext") or {}, f"{path}.securityContext"
+    )
     for kind in _PROBES:
         if container.get(kind) is not None:
             yield from _probe(container[kind], f"{path}.{kind}", ready=kind == "readinessProbe")
@@ -189,11 +193,15 @@ def _part(mount: Raw, path: str, where: str) -> Iterator[Cause]:
         told = "subPathExpr and subPath are mutually exclusive"
         yield status.bad_value(f"{where}.subPathExpr", mount["subPathExpr"], told)
     for field in ("subPath", "subPathExpr"):
-        inside = str(mount.get(field) or "")
-        if inside.startswith("/"):
-            yield status.bad_value(f"{path}.{field}", inside, "must be a relative path")
-        if ".." in inside.split("/"):
-            yield status.bad_value(f"{path}.{field}", inside, "must not contain '..'")
+        yield from check_inside(str(mount.get(field) or ""), f"{path}.{field}")
+
+
+def check_inside(file: str, path: str) -> Iterator[Cause]:
+    """A path that must not lead out of where it begins."""
+    if file.startswith("/"):
+        yield status.bad_value(path, file, "must be a relative path")
+    if ".." in file.split("/"):
+        yield status.bad_value(path, file, "must not contain '..'")
 
 
 def _probe(probe: Raw, path: str, *, ready: bool) -> Iterator[Cause]:

@@ -44,8 +44,18 @@ def check(collection: str, obj: Raw) -> list[Cause]:
     return list(rule(obj)) if rule is not None else []
 
 
-def _pod(pod: Raw) -> Iterable[Cause]:
-    return pods.check(pod["spec"], "spec")
+def check_new(collection: str, obj: Raw) -> list[Cause]:
+    """What only a new object of a built-in kind may not be."""
+    return list(pods.check_new(obj["spec"])) if collection == "pods" else []
+
+
+def _pod(pod: Raw) -> list[Cause]:
+    spec = pod["spec"]
+    causes = list(pods.check(spec, "spec"))
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        told = "cannot be set until all schedulingGates have been cleared"
+        causes.append(status.forbidden_field("spec.nodeName", told))
+    return causes
 
 
 def _workload(owner: Raw) -> list[Cause]:

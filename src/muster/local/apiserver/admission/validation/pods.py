@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects, status
+from muster.local.apiserver import status
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.admission.validation import affinity, containers
+from muster.local.apiserver.admission.validation import affinity, containers, pod_volumes, security
 from muster.local.apiserver.admission.validation.containers import one_of
+from muster.local.apiserver.admission.validation.resources import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,29 +22,13 @@ if TYPE_CHECKING:
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_HOST_PATHS = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
-_NEEDED = {
-    "hostPath": "path",
-    "secret": "secretName",
-    "persistentVolumeClaim": "claimName",
-    "configMap": "name",
-}
 
 
 def check(spec: Raw, path: str) -> Iterator[Cause]:
     """What is wrong with the spec."""
     volumes: set[str] = set()
     for i, volume in enumerate(spec.get("volumes") or ()):
-        yield from _volume(volume, f"{path}.volumes[{i}]", volumes)
+        yield from pod_volumes.check(volume, f"{path}.volumes[{i}]", volumes, spec)
     if not spec.get("containers"):
         yield status.required(f"{path}.containers")
     seen: set[str] = set()
@@ -55,7 +40,9 @@ def check(spec: Raw, path: str) -> Iterator[Cause]:
             if name and name in seen:
                 yield status.duplicate(f"{where}.name", name)
             seen.add(name)
+    yield from check_whole(spec.get("resources") or {}, f"{path}.resources")
     yield from one_of(spec, "restartPolicy", _RESTART, path)
+    yield from security.check_pod(spec.get("securityContext") or {}, f"{path}.securityContext")
     yield from one_of(spec, "dnsPolicy", _DNS, path)
     yield from names.check_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     if spec.get("affinity"):
@@ -68,6 +55,12 @@ def check(spec: Raw, path: str) -> Iterator[Cause]:
         yield status.bad_value(f"{path}.activeDeadlineSeconds", deadline, told)
     for i, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{i}]")
+
+
+def check_new(spec: Raw) -> Iterator[Cause]:
+    """What is wrong with the spec of a pod that is about to be created."""
+    if spec.get("ephemeralContainers"):
+        yield status.forbidden_field("spec.ephemeralContainers", "cannot be set on create")
 
 
 def _named(spec: Raw, path: str) -> Iterator[Cause]:
@@ -91,28 +84,6 @@ def _gates(gates: Sequence[Raw], path: str) -> Iterator[Cause]:
         if name in seen:
             yield status.duplicate(f"{path}[{i}]", name)
         seen.add(name)
-
-
-def _volume(volume: Raw, path: str, names_taken: set[str]) -> Iterator[Cause]:
-    sources = [kind for kind in volume if kind != "name" and volume[kind] is not None]
-    for kind in sorted(sources)[1:]:
-        told = "may not specify more than 1 volume type"
-        yield status.forbidden_field(f"{path}.{kind}", told)
-    for kind in sorted(sources)[:1]:
-        needed = _NEEDED.get(kind)
-        if needed and not objects.at(volume, f"{kind}.{needed}"):
-            yield status.required(f"{path}.{kind}.{needed}")
-        if kind == "hostPath":
-            yield from one_of(volume[kind], "type", _HOST_PATHS, f"{path}.{kind}")
-    name = str(volume.get("name") or "")
-    wrong = names.check_label(name) if name else []
-    if not name:
-        yield status.required(f"{path}.name")
-    yield from (status.bad_value(f"{path}.name", name, told) for told in wrong)
-    if name in names_taken:
-        yield status.duplicate(f"{path}.name", name)
-    if name and not wrong:
-        names_taken.add(name)
 
 
 def _toleration(toleration: Raw, path: str) -> Iterator[Cause]:

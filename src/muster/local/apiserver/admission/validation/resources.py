@@ -61,6 +61,22 @@ def check_resources(resources: Raw, path: str) -> Iterator[Cause]:
         yield status.required(f"{path}.limits", told)
 
 
+def check_whole(resources: Raw, path: str) -> Iterator[Cause]:
+    """What is wrong with what a whole pod asks for."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for side, amounts in (("limits", limits), ("requests", requests)):
+        for name, value in amounts.items():
+            where = f"{path}.{side}[{name}]"
+            if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+                yield status.not_supported(where, name, ("cpu", "hugepages-", "memory"))
+            yield from _amount(name, value, where)
+    for name, value in requests.items():
+        asked, limit = parse(value), parse(limits.get(name, value))
+        if asked.nano > limit.nano:
+            told = f"must be less than or equal to {name} limit of {limit}"
+            yield status.bad_value(f"{path}.requests", str(asked), told)
+
+
 def check_quota(hard: Raw) -> Iterator[Cause]:
     """What is wrong with the amounts of a quota."""
     for name, value in hard.items():
