@@ -3,7 +3,7 @@
 Run it after moving to another Kubernetes version: `python -m scripts.generate_protobuf`. It reads
 the `generated.proto` and `types.go` files of the modules that the control plane is built from. The
 former tell numbers and types; only the latter tell which fields are pointers (whose zero means
-something) and which are written inline in JSON.
+something), which are written inline in JSON, and which are left out there when they are empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/protobuf.json.gz
 ENTRY = re.compile(
     r"^\s+(optional|repeated|map)\s*(?:<(\w+),\s*([\w.]+)>|([\w.]+))\s+(\w+)\s*=\s*(\d+)"
 )
-FIELD = re.compile(r'^\s+(?:\w+\s+)?(\*?)[\w.\[\]*]+\s+`json:"([^"]*)" protobuf:"\w+,(\d+),')
+FIELD = re.compile(
+    r'^\s+(?:\w+\s+)?(\*?)[\w.\[\]*]+\s+`json:"([^"]*)"(?: [^`]*)? protobuf:"\w+,(\d+),'
+)
 
 
 def main() -> None:
@@ -59,7 +61,7 @@ def openapi_name(message: str) -> str:
 
 
 def read_proto(path: Path) -> tuple[str, dict[str, dict[str, list[Any]]]]:
-    """The package and its messages: number -> [name, type, shape, pointer, inline]."""
+    """The package and its messages: number -> [name, type, shape]; `mark` adds the rest."""
     package, message = "", ""
     messages: dict[str, dict[str, list[Any]]] = {}
     for line in path.read_text().splitlines():
@@ -81,9 +83,13 @@ def full(type_: str, package: str) -> str:
     return type_ if type_.islower() or type_[0].islower() else f"{package}.{type_}"
 
 
-def read_go(place: Path) -> dict[str, dict[str, tuple[bool, bool]]]:
-    """struct -> protobuf number -> (is a pointer, is inline)."""
-    structs: dict[str, dict[str, tuple[bool, bool]]] = {}
+Marks = tuple[bool, bool, bool]
+"""Is a pointer, is inline, is left out when empty."""
+
+
+def read_go(place: Path) -> dict[str, dict[str, Marks]]:
+    """struct -> protobuf number -> marks."""
+    structs: dict[str, dict[str, Marks]] = {}
     for path in place.glob("*types*.go"):
         struct = ""
         for line in path.read_text().splitlines():
@@ -91,14 +97,14 @@ def read_go(place: Path) -> dict[str, dict[str, tuple[bool, bool]]]:
                 struct = opened[1]
             elif struct and (found := FIELD.match(line)):
                 inline = found[2] in (",inline", "") or found[2].startswith(",inline")
-                structs.setdefault(struct, {})[found[3]] = (bool(found[1]), inline)
+                marks = (bool(found[1]), inline, "omitempty" in found[2])
+                structs.setdefault(struct, {})[found[3]] = marks
     return structs
 
 
-def mark(fields: dict[str, list[Any]], go: dict[str, tuple[bool, bool]]) -> None:
+def mark(fields: dict[str, list[Any]], go: dict[str, Marks]) -> None:
     for number, field in fields.items():
-        pointer, inline = go.get(number, (False, False))
-        field += [int(pointer), int(inline)]
+        field += map(int, go.get(number, (False, False, False)))
 
 
 def reachable(table: dict[str, Any], published: set[str]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def definitions() -> Raw:
 
 @cache
 def protobuf() -> Raw:
-    """Every message by name: field number -> name, type, shape, is a pointer, is inline."""
+    """Every message by name: number -> name, type, shape, a pointer, inline, omitted if empty."""
     return _packed("protobuf.json.gz")
 
 

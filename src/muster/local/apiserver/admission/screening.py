@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.api import schemas
 from muster.local.apiserver import objects, status, structural
-from muster.local.apiserver.admission import nested, quantities
+from muster.local.apiserver.admission import empties, nested, quantities
 from muster.local.apiserver.ratchet import NOTHING
 from muster.local.apiserver.registry import CRD_COLLECTION, Resource
 
@@ -77,6 +77,8 @@ def screen(
     if schema is None:
         return ()
     unknown = _screen_metadata(resource, obj)
+    if not resource.custom:
+        empties.fill_nulls(obj, empties.struct(resource))
     unknown += structural.prune(obj, schema, top=True)
     if resource.custom:
         unknown.sort()
@@ -91,6 +93,7 @@ def screen(
         _check_types(resource, structural.check(obj, schema, points=False), patch)
         if resource.collection == CRD_COLLECTION:
             _check_types(resource, nested.check(obj, schema), patch)
+        empties.drop(obj, empties.struct(resource))
         quantities.rewrite(obj, schema)
     else:
         structural.fill_defaults(obj, schema)
@@ -125,6 +128,7 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
     schema = schemas.named(_META)
     unknown = structural.prune(obj["metadata"], schema, "metadata")
     _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
+    empties.drop(obj["metadata"], empties.METADATA)
     return unknown
 
 

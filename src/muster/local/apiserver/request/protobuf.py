@@ -36,6 +36,7 @@ class _Field(NamedTuple):
     """o, r or m: one, repeated, or a map of text to this type."""
     pointer: int
     inline: int
+    omits: int
 
 
 def read(body: bytes) -> Raw:
