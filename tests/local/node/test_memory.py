@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from muster.local.apiserver.backend import ExecOptions
 from muster.local.node.runtime import memory
 from tests.local.node import leftovers
-from tests.local.node.builders import container, manifest
+from tests.local.node.builders import Raw, container, manifest
 from tests.local.node.cluster import cluster, needs_namespaces
+from tests.local.node.test_pods import Typist
 from tests.require import lack
+from tests.waiting import eventually
 
 GREEDY = "x = b'x' * (400 << 20); print(len(x))"
 
@@ -38,6 +43,50 @@ async def test_a_container_that_uses_too_much_is_killed_and_that_is_told(
     assert (modest["exitCode"], free["exitCode"]) == (0, 0)
     assert not groups.folder.exists()
     assert not leftovers.of(tmp_path)
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_program_run_inside_shares_the_containers_memory(tmp_path: Path) -> None:
+    """So are the ranks started that an MPI launcher asks for."""
+    if memory.find(tmp_path) is None:
+        lack("cgroups", "this machine lets us make no control groups")
+    limited = {"resources": {"limits": {"memory": "64Mi"}}}
+    async with cluster(tmp_path) as local:
+        await local.run(manifest("p", container("main", "sleep", "1000", **limited)))
+        pod = await local.phase("p", "Running")
+        greedy = ExecOptions("main", ("python", "-c", GREEDY))
+
+        assert await local.backend.exec(pod, greedy, Typist(b"")) == 137
+    assert not leftovers.of(tmp_path)
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_program_run_inside_counts_for_its_container(tmp_path: Path) -> None:
+    script = f"x = b'x' * (100 << 20); open('{tmp_path}/held', 'w').close(); input()"
+    async with cluster(tmp_path) as local, asyncio.TaskGroup() as group:
+        place: Raw = {"name": "here", "mountPath": str(tmp_path)}
+        volume: Raw = {"name": "here", "hostPath": {"path": str(tmp_path)}}
+        idle = container("main", "sleep", "1000", volumeMounts=[place])
+        await local.run(manifest("p", idle, volumes=[volume]))
+        pod = await local.phase("p", "Running")
+        inside = ExecOptions("main", ("python", "-c", script), stdin=True)
+        running = group.create_task(local.backend.exec(pod, inside, Waiting(b"")))
+        await eventually((tmp_path / "held").exists, what="the memory is held")
+
+        usage = await local.backend.usage()
+
+        assert usage.pods[pod["metadata"]["uid"]]["main"].memory > 100 << 20
+        running.cancel()
+
+
+class Waiting(Typist):
+    """A client that types nothing and stays."""
+
+    async def stdin(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
 
 
 def proc(folder: Path, cgroup: str, mounts: str) -> Path:

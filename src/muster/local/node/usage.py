@@ -7,6 +7,7 @@ more apart, so that it costs nothing while nobody asks.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -82,11 +83,18 @@ class Meter:
 
 
 def _tree(pid: int) -> list[psutil.Process]:
+    """A container's processes: its own, and those that came by exec, which the shim's other
+    children run."""
     try:
         first = psutil.Process(pid)
-        return [first, *first.children(recursive=True)]
+        found = [first, *first.children(recursive=True)]
+        shim = first.parent()
+        if shim is not None and shim.pid not in (1, os.getpid()):  # else it has just been killed
+            for relay in shim.children():
+                found += relay.children(recursive=True) if relay.pid != pid else ()
     except psutil.Error:
         return []
+    return found
 
 
 def between(before: Look, after: Look, now: datetime) -> Usage:

@@ -11,12 +11,21 @@ import os
 from muster.local.node.standalone import files
 
 
-def enter(memory: dict[str, str]) -> None:
-    """Put this process, and so its children, into the group. Where groups are ours but the one we
-    come from is not, even that is forbidden: then there is no limit."""
+def door(memory: dict[str, str]) -> int:
+    """A descriptor for `enter`, to be opened where the group can be seen; -1 if there is no limit.
+    Where groups are ours but the one we come from is not, even entering is forbidden."""
     if memory:
+        with contextlib.suppress(OSError):
+            return os.open(f"{memory['group']}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    return -1
+
+
+def enter(door: int) -> None:
+    """Put this process, and so its children, into the group."""
+    if door >= 0:
         with contextlib.suppress(PermissionError):
-            files.write(f"{memory['group']}/cgroup.procs", "0")
+            os.write(door, b"0")
+        os.close(door)
 
 
 def killed_for_memory(memory: dict[str, str]) -> bool:

@@ -15,7 +15,7 @@ import selectors
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.local.node.standalone import kernel, spawn, wire
+from muster.local.node.standalone import cgroup, kernel, spawn, wire
 from muster.local.node.standalone.inlet import Inlet
 
 if TYPE_CHECKING:
@@ -34,17 +34,25 @@ class _Streams(NamedTuple):
     terminal: int = -1
 
 
-def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[str, str]) -> None:
-    """Run the program that `ask` describes next to the process `main`, to its end."""
+def serve(client: socket.socket, ask: dict[str, Any], main: int, spec: dict[str, Any]) -> None:
+    """Run the program that `ask` describes next to the process `main` of the container with that
+    `spec`, within the container's memory, to its end."""
     client.setblocking(True)
+    door = cgroup.door(spec.get("memory") or {})
+
+    def at_home() -> list[int]:
+        cgroup.enter(door)
+        kernel.die_with_parent(signal.SIGKILL)
+        return []
+
     fds = kernel.open_namespaces(main)
     tty = bool(ask.get("tty"))
     cwd = ask.get("cwd") or "/"
-    env = base_env | ({"TERM": "xterm"} if tty else {})
+    env = spec["env"] | ({"TERM": "xterm"} if tty else {})
     try:
         kernel.enter(fds)
         streams = _terminal(ask) if tty else _pipes()
-        program = spawn.Program(ask["argv"], env, cwd, tty, _at_home)
+        program = spawn.Program(ask["argv"], env, cwd, tty, at_home)
         pid, _ = spawn.start(program, streams.theirs)
     except (spawn.StartFailed, OSError) as error:
         code = error.code if isinstance(error, spawn.StartFailed) else _CANNOT_ENTER
@@ -57,11 +65,6 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, base_env: dict[
     if not ask.get("stdin"):
         relay.stdin.end()
     relay.run()
-
-
-def _at_home() -> list[int]:
-    kernel.die_with_parent(signal.SIGKILL)
-    return []
 
 
 def _terminal(ask: dict[str, Any]) -> _Streams:

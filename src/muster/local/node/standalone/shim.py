@@ -89,7 +89,7 @@ class Shim:
             kernel.enter({"pid": fds.pop("pid")})
 
         def at_home() -> list[int]:
-            cgroup.enter(spec.get("memory") or {})
+            cgroup.enter(cgroup.door(spec.get("memory") or {}))
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
@@ -206,7 +206,7 @@ class Shim:
             for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs, *typed):
                 os.close(fd)
             try:
-                session.serve(client, ask, self._pid, self._spec["env"])
+                session.serve(client, ask, self._pid, self._spec)
             finally:
                 os._exit(0)
         self._sessions.append(pid)
