@@ -145,6 +145,12 @@ def test_a_mount_path_through_a_link_of_the_host_lands_where_the_link_points() -
     assert ["bind", "/v", "/run/secrets/token", False] in found
 
 
+def test_a_volume_over_the_home_directory_is_all_there_is_of_it() -> None:
+    found = [step for step in steps(Mount("/v", "/root", True)) if "/root" in str(step)]
+
+    assert found == [["bind", "/v", "/root", True]]
+
+
 def test_a_single_file_may_be_mounted_over_one() -> None:
     found = steps(Mount("/pods/u/hosts", "/etc/hosts"))
 

@@ -129,7 +129,7 @@ def plan(
     for layer in layers:
         sketch.lay(layer, "")
     for mount in sorted(mounts, key=lambda m: m.path):
-        sketch.put(mount.path, _Kind.BIND, source=mount.source, read_only=mount.read_only)
+        sketch.mount(mount)
     programs = [["file", path, text, 0o755] for path, text in rules.programs.items()]
     return sketch.steps() + programs
 
@@ -168,6 +168,14 @@ class _Sketch:
     ) -> None:
         node = self._node(path if as_named else self._resolved(path))
         node.kind, node.source, node.read_only, node.mode = kind, source, read_only, mode
+
+    def mount(self, mount: Mount) -> None:
+        """Put a volume there, in place of anything fresh below that path."""
+        node = self._node(self._resolved(mount.path))
+        node.kind, node.source, node.read_only = _Kind.BIND, mount.source, mount.read_only
+        fresh = [name for name, child in node.children.items() if child.kind is _Kind.FRESH]
+        for name in fresh:
+            del node.children[name]
 
     def show(self, path: str) -> None:
         """Let a path of the host be seen: where it leads and, if a link to it is not, as named."""
