@@ -333,3 +333,52 @@ def test_it_is_said_for_whom_and_how_long_a_job_waits() -> None:
     model.settle()
     assert "j-worker-0" in model.pods
     assert "waiting" not in model.status
+
+
+def evict(model: Model, name: str, *, started: bool = True) -> float | None:
+    """Its node evicts a pod; the answer is how long its successor is waited for."""
+    row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 137}}}
+    rows = [row] if started else []
+    model.pod(name, phase="Failed", reason="Evicted", containerStatuses=rows)
+    model.settle()
+    waited = model.wait() if name not in model.pods else None
+    model.later(waited or 0)
+    model.settle()
+    return waited
+
+
+@pytest.mark.parametrize("annotations", [{}, {"muster.dev/restart": "gang"}])
+def test_whoever_is_evicted_comes_back_at_once_however_often(annotations: dict[str, str]) -> None:
+    raw = manifest(roles={"Worker": replica(2, "ExitCode")})
+    raw["metadata"]["annotations"] = annotations
+    model = Model(raw)
+    model.settle()
+
+    assert [evict(model, "j-worker-1") for _ in range(4)] == [None] * 4
+    assert "failures" not in model.status
+
+
+def test_whom_a_node_never_started_comes_back_ever_later() -> None:
+    model = Model(manifest(roles={"Worker": replica(2, "ExitCode")}))
+    model.settle()
+
+    waits = [evict(model, "j-worker-1", started=False) for _ in range(4)]
+
+    assert waits == [None, 10, 20, 40]
+    assert "restarts" not in model.status
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_a_job_that_ended_keeps_nothing_of_what_passes(limit: int) -> None:
+    model = running("ExitCode", runPolicy={"backoffLimit": limit})
+    restarted(model, "j-ps-0", 1)
+    model.exit("j-worker-1", 137)
+    model.step()
+    if limit == 3:
+        assert model.status["replaced"]
+        model.exit("j-worker-0", 0)
+        model.step()
+
+    assert model.conditions()[-1] in ("Succeeded", "Failed")
+    kept = ["completionTime", "conditions", "formed", "observedGeneration", "replicaStatuses"]
+    assert sorted(model.status) == [*kept, "restarts", "startTime"]

@@ -34,7 +34,8 @@ def noted(job: Job, current: Raw, failed: Iterable[Pod], now: datetime) -> Raw:
         name = f"{role_of(job, pod).lower()}-{index_of(pod)}"
         count = rows[name]["count"] + 1 if name in rows else 1
         rows[name] = {"count": count, "at": timestamp(now)}
-    return {**current, FIELD: rows}
+    rest = {name: value for name, value in current.items() if name != FIELD}
+    return {**rest, FIELD: rows} if rows else rest
 
 
 def left(current: Raw, member: Member, now: datetime) -> float:

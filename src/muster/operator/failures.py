@@ -61,7 +61,7 @@ def taken(pod: Pod) -> bool:
     if is_true(pod.status.conditions, "DisruptionTarget") or pod.status.reason in _TAKEN:
         return True
     refused = pod.status.reason in _REFUSED or pod.status.reason.startswith("OutOf")
-    return refused and not _ever_started(pod)
+    return refused and not ever_started(pod)
 
 
 def cut_short(pod: Pod, container: str) -> bool:
@@ -89,7 +89,8 @@ def _asked_to_go(pod: Pod) -> datetime | None:
     return min(times, default=None)
 
 
-def _ever_started(pod: Pod) -> bool:
+def ever_started(pod: Pod) -> bool:
+    """Whether a node got so far as to run one of its containers."""
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return any(_started(row) for row in rows)
 

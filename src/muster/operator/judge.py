@@ -161,10 +161,10 @@ class _Judge:
         anew = [(p, fate) for p, fate in self._failures() if fate in (Fate.RETRY, Fate.REPLACE)]
         if anew:
             self._restart_failed(anew)
-        elif why := whole.broken(self.job, self.status, wanted, there, grown):
-            self._say_restarting(f"{why}.")
+        elif found := whole.broken(self.job, self.status, wanted, there, grown):
+            self._say_restarting(f"{found.why}.")
             self._take_down()
-            self.status = backoff.noted(self.job, self.status, self.going, self.now)
+            self._note(self.going if found.failed else ())
         # A failed launcher stays for its log: the next attempt has another name.
         gone = {p.metadata.uid for p in self.going if not (p.finished and self._launches(p))}
         present = {pod.metadata.uid for pod in self.mine}
@@ -184,9 +184,15 @@ class _Judge:
             if any(self._launches(pod) for pod in failed):
                 self.status["launcherAttempt"] = int(self.status.get("launcherAttempt") or 0) + 1
             self._say_restarting(f"{role_of(self.job, failed[0])} replica(s) failed.")
+        # The cluster's doing makes nobody wait, unless it may well be done again at once.
+        guilty = [p for p, fate in anew if fate is Fate.RETRY or not failures.ever_started(p)]
         if as_one:
             self._take_down()
-        self.status = backoff.noted(self.job, self.status, self.going, self.now)
+            guilty = self.going if guilty else []
+        self._note(guilty)
+
+    def _note(self, failed: Sequence[Pod]) -> None:
+        self.status = backoff.noted(self.job, self.status, failed, self.now)
 
     def _take_down(self) -> None:
         """All pods of the gang make way; what it was is forgotten, so that it falls once only."""

@@ -9,7 +9,7 @@ breaks nothing: until the gang has been whole again, whoever is missing is only 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.operator.pods import index_of, role_of
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Member
 
 FIELD = "whole"
+
+
+class Break(NamedTuple):
+    why: str
+    """In a clause."""
+    failed: bool
+    """Whether the training failed, and not the cluster took something away."""
 
 
 def asked(job: Job) -> bool:
@@ -37,22 +44,22 @@ def kept(job: Job, current: Raw, wanted: Sequence[Member], there: Sequence[Pod])
 
 def broken(
     job: Job, current: Raw, wanted: Sequence[Member], there: Sequence[Pod], grown: Sequence[Pod]
-) -> str:
-    """Why the gang must restart, in a clause; empty if it is whole, or has never been.
+) -> Break | None:
+    """Why the gang must restart; None if it is whole, or has never been.
 
     `there` are its pods that stay, `grown` those with a container that started anew in place.
     """
     sizes: Raw = current.get(FIELD) or {}
     if not asked(job) or not sizes:
-        return ""
+        return None
     present = {pod.metadata.name for pod in there}
     for member in wanted:
         if member.name not in present and member.index < sizes.get(member.role, 0):
-            return f"{member.role} {member.index} is gone"
+            return Break(f"{member.role} {member.index} is gone", failed=False)
     for pod in grown:
         if _trained_anew(job, pod):
-            return f"{role_of(job, pod)} {index_of(pod)} started anew"
-    return ""
+            return Break(f"{role_of(job, pod)} {index_of(pod)} started anew", failed=True)
+    return None
 
 
 def _sizes(current: Raw, wanted: Sequence[Member], there: Sequence[Pod]) -> Raw:
