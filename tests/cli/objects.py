@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from muster.api.selectors import parse_labels
 from muster.cli import cluster, main
-from muster.errors import NotFound
+from muster.errors import Forbidden, NotFound
 from muster.jobs import names
 from muster.kube.blocking import BlockingClient
 from muster.kube.config import Endpoint
@@ -31,11 +32,14 @@ _PATH = re.compile(
 
 
 class Objects(BlockingClient):
-    """Raw objects by plural; what is not there is a 404, a plural not named in it too."""
+    """Raw objects by plural; what is not there is a 404, a plural not named in it too.
 
-    def __init__(self, objects: dict[str, list[Raw]]) -> None:
+    Plurals in `barred` may not be read.
+    """
+
+    def __init__(self, objects: dict[str, list[Raw]], barred: Collection[str] = ()) -> None:
         super().__init__(Endpoint.with_token("https://127.0.0.1:1", "t"))
-        self.objects = objects
+        self.objects, self.barred = objects, barred
         self.sent: list[Request] = []
 
     def send(self, ask: Request) -> Response:
@@ -45,6 +49,8 @@ class Objects(BlockingClient):
             self.sent.append(ask)
             return Response(200, {}, b"{}")
         plural = found["plural"] if "metrics.k8s.io" not in ask.path else f"{found['plural']}usage"
+        if plural in self.barred:
+            raise Forbidden(f"not allowed to read {plural}", status=403)
         if plural not in self.objects:
             raise NotFound(f"no {plural}", status=404)
         rows = [row for row in self.objects[plural] if _in(row, found["space"])]
@@ -71,14 +77,16 @@ class Scene:
     capture: pytest.CaptureFixture[str]
     patch: pytest.MonkeyPatch
     objects: dict[str, list[Raw]] = field(default_factory=dict)
+    barred: set[str] = field(default_factory=set)
+    local: bool = True
     now: datetime = NOW
 
     def arena(self, *words: str) -> tuple[int, str, str]:
         """Exit code, output, complaints."""
-        client = Objects(self.objects)
+        client = Objects(self.objects, self.barred)
         self.patch.setattr(cluster.Cluster, "connect", lambda _: client)
         endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
-        chosen = cluster.Cluster(endpoint, "test", "a test", local=True)
+        chosen = cluster.Cluster(endpoint, "test", "a test", local=self.local)
         self.patch.setattr(cluster, "choose", lambda _: chosen)
         for module in ("get", "list", "topjobs", "prune", "data", "waitline"):
             self.patch.setattr(f"muster.cli.{module}.datetime", _clock(self.now))

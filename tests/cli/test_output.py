@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.cli import output
 from muster.cli.output import age, duration, structured, table, underlined
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,3 +58,15 @@ def test_yaml_reads_back_as_what_it_was(text: str) -> None:
 
 def test_text_of_several_lines_is_a_block() -> None:
     assert structured({"run": "a\nb", "n": 1}, "yaml") == "run: |-\n  a\n  b\nn: 1"
+
+
+def test_what_is_said_once_is_not_repeated_in_the_same_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.loglevel("info")
+    output.once("left out")
+    output.once("left out")
+    output.loglevel("info")
+    output.once("left out")
+
+    assert capsys.readouterr().err == "left out\n" * 2

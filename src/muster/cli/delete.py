@@ -16,7 +16,7 @@ from muster.cli import find
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.failures import Failures
 from muster.cli.output import info, note
-from muster.errors import NotFound
+from muster.errors import Forbidden, NotFound
 
 if TYPE_CHECKING:
     from muster.kube.blocking import BlockingClient
@@ -75,7 +75,7 @@ def _records(client: BlockingClient, job: Key, type_: str) -> int:
         key = Key(job.namespace, f"{job.name}-{kind.kind.lower()}")
         try:
             record = client.get(CONFIG_MAPS, key)
-        except NotFound:
+        except (NotFound, Forbidden):
             continue
         if record.metadata.labels.get("createdBy") == "arena":
             client.delete(CONFIG_MAPS, key, uid=record.metadata.uid)

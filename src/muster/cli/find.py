@@ -1,7 +1,7 @@
 """Finding jobs and their pods on a cluster, for the verbs that show or change them.
 
 A name is a job's, then a pod's; `job/NAME` (or `tfjob/NAME`) and `pod/NAME` say which. A kind whose
-CRD is not installed has no jobs; that is not an error.
+CRD is not installed has no jobs, and one that may not be read is left out; neither is an error.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import click
 
 from muster.api.kinds import JAXJOBS, JOB_KINDS, MPIJOBS, PODS, PYTORCHJOBS, TFJOBS, Kind
 from muster.api.meta import Key, Raw, key_of
+from muster.cli.output import once
+from muster.cli.survey import Survey
 from muster.cli.verbs import unknown
-from muster.errors import MusterError, NotFound, UsageError
+from muster.errors import Forbidden, MusterError, NotFound, UsageError
 from muster.jobs import names
 from muster.jobs.view import View, view
 
@@ -78,14 +80,10 @@ def named(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw],
     if meant.force == "pod":
         raise UsageError(f"{key.name}: this is about jobs, not about pods")
     key = Key(key.namespace, meant.name)
-    found = []
-    for kind in kinds_of(meant.type):
-        try:
-            found.append((kind, client.get(kind, key)))
-        except NotFound:
-            continue
+    survey = Survey(kinds_of(meant.type), lambda kind: client.get(kind, key))
+    found = survey.answers
     if not found:
-        raise _no_job(key)
+        raise _no_job(key, survey.unread)
     if len(found) > 1:
         types = ", ".join(kind.kind.lower() for kind, _ in found)
         raise MusterError(
@@ -97,7 +95,7 @@ def named(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw],
 
 def everything(client: BlockingClient, namespace: str, type_: str = "") -> list[View]:
     """Every job of a namespace (or of all, if it is empty), newest first."""
-    jobs = [raw for kind in kinds_of(type_) for raw in _listed(client, kind, namespace)]
+    jobs = _listed(client, namespace, type_)
     if not jobs:
         return []
     pods = client.list(PODS, namespace, labels=names.JOB, page=0).items
@@ -111,8 +109,7 @@ def everything(client: BlockingClient, namespace: str, type_: str = "") -> list[
 
 def names_in(client: BlockingClient, namespace: str, type_: str = "") -> list[str]:
     """The names of all jobs of a namespace."""
-    found = [raw for kind in kinds_of(type_) for raw in _listed(client, kind, namespace)]
-    return [key_of(raw).name for raw in found]
+    return [key_of(raw).name for raw in _listed(client, namespace, type_)]
 
 
 def one(client: BlockingClient, key: Key, type_: str = "") -> View:
@@ -129,39 +126,50 @@ def pods_of(client: BlockingClient, job: Key) -> list[Pod]:
 def job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw], Raw] | Pod:
     """The job of that name with its kind, or else the pod."""
     meant = word(key.name, type_)
-    if meant.force != "pod":
-        try:
-            return named(client, key, type_)
-        except NotFound:
-            if meant.force == "job":
-                raise
     bare = Key(key.namespace, meant.name)
+    if meant.force == "pod":
+        return _pod(client, bare)
     try:
-        return client.get(PODS, bare)
+        return named(client, key, type_)
+    except NotFound:
+        if meant.force == "job":
+            raise
+        try:
+            return client.get(PODS, bare)
+        except (NotFound, Forbidden):
+            pass
+        raise
+
+
+def _pod(client: BlockingClient, key: Key) -> Pod:
+    try:
+        return client.get(PODS, key)
     except NotFound as error:
-        if meant.force != "pod":
-            raise _no_job(bare) from error
         raise NotFound(
-            f"there is no pod named {bare.name} in namespace {bare.namespace}",
+            f"there is no pod named {key.name} in namespace {key.namespace}",
             status=404,
             hint="`arena get pods` lists those that are there.",
         ) from error
 
 
-def _no_job(key: Key) -> NotFound:
+def _no_job(key: Key, unread: str) -> NotFound:
     """What arena says."""
     return NotFound(
         f"Not found training job {key.name} in namespace {key.namespace},"
         "please use 'arena submit' to create it.",
         status=404,
+        hint=f"You may not read {unread}: it may be one of these." if unread else "",
     )
 
 
-def _listed(client: BlockingClient, kind: Kind[Raw], namespace: str) -> list[Raw]:
-    try:
-        return client.list(kind, namespace, page=0).items
-    except NotFound:
-        return []
+def _listed(client: BlockingClient, namespace: str, type_: str) -> list[Raw]:
+    """The jobs of every kind that may be listed; the others are told once."""
+    survey = Survey(kinds_of(type_), lambda kind: client.list(kind, namespace, page=0).items)
+    if survey.barred:
+        read = [kind.kind.lower() for kind, _ in survey.answers]
+        only = f"-T {read[0]} asks for no others" if len(read) == 1 else "-T asks for one kind"
+        once(f"left out, since you may not list them: {survey.unread} ({only})")
+    return [raw for _, found in survey.answers for raw in found]
 
 
 def type_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.cli import paint
 from muster.cli.main import printable
@@ -121,11 +121,14 @@ class _Level:
     """The least important line that is shown; `--loglevel` sets it for the run of one command."""
 
     shown = "info"
+    told: ClassVar[set[str]] = set()
+    """What was said with `once` in this run."""
 
 
 def loglevel(level: str) -> None:
-    """Show lines of this level and above from now on."""
+    """Show lines of this level and above from now on; a run begins."""
     _Level.shown = level
+    _Level.told.clear()
 
 
 def talkative() -> bool:
@@ -137,6 +140,13 @@ def note(text: str, level: str = "info") -> None:
     """A line for the person, on stderr, so that stdout stays machine-readable."""
     if LEVELS.index(level) >= LEVELS.index(_Level.shown):
         print(printable(text), file=sys.stderr)
+
+
+def once(text: str, level: str = "info") -> None:
+    """A note that is not repeated however often its cause is met: a view may be drawn for hours."""
+    if text not in _Level.told:
+        _Level.told.add(text)
+        note(text, level)
 
 
 def info(text: str) -> None:

@@ -1,0 +1,81 @@
+"""Somebody who may not read everything still sees what is his, and is told what is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.objects import Scene, condition, job, pod
+
+OTHERS = {"mpijobs", "pytorchjobs", "jaxjobs"}
+
+
+@pytest.fixture
+def tensorflow_only(scene: Scene) -> Scene:
+    """A job that runs, and one who may read no other kind than its."""
+    runs = condition(job("TFJob", "runs", {"Worker": 1}), "Running")
+    scene.objects = {
+        "tfjobs": [runs], "mpijobs": [], "pytorchjobs": [], "jaxjobs": [], "configmaps": [],
+        "pods": [pod(runs, "worker", 0, phase="Running")],
+    }  # fmt: skip
+    scene.barred = set(OTHERS)
+    return scene
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["top", "job"], ["get", "jobs"], ["prune", "--since", "1s", "--dry-run"]]
+)
+def test_kinds_that_may_not_be_listed_are_left_out_and_named(
+    tensorflow_only: Scene, words: list[str]
+) -> None:
+    code, out, err = tensorflow_only.arena(*words)
+
+    assert code == 0
+    assert "runs" in out or words[0] == "prune"
+    assert err == (
+        "left out, since you may not list them: mpijobs, pytorchjobs, jaxjobs (-T tfjob asks for "
+        "no others)\n"
+    )
+
+
+def test_a_type_that_was_asked_for_is_never_left_out(tensorflow_only: Scene) -> None:
+    assert tensorflow_only.arena("list", "-T", "tf")[::2] == (0, "")
+    code, out, err = tensorflow_only.arena("list", "-T", "mpi")
+    assert (code, out) == (4, "")
+    assert "mpijobs" in err
+
+
+def test_who_may_list_nothing_is_told_so(tensorflow_only: Scene) -> None:
+    tensorflow_only.barred |= {"tfjobs"}
+
+    code, out, err = tensorflow_only.arena("list")
+
+    assert (code, out) == (4, "")
+    assert "tfjobs" in err
+
+
+@pytest.mark.parametrize("verb", ["get", "suspend", "delete", "explain"])
+def test_a_job_is_found_among_the_kinds_that_may_be_read(tensorflow_only: Scene, verb: str) -> None:
+    code, _, err = tensorflow_only.arena(verb, "runs")
+
+    assert code == 0
+    assert "mpijobs" not in err
+
+
+def test_a_job_that_is_not_found_may_be_of_a_kind_that_may_not_be_read(
+    tensorflow_only: Scene,
+) -> None:
+    code, _, err = tensorflow_only.arena("get", "other")
+
+    assert code == 3
+    assert "Not found training job other" in err
+    assert "You may not read mpijobs, pytorchjobs, jaxjobs: it may be one of these." in err
+    tensorflow_only.barred |= {"tfjobs"}
+    assert tensorflow_only.arena("get", "other")[0] == 4
+
+
+def test_without_the_right_to_read_records_a_job_that_is_missing_is_still_missing(
+    tensorflow_only: Scene,
+) -> None:
+    tensorflow_only.barred |= {"configmaps"}
+
+    assert tensorflow_only.arena("delete", "other")[0] == 3
