@@ -41,7 +41,8 @@ class Typist:
             self.typed += CHUNK
 
     async def resizes(self) -> AsyncIterator[tuple[int, int]]:
-        for size in ():
+        no_terminal: tuple[tuple[int, int], ...] = ()
+        for size in no_terminal:
             yield size
 
     async def stdout(self, data: bytes) -> None:

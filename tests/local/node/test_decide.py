@@ -104,6 +104,13 @@ def test_lost_namespaces_are_made_again_only_if_something_is_to_run() -> None:
     assert decide(pod(restartPolicy="Never"), lost, NOW) == Decision()
 
 
+def test_what_runs_on_in_lost_namespaces_is_ended_before_new_ones_are_made() -> None:
+    lost = record(open=False, main=running(), other=exited(137))
+    two = pod("p", container(), container("other"), restartPolicy="Always")
+
+    assert decide(two, lost, NOW) == Decision((Close(),))
+
+
 def test_a_first_process_that_is_ending_is_seen_to_its_end() -> None:
     ending = replace(record(open=False, main=exited(137)), pause=7)
 

@@ -79,10 +79,11 @@ def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     over = pod.finished or verdict(pod, record) is not None
     if over or (late is not None and late <= 0):
         return _wind_down(pod, record)
+    if record.alive and not record.open:
+        return Decision((Close(),))  # its namespaces are gone, and so are its processes, or soon
     starts, again = _starts(pod, record, now)
     if starts and not record.open:
-        # Containers of namespaces that are gone are being killed; their shims will say so.
-        return Decision((), 1.0) if record.alive else Decision((Open(),))
+        return Decision((Open(),))
     waits = [seconds for seconds in (again, late) if seconds is not None]
     return Decision((*_stops_of_unwell(pod, record), *starts), min(waits, default=None))
 

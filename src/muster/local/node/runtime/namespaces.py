@@ -66,8 +66,8 @@ class Namespaces(Supervised):
         before = self.read(spec.uid)
         if before.open:
             return
-        if before.pause:
-            await asyncio.to_thread(sandbox.end, before.pause)
+        if before.pause and not await asyncio.to_thread(sandbox.end, before.pause):
+            raise CannotRun("the pod's former first process does not end")
         folder = self.records.pod(spec.uid)
         folder.mkdir(parents=True, exist_ok=True)
         address = "" if spec.host_network else self.address(spec.key)
@@ -115,9 +115,12 @@ class Namespaces(Supervised):
 
     async def close(self, uid: str) -> None:
         record = self.read(uid)
+        # In this order: what a shim has not reaped keeps the first process from being gone.
+        if record.pause:
+            sandbox.kill(record.pause)
+        await self.end_shims(uid)
         if record.pause:
             await asyncio.to_thread(sandbox.end, record.pause)
-        await self.shims_ended(uid)
         self.unlimit(uid)
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)

@@ -90,7 +90,7 @@ class Plain(Supervised):
     async def close(self, uid: str) -> None:
         record = self.read(uid)
         await asyncio.to_thread(_end, str(self.records.pod(uid)))
-        await self.shims_ended(uid)
+        await self.end_shims(uid)
         self.unlimit(uid)
         if record.open:
             facts = {"key": record.key, "address": record.address}

@@ -149,9 +149,10 @@ class Records:
             {name: attempts for name, attempts in containers.items() if attempts},
         )
 
-    def supervised(self, uid: str) -> bool:
-        """Whether any shim of the pod still lives, if only to finish."""
-        return any(locked(file) for file in self.pod(uid).glob("containers/*/[0-9]*/lock"))
+    def supervised(self, uid: str) -> list[Path]:
+        """The attempts whose shims still live, if only to finish."""
+        locks = self.pod(uid).glob("containers/*/[0-9]*/lock")
+        return [file.parent for file in locks if locked(file)]
 
     def write_pod(self, uid: str, facts: Raw) -> None:
         write(self.pod(uid) / "pod", json.dumps({"boot": self.boot} | facts))

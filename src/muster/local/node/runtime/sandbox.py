@@ -79,19 +79,29 @@ async def open_sandbox(
         writer.close()
 
 
-def end(pid: int) -> None:
-    """Kill the pod's first process, and with it everything in the pod; returns when it is gone."""
+def kill(pid: int) -> None:
+    """Kill the pod's first process, and with it everything in the pod."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def end(pid: int) -> bool:
+    """Kill the pod's first process; whether it is gone, which is waited for, but not for ever: it
+    stays as long as anything of the pod is not reaped by whoever started that."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
-        return
+        return True
     deadline = time.monotonic() + _START
     with open(handle):
         signal.pidfd_send_signal(handle, signal.SIGKILL)
-        while not select.select([handle], [], [], 0.02)[0] and time.monotonic() < deadline:
+        while not (gone := bool(select.select([handle], [], [], 0.02)[0])):
+            if time.monotonic() > deadline:
+                break
             kernel.reap_orphans()
     with contextlib.suppress(ChildProcessError):  # the child of a former daemon is init's by now
-        os.waitpid(pid, 0)
+        os.waitpid(pid, os.WNOHANG)
+    return gone
 
 
 def _say(writer: asyncio.StreamWriter, **body: Any) -> None:

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import muster
 from muster.local.node.standalone import wire
+from muster.local.node.standalone.shim import LISTENER, LOCK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,10 +71,28 @@ def start(folder: Path, spec: dict[str, Any]) -> int:
             listener.listen(16)
             draft.rename(folder)
             return run_alone(
-                "shim", [str(folder)], {3: lock, 4: listener.fileno()}, folder / "shim.err"
+                "shim",
+                [str(folder)],
+                {LOCK: lock, LISTENER: listener.fileno()},
+                folder / "shim.err",
             )
     finally:
         os.close(lock)
+
+
+def kill(folder: Path) -> None:
+    """Kill the shim of an attempt: whoever has its lock open where a shim has it.
+
+    A PID that was written down may be another's by now, and the kernel's own list of locks names
+    the daemon, which took it. What is looked at here is what is killed, through its handle.
+    """
+    lock = folder / "lock"
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(pid)
+            with open(handle):
+                if os.path.samefile(f"/proc/{pid}/fd/{LOCK}", lock):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
 
 
 @contextlib.contextmanager

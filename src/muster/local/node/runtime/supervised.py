@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.contract import ContainerSpec
     from muster.local.node.runtime.memory import Groups
     from muster.local.node.runtime.records import PodRecord
+
+log = logging.getLogger(__name__)
 
 _ENDING = 5.0
 _LETTING_GO = 0.005
@@ -100,6 +103,15 @@ class Supervised:
         deadline = asyncio.get_running_loop().time() + patience
         while self.records.supervised(uid) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LETTING_GO)
+
+    async def end_shims(self, uid: str) -> None:
+        """See the shims of a pod whose processes were killed to their end; one that hangs is killed
+        too."""
+        await self.shims_ended(uid)
+        for folder in self.records.supervised(uid):
+            log.warning("the supervisor in %s hangs, and is killed", folder)
+            await asyncio.to_thread(shims.kill, folder)
+        await self.shims_ended(uid)
 
     async def _watch(self, place: Place, changed: Callable[[str], None]) -> None:
         """Report every word of a shim, and its end.
