@@ -79,3 +79,18 @@ def test_without_the_right_to_read_records_a_job_that_is_missing_is_still_missin
     tensorflow_only.barred |= {"configmaps"}
 
     assert tensorflow_only.arena("delete", "other")[0] == 3
+
+
+def test_where_the_line_may_not_be_read_the_reason_alone_is_told(scene: Scene) -> None:
+    waits = job("TFJob", "waits", {"Worker": 1})
+    scene.objects = {"tfjobs": [waits], "pods": [pod(waits, "worker", 0, why="too big")]}
+    scene.barred = {"configmaps"}
+
+    for verb in ("get", "explain"):
+        code, out, err = scene.arena(verb, "waits")
+        assert (code, err) == (0, "")
+        assert "too big" in out
+        assert "Line:" not in out
+
+    said = scene.arena("--loglevel", "debug", "get", "waits")[2].splitlines()
+    assert said == ["places in line are not shown: you may not read kube-system/muster-line"]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key
-from muster.cli.output import age, note
+from muster.cli.output import age, once
 from muster.errors import Forbidden, NotFound
 from muster.jobs.view import PENDING
 from muster.scheduler import waiting
@@ -34,8 +34,9 @@ def published(client: BlockingClient) -> list[waiting.Row]:
         found = client.get(CONFIG_MAPS, Key(waiting.NAMESPACE, waiting.CONFIG_MAP))
     except NotFound:
         return []
-    except Forbidden as error:
-        note(f"the line cannot be read, so places in it are not shown: {error}")
+    except Forbidden:
+        line = f"{waiting.NAMESPACE}/{waiting.CONFIG_MAP}"
+        once(f"places in line are not shown: you may not read {line}", "debug")
         return []
     return waiting.read(found.data)
 
