@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import CM, JOBS, PODS, cm, get, job, patch, pod, post
+from tests.conformance.cases.requests import (
+    CM,
+    JOBS,
+    NS,
+    PODS,
+    SVC,
+    cm,
+    get,
+    job,
+    patch,
+    pod,
+    post,
+)
 from tests.conformance.transcript import Case, Step
 
 APPLY = "application/apply-patch+yaml"
@@ -41,7 +53,96 @@ MANAGED = {
 ONE = {"name": "one", "image": "i:1"}
 TWO = {"name": "two", "image": "i:1", "env": [{"name": "A", "value": "1"}]}
 
+
+def service(*ports: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "a"},
+        "spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": list(ports)},
+    }
+
+
+def env(*names: str, value: str) -> dict[str, Any]:
+    return {**ONE, "env": [{"name": name, "value": value} for name in names]}
+
+
+def replicas(count: int, name: str = "a") -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": name},
+        "spec": {"replicas": count},
+    }
+
+
+UDP = {"name": "u", "port": 53, "protocol": "UDP"}
+TCP = {"name": "t", "port": 53, "protocol": "TCP"}
+BOTH = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
+NAMED = [{"containerPort": 80, "protocol": "UDP", "name": "u"}, {"containerPort": 80, "name": "t"}]
+
+LISTS = [
+    Case(
+        "applies of items that several keys tell apart",
+        [
+            apply(f"{SVC}/a", service(UDP, TCP)),
+            apply(f"{SVC}/a", service(UDP, TCP)),
+            apply(f"{SVC}/a", service(TCP, {"name": "x", "port": 80}, UDP)),
+            apply(f"{SVC}/a", service(TCP, {"name": "y", "port": 80}, UDP)),
+            apply(f"{SVC}/a", service({"name": "z"})),
+            apply(f"{DEPLOYMENTS}/a", deployment({**ONE, "ports": BOTH})),
+            apply(f"{DEPLOYMENTS}/a", deployment({**ONE, "ports": NAMED})),
+            get(f"{DEPLOYMENTS}/a"),
+        ],
+        ("wording", "causes"),
+    ),
+    Case(
+        "applies to lists that somebody else made",
+        [
+            post(DEPLOYMENTS, deployment(env(*"ABCDE", value="1"))),
+            apply(f"{DEPLOYMENTS}/a", deployment(env(*"DNB", value="2")), force="true"),
+            apply(f"{DEPLOYMENTS}/a", deployment(env(*"DNBO", value="2"), TWO), force="true"),
+            apply(f"{DEPLOYMENTS}/a", deployment(TWO, env(*"BODN", value="3")), force="true"),
+            get(f"{DEPLOYMENTS}/a"),
+            post(CM, {**cm(), "metadata": {"name": "a", "finalizers": ["x/a", "x/b", "x/c"]}}),
+            apply(f"{CM}/a", {**cm(), "metadata": {"name": "a", "finalizers": ["x/d", "x/b"]}}),
+            patch(f"{CM}/a", {"metadata": {"finalizers": None}}),
+        ],
+    ),
+    Case(
+        "applies of what is not merged",
+        [
+            post(DEPLOYMENTS, deployment({**ONE, "args": ["a", "b"], "command": ["c"]})),
+            apply(f"{DEPLOYMENTS}/a", deployment({**ONE, "args": ["d"]}), force="true"),
+            post(f"{NS}/services", service(TCP)),
+            apply(
+                f"{SVC}/a",
+                {**service(TCP), "spec": {"selector": {"c": "d"}}},
+                force="true",
+            ),
+            post(JOBS, job(list=[1, 2], map={"a": 1})),
+            apply(f"{JOBS}/a", job(list=[3], map={"b": 2}), force="true"),
+        ],
+    ),
+    Case(
+        "applies of a scale",
+        [
+            post(DEPLOYMENTS, deployment(ONE, replicas=2)),
+            apply(f"{DEPLOYMENTS}/a/scale", replicas(3), force="true"),
+            apply(f"{DEPLOYMENTS}/a/scale", replicas(4, "b"), force="true"),
+            apply(f"{DEPLOYMENTS}/a/scale", replicas(-1), force="true"),
+            apply(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 4}}, force="true"),
+            apply(f"{DEPLOYMENTS}/a/scale", deployment(ONE, replicas=4), force="true"),
+            apply(f"{DEPLOYMENTS}/none/scale", replicas(3, "none"), force="true"),
+            patch(f"{DEPLOYMENTS}/a/scale", replicas(4), APPLY),
+            get(f"{DEPLOYMENTS}/a/scale"),
+        ],
+        ("wording",),
+    ),
+]
+
 CASES = [
+    *LISTS,
     Case(
         "apply creates and merges",
         [

@@ -17,6 +17,7 @@ from muster.local.apiserver.admission.screening import check_shape
 from muster.local.apiserver.pods.eviction import check_budgets
 from muster.local.apiserver.registry import Resource
 from muster.local.apiserver.request import bodies, patch
+from muster.local.apiserver.request.apply import MEDIA_TYPE, check_statement
 from muster.local.apiserver.request.call import Answer, Call, raw
 
 if TYPE_CHECKING:
@@ -189,8 +190,10 @@ def _checked(call: Call, body: Raw) -> Raw:
 
 
 def _patched(call: Call, scale: Raw) -> Raw:
-    change = bodies.read_patch(call.body, call.content_type, bodies.PATCHES[:3])
-    if isinstance(change, list):
+    change = bodies.read_patch(call.body, call.content_type, bodies.PATCHES)
+    if bodies.media_type(call.content_type) == MEDIA_TYPE:
+        check_statement(call, change)
+    elif isinstance(change, list):
         return patch.json_patch(scale, change)
     merged: Raw = patch.merge(scale, change)
     return merged

@@ -22,6 +22,7 @@ from muster.local.apiserver.admission.screening import check_applied, check_shap
 from muster.local.apiserver.quota.quotas import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
 from muster.local.apiserver.request import bodies, patch
+from muster.local.apiserver.request.apply import MEDIA_TYPE, apply, check_statement
 from muster.local.apiserver.request.call import Answer, Call, one, raw, unstored
 from muster.local.apiserver.request.duplicates import repeated
 from muster.local.apiserver.views import lists
@@ -181,7 +182,7 @@ class Verbs:
         )
         body = bodies.read_patch(call.body, call.content_type, accepted)
         kind = bodies.media_type(call.content_type)
-        if kind == "application/apply-patch+yaml":
+        if kind == MEDIA_TYPE:
             return await self._apply(call, body)
         return await self.change(call, lambda old: self._patched(call, kind, old, body))
 
@@ -197,18 +198,14 @@ class Verbs:
 
     async def _apply(self, call: Call, body: Raw) -> Answer:
         """Server-side apply for one owner: create, or merge what the owner states."""
-        if not call.query.get("fieldManager"):
-            cause = status.required("fieldManager", "is required for apply patch")
-            raise status.invalid("meta.k8s.io", "PatchOptions", "", [cause])
-        if not body.get("apiVersion") or not body.get("kind"):
-            raise status.bad_request("apiVersion and kind must be set in an applied object")
+        check_statement(call, body)
         claims.check(call, body)
         check_applied(call.resource, body)
         if self.store.get(call.key) is None:
             claims.check_unborn(call, body["metadata"])
             return await self._create(call, body)
         schema = schema_of(call.resource)
-        return await self.change(call, lambda old: patch.strategic(old, body, schema))
+        return await self.change(call, lambda old: apply(old, body, schema))
 
     async def change(self, call: Call, change: Change) -> Answer:
         """Read, change, admit, write; again if somebody else wrote in between."""
