@@ -21,6 +21,7 @@ from muster.errors import AlreadyExists, JobFailed, MusterError, NotFound, Unrea
 from muster.jobs.view import View, view
 from muster.kube import config
 from muster.kube.blocking import BlockingClient
+from muster.kube.request import Patch
 from tests.cli.test_apply import LocalServer
 from tests.controlplane.cluster import ControlPlane
 
@@ -183,7 +184,7 @@ def test_scaling_changes_the_number_of_workers(place: Place) -> None:
         (
             {"replicaSpecs": [{"tfReplicaType": "PS"}, {"tfReplicaType": "Worker"}]},
             {"worker": 3, "ps": 2},
-            [("/spec/replicaSpecs/1", 3), ("/spec/replicaSpecs/0", 2)],
+            [("/spec/replicaSpecs/0", 2), ("/spec/replicaSpecs/1", 3)],
         ),
         ({"replicas": 2, "template": {}}, {"worker": 3}, [("/spec", 3)]),
     ],
@@ -194,6 +195,49 @@ def test_every_shape_of_a_job_can_be_scaled(
     assert scale.operations({"spec": spec}, wanted) == [
         {"op": "add", "path": f"{path}/replicas", "value": count} for path, count in operations
     ]
+
+
+def test_a_scaled_gang_still_starts_whole_or_not_at_all(place: Place) -> None:
+    flags = ("--name=g", "--image=i", "--gang", "--gpus=2", "--ps=1", "--workers=2")
+    assert place.arena("submit", "tf", *flags, "--env=workers_at_first=2", "x")[0] == 0
+
+    assert place.arena("scale", "g", "--workers", "5")[0] == 0
+
+    job = place.client.get(TFJOBS, Key(place.namespace, "g"))
+    place.client.delete(TFJOBS, Key(place.namespace, "g"))
+    place.client.delete(CONFIG_MAPS, Key(place.namespace, "g-tfjob"))
+    assert place.arena("submit", "tf", *flags[:-1], "--workers=5", "--env=workers_at_first=2",
+                       "x")[0] == 0  # fmt: skip
+    anew = place.client.get(TFJOBS, Key(place.namespace, "g"))
+    assert job["spec"] == anew["spec"]
+    assert job["metadata"]["annotations"] == anew["metadata"]["annotations"]
+    assert anew["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 6
+
+
+def test_what_a_person_chose_for_the_gang_stays_when_it_is_scaled(place: Place) -> None:
+    flags = ("--name=g", "--image=i", "--gang", "--workers=4", "--env=workers=many")
+    assert place.arena("submit", "tf", *flags, "x")[0] == 0
+    least = [{"op": "replace", "path": "/spec/runPolicy/schedulingPolicy/minAvailable", "value": 3}]
+    place.client.patch(TFJOBS, Key(place.namespace, "g"), least, how=Patch.JSON)
+
+    assert place.arena("scale", "g", "--workers", "8")[0] == 0
+
+    assert place.spec("g")["runPolicy"]["schedulingPolicy"]["minAvailable"] == 3
+    main = place.spec("g")["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    assert {"name": "workers", "value": "many"} in main["env"]
+
+
+def test_who_scales_a_running_job_is_told_that_its_instances_are_left_alone(place: Place) -> None:
+    assert place.arena("submit", "tf", "--name=r", "--image=i", "--workers=2", "x")[0] == 0
+    told = "instances that run keep the former numbers"
+    assert told not in place.arena("scale", "r", "--workers", "3")[2]
+    running = {"status": {"conditions": [{"type": "Running", "status": "True"}]}}
+    place.client.patch(TFJOBS, Key(place.namespace, "r"), running, subresource="status")
+
+    code, _, err = place.arena("scale", "r", "--workers", "4")
+
+    assert code == 0
+    assert told in err
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "99999999999"])

@@ -8,10 +8,11 @@ import click
 
 from muster.cli import changes, find
 from muster.cli.cluster import Where, cluster_options
-from muster.cli.output import called
+from muster.cli.output import called, note
 from muster.errors import MusterError, UsageError
+from muster.jobs.build import resize
 from muster.jobs.build.values import LARGEST
-from muster.jobs.view import view
+from muster.jobs.view import RUNNING, view
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 def command(where: Where, name: str, workers: int | None, ps: int | None, type_: str) -> None:
     """Change the number of a job's workers or parameter servers.
 
-    Of a PyTorch job the master counts as one of the workers, as it does for submit.
+    Of a PyTorch job the master counts as one of the workers, as it does for submit. A gang that
+    started only with all its members wants all of the new number. Instances that run are left
+    alone: the new numbers are told to those that start from now on.
 
     \b
     Example:
@@ -48,7 +51,10 @@ def command(where: Where, name: str, workers: int | None, ps: int | None, type_:
         job, seen = called(raw), view(raw, [])
         if seen.over:
             raise MusterError(f"{job} has {seen.status.lower()} already and cannot be scaled")
-        changes.patched(client, kind, raw, operations(raw, wanted))
+        made = operations(raw, wanted)
+        changes.patched(client, kind, raw, made)
+        if seen.status == RUNNING and any("/template/" in row["path"] for row in made):
+            note("instances that run keep the former numbers in their environment and labels")
         return f"{job} scaled"
 
     changes.each(where, [name], type_, change)
@@ -56,8 +62,9 @@ def command(where: Where, name: str, workers: int | None, ps: int | None, type_:
 
 def operations(raw: Raw, wanted: dict[str, int]) -> list[Raw]:
     """The JSON patch that gives each role its number, in whichever shape the job is written."""
-    found = {role.lower(): path for role, path in _roles(raw)}
-    made = []
+    before = _parts(raw)
+    found = [part.role for part in before]
+    counts: dict[str, int] = {}
     for role, count in wanted.items():
         if role not in found:
             there = ", ".join(sorted(found)) or "none"
@@ -66,21 +73,27 @@ def operations(raw: Raw, wanted: dict[str, int]) -> list[Raw]:
             if count < 1:
                 raise UsageError("--workers counts the master: at least 1")
             count -= 1
-        made.append({"op": "add", "path": f"{found[role]}/replicas", "value": count})
-    return made
+        counts[role] = count
+    after = [p.with_count(counts[p.role]) if p.role in counts else p for p in before]
+    return resize.operations(raw, before, after)
 
 
-def _roles(raw: Raw) -> list[tuple[str, str]]:
+def _parts(raw: Raw) -> list[resize.Part]:
     """Every role and where it stands."""
     spec = raw.get("spec") or {}
     for field, value in spec.items():
         if not field.lower().endswith("replicaspecs"):
             continue
         if isinstance(value, dict):
-            return [(role, f"/spec/{field}/{role}") for role in value]
+            return [
+                resize.Part(role.lower(), f"/spec/{field}/{role}", body or {})
+                for role, body in value.items()
+            ]
         if isinstance(value, list):
             return [
-                (str(row.get("tfReplicaType") or "Chief"), f"/spec/{field}/{i}")
+                resize.Part(
+                    str(row.get("tfReplicaType") or "Chief").lower(), f"/spec/{field}/{i}", row
+                )
                 for i, row in enumerate(value)
             ]
-    return [("worker", "/spec")] if "replicas" in spec else []
+    return [resize.Part("worker", "/spec", spec)] if "replicas" in spec else []

@@ -25,6 +25,7 @@ GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
 REQUESTED = "requestGPUsOfJobOwner"
+TOPOLOGY_SIZE = "gpu-topology-replica"
 CLEANINGS = ("Running", "None", "All")
 _SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
 
@@ -92,7 +93,7 @@ def _replica(args: Submission, site: Site, role: Role, labels: dict[str, str]) -
 
 
 def _topology(args: Mpi) -> dict[str, str]:
-    return {"gpu-topology": args.name, "gpu-topology-replica": str(args.workers)}
+    return {"gpu-topology": args.name, TOPOLOGY_SIZE: str(args.workers)}
 
 
 def _labels(args: Submission, site: Site) -> dict[str, str]:

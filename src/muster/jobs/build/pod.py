@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 ENI = "k8s.aliyun.com/eni"
+WORKERS = "workers"
+"""The variable that tells every container how many workers there are."""
 _DOLLARS = re.compile(r"\$\([^)]*\)|\$\$")
 
 
@@ -107,7 +109,7 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
 def _environment(args: Submission, role: Role) -> Raw:
     """The env and envFrom of a container."""
     given = values.pairs("--env", args.env)
-    rows = {"workers": str(args.workers), "gpus": str(args.gpus)} | given
+    rows = {WORKERS: str(args.workers), "gpus": str(args.gpus)} | given
     if not role.gpus and not args.device:
         rows.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
     if isinstance(args, PyTorch):
