@@ -22,6 +22,24 @@ async def test_a_gang_that_does_not_fit_binds_nothing_and_says_why() -> None:
     assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
 
 
+async def test_members_that_a_selector_tells_apart_are_still_told_by_role() -> None:
+    """Another job's TensorBoard wants to be beside one replica of its own."""
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), node("n2", gpus=4))
+    beside = {"labelSelector": {"matchLabels": {"index": "0"}}, "topologyKey": "host"}
+    board = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    cluster.add(pod("board", spec={"affinity": board}))
+    members = [
+        pod(f"big-{n}", group="big", gpus=2, role="worker", labels={"index": str(n)})
+        for n in range(5)
+    ]
+    cluster.add(volcano_group("big", 5), *members)
+    async with cluster.running():
+        await cluster.settle()
+
+    assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
+
+
 async def test_a_gang_that_fits_is_bound_whole() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), node("n2", gpus=4))

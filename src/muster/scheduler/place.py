@@ -22,7 +22,7 @@ from muster.scheduler.fill import Counts, fill, free_copies
 from muster.scheduler.snapshot import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from muster.scheduler.podclass import PodClass
     from muster.scheduler.snapshot import Snapshot, Trial
@@ -200,7 +200,7 @@ def _plan(snapshot: Snapshot, demand: Demand, placed: Sequence[Counts]) -> Plan:
 
 def _why(trial: Trial, demand: Demand, counts: Sequence[int], short: Short | None) -> Unplaced:
     alone = []
-    for want, n in zip(demand.wants, counts, strict=True):
+    for want, n in _by_body(demand.wants, counts):
         mark = trial.mark()
         fits = sum(fill(trial, want.cls, n, demand).values())
         if fits < n:
@@ -209,6 +209,17 @@ def _why(trial: Trial, demand: Demand, counts: Sequence[int], short: Short | Non
     if alone:
         return Unplaced(tuple(alone))
     return Unplaced((short,) if short else (), alone=False)
+
+
+def _by_body(wants: Sequence[Want], counts: Sequence[int]) -> Iterable[tuple[Want, int]]:
+    """Wants with their counts, those together that differ by labels only: people know members by
+    role, and not what labels somebody's selector happens to tell apart."""
+    found: dict[tuple[str, bytes], tuple[Want, int]] = {}
+    for want, n in zip(wants, counts, strict=True):
+        key = (want.role, want.cls.body)
+        first, before = found.get(key, (replace(want, pods=()), 0))
+        found[key] = (replace(first, pods=(*first.pods, *want.pods)), before + n)
+    return found.values()
 
 
 def _short(snapshot: Snapshot, want: Want, wanted: int, fits: int) -> Short:

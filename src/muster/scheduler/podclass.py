@@ -94,6 +94,8 @@ class PodClass:
     preferred: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadTerm, ...] = ()
     claims: tuple[str, ...] = ()
+    body: bytes = b""
+    """All that makes it what it is but its labels."""
     cache: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -158,6 +160,7 @@ class Classes:
             preferred=_preferred(pod, affinity, anti),
             claims=claims_of(pod),
             spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),
+            body=_encode((pod.metadata.namespace, _allocated(pod), *_deciding(spec))),
         )
         for term in (*made.affinity, *made.anti_affinity, *(t for _, t in made.preferred)):
             self.interesting |= selector_keys(term.selector)
