@@ -145,3 +145,18 @@ async def test_a_terminal_of_exec_takes_more_than_it_holds(local: Cluster, tmp_p
         assert await local.backend.exec(pod, options, typist) == 0
 
     assert typist.out.split(b".")[-1].split() == [str(amount).encode()]
+
+
+async def test_a_container_with_a_terminal_is_told_its_kind_unless_it_says_another(
+    local: Cluster,
+) -> None:
+    ask = ("sh", "-c", 'echo "<$TERM>"')
+    mine = [{"name": "TERM", "value": "vt100"}]
+    await local.run(
+        manifest("p", container("main", *ask, tty=True)),
+        manifest("own", container("main", *ask, tty=True, env=mine)),
+        manifest("none", container("main", *ask)),
+    )
+    for name, term in (("p", "<xterm>"), ("own", "<vt100>"), ("none", "<>")):
+        await local.ended(name)
+        assert (await local.log(name)).strip() == term

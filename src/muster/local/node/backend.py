@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.shims import Shim
 
 _KILLED = 137
+"""What an end without a word means."""
 
 
 class Backend:
@@ -68,12 +69,19 @@ class Backend:
         }
         try:
             async with self._runtime.ask(uid, options.container, **asked) as shim:
-                return await _relay(shim, options, streams)
+                said = await _relay(shim, options, streams)
         except ConnectionError as error:
             name = pod["metadata"]["name"]
             raise _bad_request(
                 f'container "{options.container}" in pod "{name}" is not running'
             ) from error
+        if op == "attach":
+            return 0  # it worked; how the container ended is told by the pod
+        code = int(said.get("exitCode", _KILLED))
+        if said.get("message") and code:
+            with contextlib.suppress(ConnectionError):
+                await streams.stderr(f"{said['message']}\n".encode())
+        return code
 
     async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
         try:
@@ -109,9 +117,9 @@ class Backend:
         return await self._meter.usage()
 
 
-async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> int:
-    """Carry the streams until the program ends, or the client is gone; the exit code."""
-    code = _KILLED  # what an end without a word means
+async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> Raw:
+    """Carry the streams until the program ends, or the client is gone; what is said of its end."""
+    end: Raw = {}
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [] if options.command else _senders(group, shim, options, streams)
@@ -120,8 +128,7 @@ async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> int:
                 if said.get("state") == "running":
                     tasks = tasks or _senders(group, shim, options, streams)
                 elif said:
-                    code = int(said.get("exitCode", _KILLED))
-                    await _show_trouble(said, code, streams)
+                    end = said
                     break
                 else:
                     await _show(channel, data, options, streams)
@@ -129,7 +136,7 @@ async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> int:
                 task.cancel()
     except* ConnectionError:  # the client hung up: nobody is left to be told
         pass
-    return code
+    return end
 
 
 async def _show(channel: int, data: bytes, options: ExecOptions, streams: Streams) -> None:
@@ -137,11 +144,6 @@ async def _show(channel: int, data: bytes, options: ExecOptions, streams: Stream
         await streams.stdout(data)
     elif channel == wire.STDERR and options.stderr:
         await streams.stderr(data)
-
-
-async def _show_trouble(said: Raw, code: int, streams: Streams) -> None:
-    if said.get("message") and code:
-        await streams.stderr(f"{said['message']}\n".encode())
 
 
 def _senders(

@@ -71,7 +71,7 @@ class Starter:
         record = self._from.runtime.read(pod.metadata.uid)
         self._from.fresh.note(pod)
         around = await self._from.sources.around(pod, record.address)
-        base = self._base(pod) | self._from.devices.variables(pod, container)
+        base = self._base(pod, container) | self._from.devices.variables(pod, container)
         variables = env.environment(pod, container, around, base)
         places = await asyncio.to_thread(self._from.volumes.prepare, pod, around)
         await self._from.tokens.keep(pod, places)
@@ -119,10 +119,11 @@ class Starter:
         self._from.tokens.forget(uid)
         self._from.fresh.forget(uid)
 
-    def _base(self, pod: Pod) -> dict[str, str]:
-        """What every container of the pod gets."""
+    def _base(self, pod: Pod, container: Container) -> dict[str, str]:
+        """What every container of the pod gets, and its terminal if it has one."""
         where = self._from.api.variables(host_network=pod.spec.host_network)
-        return {**self._from.base_env, "HOSTNAME": pod.hostname, **where}
+        terminal = {"TERM": "xterm"} if container.tty else {}
+        return {**self._from.base_env, "HOSTNAME": pod.hostname, **where, **terminal}
 
     def _say_what_differs(self, pod: Pod, container: Container) -> None:
         """What the pod asks for that a machine without images and other users does not do."""
