@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import status
-from muster.local.apiserver.admission import immutable, pod_changes
+from muster.local.apiserver.admission import immutable, pod_changes, service_changes
 from muster.local.apiserver.admission.births import complete
 from muster.local.apiserver.admission.defaults import defaults
 from muster.local.apiserver.admission.generation import counted, counts
@@ -69,6 +69,8 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
         if "status" in old:
             new["status"] = old["status"]
     _keep_metadata(new["metadata"], old["metadata"])
+    if resource.collection == "services":
+        service_changes.complete(new, old)
     if not resource.custom:
         defaults(resource.collection, new)
     if resource.collection == "namespaces" and subresource != "finalize":

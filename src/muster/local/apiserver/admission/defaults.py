@@ -105,8 +105,8 @@ def _service(service: Raw) -> None:
     if spec["type"] != "ExternalName":
         # There are no virtual addresses here: every service is its pods' addresses. Without ports
         # one must say so itself, as anywhere.
-        if spec.get("ports") or spec.get("clusterIP") == "None":
-            fill(spec, clusterIP="None", clusterIPs=["None"])
+        if not spec.get("clusterIPs") and (spec.get("ports") or spec.get("clusterIP") == "None"):
+            spec["clusterIPs"] = [fill(spec, clusterIP="None")["clusterIP"]]
         fill(spec, internalTrafficPolicy="Cluster")
         # Without a selector nobody knows what the addresses will be.
         alone = bool(spec.get("selector"))

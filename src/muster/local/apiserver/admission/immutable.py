@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission import pod_changes
+from muster.local.apiserver.admission import claim_changes, pod_changes, service_changes
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -43,6 +43,10 @@ def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
     match resource.collection:
         case "pods":
             causes += pod_changes.check(new["spec"], old["spec"])
+        case "services":
+            causes += service_changes.check(new["spec"], old["spec"])
+        case "persistentvolumeclaims":
+            causes += claim_changes.check(new, old)
         case "configmaps" | "secrets":
             causes += _sealed(new, old)
         case "priorityclasses.scheduling.k8s.io":

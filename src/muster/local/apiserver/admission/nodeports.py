@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.status import Cause
     from muster.local.apiserver.store import Store
 
 PORTS = range(30000, 32768)
@@ -24,6 +25,7 @@ _WITH_PORTS = ("NodePort", "LoadBalancer")
 def give(service: Raw, store: Store) -> None:
     """Complete a service; a port that it names itself must be possible and free."""
     if not _wants(service):
+        _refuse(service, _unwanted(service))
         return
     others = (entry for entry in store.scan("services/") if entry.key != _key(service))
     taken = {port for entry in others for port in _of(objects.decode(entry.value))}
@@ -71,6 +73,17 @@ def _same(row: Raw) -> tuple[Any, Any]:
     return row.get("protocol") or "TCP", row.get("port")
 
 
+def _unwanted(service: Raw) -> list[Cause]:
+    told = "may not be used when `type` is 'ClusterIP'"
+    if service["spec"].get("type") != "ClusterIP":
+        return []
+    return [
+        status.forbidden_field(f"spec.ports[{i}].nodePort", told)
+        for i, row in enumerate(_rows(service))
+        if row.get("nodePort")
+    ]
+
+
 def _check(service: Raw, taken: set[int]) -> None:
     causes = []
     for number, row in enumerate(_rows(service)):
@@ -82,5 +95,9 @@ def _check(service: Raw, taken: set[int]) -> None:
             causes.append(status.bad_value(field, port, why))
         elif port in taken:
             causes.append(status.bad_value(field, port, "provided port is already allocated"))
+    _refuse(service, causes)
+
+
+def _refuse(service: Raw, causes: list[Cause]) -> None:
     if causes:
         raise status.invalid("", "Service", str(service["metadata"].get("name") or ""), causes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission import definitions, nodeports, priority
+from muster.local.apiserver.admission import claim_changes, definitions, nodeports, priority
 from muster.local.apiserver.admission.tolerations import tolerate_short_outages
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def on_update(new: Raw, old: Raw, resource: Resource, store: Store, now: datetim
         definitions.change(new, old, _names_beside(new, store), timestamp(now))
     elif resource.collection == "services":
         nodeports.keep(new, old, store)
+    elif resource.collection == "persistentvolumeclaims":
+        claim_changes.check_growth(new, old, store)
     return new
 
 

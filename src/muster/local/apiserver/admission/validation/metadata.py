@@ -45,6 +45,9 @@ def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
         yield from (status.bad_value("metadata.finalizers", name, told) for told in wrong)
         if not wrong and "/" not in name and name not in _STANDARD:
             yield status.bad_value(f"metadata.finalizers[{i}]", name, UNQUALIFIED)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        told = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield status.bad_value("metadata.finalizers", finalizers, told)
 
 
 def _owners(owners: list[Raw]) -> Iterator[Cause]:

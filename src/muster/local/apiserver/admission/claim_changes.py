@@ -1,0 +1,75 @@
+"""How a claim of storage may change: it gets its volume, and a bound one may ask for more.
+
+Called by `immutable.py` on every update of a claim, and by `policy.py`, which knows the classes.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver import objects, status
+from muster.local.apiserver.quota.amounts import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.status import Cause
+    from muster.local.apiserver.store import Store
+
+_ONLY = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for"
+    " bound claims"
+)
+_CLASSES = "storageclasses.storage.k8s.io"
+_FIXED = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc"
+    " must support resize"
+)
+_STORAGE = "spec.resources.requests.storage"
+
+
+def check(new: Raw, old: Raw) -> Iterator[Cause]:
+    """What was changed in a claim though it may not be."""
+    bound = objects.at(old, "status.phase") == "Bound"
+    if _lasting(new, old, bound=bound) != _lasting(old, old, bound=bound):
+        yield status.forbidden_field("spec", _ONLY)
+        return
+    given, asked = objects.at(old, "status.capacity.storage"), objects.at(new, _STORAGE)
+    if (
+        bound
+        and given
+        and asked
+        and _less(asked, given)
+        and _less(asked, objects.at(old, _STORAGE))
+    ):
+        told = "field can not be less than status.capacity"
+        yield status.forbidden_field("spec.resources.requests.storage", told)
+
+
+def check_growth(new: Raw, old: Raw, store: Store) -> None:
+    """Raise a Refusal for a claim that asks for more of what cannot grow."""
+    asked, had = objects.at(new, _STORAGE), objects.at(old, _STORAGE)
+    if not asked or not had or not _less(had, asked):
+        return
+    entry = store.get(f"{_CLASSES}//{new['spec'].get('storageClassName') or ''}")
+    if entry is None or not objects.decode(entry.value).get("allowVolumeExpansion"):
+        name = str(new["metadata"]["name"])
+        raise status.forbidden("", "persistentvolumeclaims", name, _FIXED)
+
+
+def _lasting(claim: Raw, old: Raw, *, bound: bool) -> Raw:
+    """What must stay: all but what is not there yet and, of a bound claim, what it asks for."""
+    lasting = deepcopy(claim.get("spec") or {})
+    for name in ("volumeName", "storageClassName"):
+        if not (old.get("spec") or {}).get(name):
+            lasting.pop(name, None)
+    if bound:
+        lasting.pop("volumeAttributesClassName", None)
+        (lasting.get("resources") or {}).pop("requests", None)
+    return lasting
+
+
+def _less(one: object, other: object) -> bool:
+    return parse(one).nano < parse(other).nano
