@@ -85,15 +85,18 @@ class Scene:
         """Exit code, output, complaints."""
         client = Objects(self.objects, self.barred)
         self.patch.setattr(cluster.Cluster, "connect", lambda _: client)
-        endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
-        chosen = cluster.Cluster(endpoint, "test", "a test", local=self.local)
-        self.patch.setattr(cluster, "choose", lambda _: chosen)
+        self.patch.setattr(cluster, "choose", lambda _: self.cluster())
         for module in ("get", "list", "topjobs", "prune", "data", "waitline"):
             self.patch.setattr(f"muster.cli.{module}.datetime", _clock(self.now))
         code = main.run("arena", list(words))
         out = self.capture.readouterr()
         self.sent = client.sent
         return code, out.out, out.err
+
+    def cluster(self) -> cluster.Cluster:
+        """What the command line talks to."""
+        endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
+        return cluster.Cluster(endpoint, "test", "a test", local=self.local)
 
 
 def _clock(moment: datetime) -> type[datetime]:

@@ -1,13 +1,14 @@
 """Where a job's TensorBoard can be opened: read from the Service that goes with it.
 
 Used by `get`, `list -o json` and `open`. Nothing here asks TensorBoard itself; whether it runs is
-what its pod says.
+what its pod says. A port of the nodes answers at each of them: the pod's own is the one that a
+person may know of who may not list nodes.
 """
 
 from __future__ import annotations
 
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api.kinds import NODES, PODS, SERVICES
 from muster.api.meta import Key, Raw, is_true, key_of
@@ -16,7 +17,7 @@ from muster.jobs import cause, tensorboard
 from muster.jobs.view import instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from muster.api.core import Pod
     from muster.cli.cluster import Cluster
@@ -27,26 +28,57 @@ _RAW = SERVICES.read_as(dict)
 _ROLE = ",".join(f"{key}={value}" for key, value in tensorboard.ROLE.items())
 
 
-def url(client: BlockingClient, cluster: Cluster, job: Key) -> str:
-    """The address for a browser; empty if the job has no TensorBoard or nobody can reach it."""
+class Board(NamedTuple):
+    """A job's TensorBoard."""
+
+    url: str
+    """The address for a browser; empty if it is not known."""
+    trouble: str
+    """Why it does not answer there, or has no address; empty if it should answer."""
+
+
+def found(client: BlockingClient, cluster: Cluster, job: Key) -> Board | None:
+    """The job's TensorBoard; None if it has none."""
     try:
         service = client.get(_RAW, Key(job.namespace, tensorboard.name(job.name)))
-    except (NotFound, Forbidden):
-        return ""
-    return _balanced(service) or _by_node(service, partial(_node, client, cluster))
+    except NotFound:
+        return None
+    pods = _pods(client, job.namespace, f"release={job.name},{_ROLE}")
+    hosts = _Hosts(client, cluster)
+    url = _url(service, pods or (), hosts)
+    if not url:
+        return Board("", hosts.trouble or "its Service has no port outside the cluster")
+    return Board(url, "" if pods is None else _trouble(pods, local=cluster.local))
 
 
-def trouble(client: BlockingClient, cluster: Cluster, job: Key) -> str:
-    """Why a TensorBoard that has an address does not answer there; empty if it should."""
+def urls(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, str]:
+    """The address of every TensorBoard in a namespace or in all, by the key of its Service."""
     try:
-        pods = client.list(PODS, job.namespace, labels=f"release={job.name},{_ROLE}").items
+        services = client.list(_RAW, namespace, labels=_ROLE).items
     except Forbidden:
-        return ""
+        return {}
+    pods: dict[Key, list[Pod]] = {}
+    for pod in (_pods(client, namespace, _ROLE) or ()) if services else ():
+        name = tensorboard.name(pod.metadata.labels.get("release", ""))
+        pods.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
+    hosts = _Hosts(client, cluster)
+    return {key: _url(row, pods.get(key, ()), hosts) for row in services for key in (key_of(row),)}
+
+
+def _pods(client: BlockingClient, namespace: str, labels: str) -> list[Pod] | None:
+    """None where they may not be listed."""
+    try:
+        return client.list(PODS, namespace, labels=labels).items
+    except Forbidden:
+        return None
+
+
+def _trouble(pods: Sequence[Pod], *, local: bool) -> str:
     if any(is_true(pod.status.conditions, "Ready") for pod in pods):
         return ""
     if not pods:
         return "it has no pod yet"
-    return _stuck(pods[-1], local=cluster.local)
+    return _stuck(pods[-1], local=local)
 
 
 def _stuck(pod: Pod, *, local: bool) -> str:
@@ -57,39 +89,43 @@ def _stuck(pod: Pod, *, local: bool) -> str:
     return said + mend
 
 
-def urls(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, str]:
-    """The address of every TensorBoard in a namespace or in all, by the key of its Service."""
-    try:
-        services = client.list(_RAW, namespace, labels=_ROLE).items
-    except Forbidden:
-        return {}
-    node = cache(partial(_node, client, cluster))
-    return {key_of(service): _balanced(service) or _by_node(service, node) for service in services}
-
-
-def _balanced(service: Raw) -> str:
+def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:
     ingress: list[dict[str, Any]] = ((service.get("status") or {}).get("loadBalancer") or {}).get(
         "ingress"
     ) or []
-    host = next((row.get("ip") or row.get("hostname") for row in ingress), "")
-    ports = service["spec"].get("ports") or [{}]
-    return f"http://{host}:{ports[0].get('port')}" if host else ""
-
-
-def _by_node(service: Raw, node: Callable[[], str]) -> str:
-    ports = service["spec"].get("ports") or [{}]
-    port = ports[0].get("nodePort")
-    return f"http://{host}:{port}" if port and (host := node()) else ""
-
-
-def _node(client: BlockingClient, cluster: Cluster) -> str:
-    """An address at which node ports answer."""
-    if cluster.local:
-        return "127.0.0.1"  # where the daemon listens for them, and nowhere else
-    try:
-        nodes = client.list(NODES).items
-    except Forbidden:
+    port = (service["spec"].get("ports") or [{}])[0]
+    if balanced := next((row.get("ip") or row.get("hostname") for row in ingress), ""):
+        return f"http://{balanced}:{port.get('port')}"
+    if not port.get("nodePort"):
         return ""
-    ready = [node for node in nodes if is_true(node.status.conditions, "Ready")]
-    addresses = [one for node in ready for one in node.status.addresses]
-    return next((one.address for one in addresses if one.type == "InternalIP"), "")
+    host = hosts.of(pods)
+    return f"http://{host}:{port['nodePort']}" if host else ""
+
+
+class _Hosts:
+    """Where ports of the nodes answer; nodes are asked for at most once, and only if need be."""
+
+    def __init__(self, client: BlockingClient, cluster: Cluster) -> None:
+        self._client, self._local = client, cluster.local
+        self.trouble = ""
+        """Why there is none, once that was found out."""
+
+    def of(self, pods: Sequence[Pod]) -> str:
+        """An address for what these pods serve."""
+        if self._local:
+            return "127.0.0.1"  # where the daemon listens for them, and nowhere else
+        return next((pod.status.host_ip for pod in pods if pod.status.host_ip), "") or self._any
+
+    @cached_property
+    def _any(self) -> str:
+        try:
+            nodes = self._client.list(NODES).items
+        except Forbidden:
+            self.trouble = "it has no node yet, and you may not list others"
+            return ""
+        ready = [node for node in nodes if is_true(node.status.conditions, "Ready")]
+        known = [one for node in ready for one in node.status.addresses if one.address]
+        known.sort(key=lambda one: one.type != "InternalIP")
+        if not known:
+            self.trouble = "no node that is ready has an address"
+        return known[0].address if known else ""

@@ -29,9 +29,9 @@ class Beside:
     line: str = ""
     """Its place in line; empty unless it waits there."""
     board: str = ""
-    """Where its TensorBoard is."""
+    """Where its TensorBoard is; empty if it has none or that is not known."""
     board_trouble: str = ""
-    """Why that does not run; empty if it does."""
+    """Why that does not run, or where it is is not known; empty if there is nothing to say."""
     events: Sequence[Said] | None = None
     gpus: bool = False
 
@@ -77,7 +77,7 @@ def sections(job: View, now: datetime, beside: Beside = NOTHING) -> str:
     ]
     if beside.gpus:
         parts.append(_gpus(job))
-    if beside.board:
+    if beside.board or beside.board_trouble:
         parts.append("\n  ".join(["Tensorboard:", *_board(beside)]))
     if beside.events is not None:
         parts.append(said(beside.events, now))
@@ -85,6 +85,8 @@ def sections(job: View, now: datetime, beside: Beside = NOTHING) -> str:
 
 
 def _board(beside: Beside) -> list[str]:
+    if not beside.board:
+        return [f"Its address is not known: {beside.board_trouble}"]
     lines = ["Your tensorboard will be available on:", beside.board]
     return [*lines, f"It is not running: {beside.board_trouble}"] if beside.board_trouble else lines
 
@@ -122,7 +124,7 @@ def classic(job: View, now: datetime, beside: Beside = NOTHING) -> str:
         for instance in job.instances
     ]
     parts = [table([head, *rows])]
-    if beside.board:
+    if beside.board or beside.board_trouble:
         parts.append("\n".join(_board(beside)))
     if beside.events is not None:
         parts.append(said(beside.events, now))

@@ -21,6 +21,7 @@ from muster.cli.failures import Failures
 from muster.cli.listing import Asked
 from muster.cli.live import Frame
 from muster.cli.output import structured
+from muster.errors import Forbidden
 from muster.jobs.view import belonging, instance, view
 
 if TYPE_CHECKING:
@@ -153,11 +154,11 @@ def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: da
     bare = Key(key.namespace, raw["metadata"]["name"])
     pods = belonging(kind.kind, bare, raw["metadata"]["uid"], find.pods_of(client, bare))
     job, line = waitline.told(client, view(raw, pods), pods)
-    address = board.url(client, cluster, bare)
+    shown = _board(client, cluster, bare)
     beside = Beside(
         line=line,
-        board=address,
-        board_trouble=board.trouble(client, cluster, bare) if address else "",
+        board=shown.url if shown else "",
+        board_trouble=shown.trouble if shown else "",
         events=_events(client, job, pods) if how.events else None,
         gpus=how.gpus,
     )
@@ -168,6 +169,14 @@ def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: da
         return Frame("", state, describe.as_data(job, now, beside))
     draw = describe.classic if how.form == "classic" else describe.sections
     return Frame(draw(job, now, beside), state)
+
+
+def _board(client: BlockingClient, cluster: Cluster, job: Key) -> board.Board | None:
+    """Its TensorBoard, as far as that may be known."""
+    try:
+        return board.found(client, cluster, job)
+    except Forbidden:
+        return None
 
 
 def _events(client: BlockingClient, job: View, pods: Sequence[Pod]) -> list[events.Said]:

@@ -33,17 +33,20 @@ def command(where: Where, name: str | None, only_print: bool, type_: str) -> Non
     with cluster.connect() as client:
         kind, raw = find.named(client, Key(where.namespace_in(cluster), name), type_)
         key = key_of(raw)
-        address = board.url(client, cluster, key)
-        trouble = board.trouble(client, cluster, key) if address else ""
-    if not address:
+        found = board.found(client, cluster, key)
+    if found is None:
         raise NotFound(
             f"the job {key.name} has no TensorBoard",
             status=404,
             hint=f"`arena submit {kind.kind.lower()} --tensorboard` gives a job one.",
         )
-    print(address)
+    if not found.url:
+        raise MusterError(
+            f"the address of the TensorBoard of {key.name} is not known: {found.trouble}"
+        )
+    print(found.url)
     sys.stdout.flush()
-    if trouble:
-        raise MusterError(f"the TensorBoard of {key.name} is not running: {trouble}")
-    if not only_print and not webbrowser.open(address):
+    if found.trouble:
+        raise MusterError(f"the TensorBoard of {key.name} is not running: {found.trouble}")
+    if not only_print and not webbrowser.open(found.url):
         note("no browser could be started here: open the address yourself")

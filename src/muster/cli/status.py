@@ -8,7 +8,7 @@ from muster.api.kinds import NODES
 from muster.api.meta import is_true
 from muster.cli.cluster import Where, choose, cluster_options, no_cluster
 from muster.cli.output import structured, table
-from muster.errors import MusterError, NoCluster
+from muster.errors import Forbidden, MusterError, NoCluster
 from muster.local.home import Home
 
 
@@ -36,6 +36,8 @@ def command(where: Where, output: str) -> None:
                 nodes = client.list(NODES).items
             ready = sum(is_true(node.status.conditions, "Ready") for node in nodes)
             data["nodes"] = f"{ready} of {len(nodes)} ready"
+        except Forbidden:
+            data["nodes"] = "you may not list them"
         except MusterError as error:
             trouble = data["trouble"] = str(error)
     if output != "wide":
