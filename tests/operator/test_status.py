@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -101,3 +102,151 @@ def test_conditions_that_nobody_could_have_meant_are_dropped_and_the_others_kept
     rows = [{"type": ["x"]}, good, {"type": "Failed", "status": {}}, "x", {}]
 
     assert status.readable({"conditions": rows}) == {"conditions": [good]}
+
+
+def failing(**spec: Any) -> Model:
+    """A job of three roles that runs until one worker fails for good."""
+    roles = {"Chief": replica(1), "PS": replica(2), "Worker": replica(2)}
+    model = Model(manifest(roles=roles, **spec))
+    model.settle()
+    model.run()
+    model.settle()
+    model.exit("j-worker-1", 1)
+    model.settle()
+    assert model.conditions()[-1] == "Failed"
+    return model
+
+
+def test_what_runs_on_after_a_failure_is_counted_until_it_ends() -> None:
+    model = failing(runPolicy={"cleanPodPolicy": "None"})
+    rows = {"Chief": {"active": 1}, "PS": {"active": 2}, "Worker": {"active": 1, "failed": 1}}
+    assert model.status["replicaStatuses"] == rows
+
+    model.exit("j-chief-0", 0)
+    model.take("j-ps-1")
+    model.settle()
+    assert model.status["replicaStatuses"] == {**rows, "Chief": {}, "PS": {"active": 1}}
+
+
+@pytest.mark.parametrize("clean", ["Running", "All"])
+def test_what_a_failure_takes_down_is_not_counted(clean: str) -> None:
+    model = failing(runPolicy={"cleanPodPolicy": clean})
+
+    assert model.status["replicaStatuses"] == {"Chief": {}, "PS": {}, "Worker": {"failed": 1}}
+
+
+def test_workers_that_run_on_after_their_launcher_failed_are_counted() -> None:
+    roles = {"Launcher": replica(1, "Never", "mpi"), "Worker": replica(2, "Never", "mpi")}
+    model = Model(manifest("MPIJob", roles, runPolicy={"cleanPodPolicy": "None"}))
+    for _ in range(2):
+        model.settle()
+        model.run()
+    model.settle()
+    launcher = next(name for name in model.pods if "launcher" in name)
+    model.exit(launcher, 1, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert model.status["replicaStatuses"] == {"Launcher": {"failed": 1}, "Worker": {"active": 2}}
+
+
+def test_a_job_suspended_while_it_restarts_does_not_restart_any_more() -> None:
+    model = Model(manifest(roles={"Worker": replica(2, "OnFailure")}))
+    model.settle()
+    model.run()
+    model.exit("j-worker-1", 137)
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting"]
+
+    model.edit(runPolicy={"suspend": True})
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting(False)", "Suspended"]
+
+    model.edit(runPolicy={"suspend": False})
+    model.settle()
+    model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Suspended(False)", "Running"]
+
+
+@pytest.mark.parametrize("policy", ["", "AllWorkers"])
+def test_a_job_of_which_nothing_can_ever_run_again_has_failed(policy: str) -> None:
+    roles = {"PS": replica(1), "Worker": replica(3)}
+    model = Model(manifest(roles=roles, enableDynamicWorker=True, successPolicy=policy))
+    model.settle()
+    model.run()
+    for index in (1, 2):
+        model.exit(f"j-worker-{index}", 1)
+        model.settle()
+        assert model.conditions()[-1] == "Running"
+
+    model.exit("j-worker-0", 1)
+    model.settle()
+    assert model.conditions()[-1] == "Failed"
+    assert "3 Worker replica(s) failed. First: pod " in model.status["conditions"][-1]["message"]
+
+
+def test_dynamic_workers_of_whom_all_must_succeed_cannot_do_so_without_one() -> None:
+    roles = {"Worker": replica(2)}
+    model = Model(manifest(roles=roles, enableDynamicWorker=True, successPolicy="AllWorkers"))
+    model.settle()
+    model.run()
+    model.exit("j-worker-0", 0)
+    model.exit("j-worker-1", 1)
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+
+
+def test_an_mpi_job_whose_workers_ended_before_its_launcher_came_has_failed() -> None:
+    roles = {"Launcher": replica(1, "Never", "mpi"), "Worker": replica(2, "Never", "mpi")}
+    model = Model(manifest("MPIJob", roles))
+    model.settle()
+    model.exit("j-worker-0", 0, "mpi")
+    model.exit("j-worker-1", 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert model.status["conditions"][-1]["message"] == (
+        "MPIJob ns/j has failed because all its pods have ended and none of them was its success."
+    )
+
+
+@pytest.mark.parametrize("how", ["told to go", "gone"])
+def test_a_job_that_lost_all_its_pods_restarts_and_says_so(how: str) -> None:
+    model = Model(manifest())
+    model.settle()
+    model.run()
+    model.settle()
+    for name in list(model.pods):
+        if how == "gone":
+            del model.pods[name]
+        else:
+            model.take(name)
+    model.step()
+
+    assert model.conditions() == ["Created", "Restarting"]
+    message = "job j is restarting because none of its pods runs any more."
+    assert model.status["conditions"][-1]["message"] == message
+    assert [event.message for event in model.events if event.reason == "TFJobRestarting"] == [
+        message
+    ]
+    model.settle()
+    model.run("j-ps-0")
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting"]
+    model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+    assert "restarts" not in model.status
+
+
+def test_a_job_one_of_whose_pods_is_lost_still_runs() -> None:
+    model = Model(manifest())
+    model.settle()
+    model.run()
+    model.settle()
+    model.take("j-worker-1")
+    model.settle()
+
+    assert model.conditions() == ["Created", "Running"]

@@ -56,8 +56,8 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     events.extend(found.events)
     claimed = claim.claimed(job, wanted, seen, settings)
     if status.outcome(found.status) is not None:
-        ended = _written(job, found.status, events)
-        return [*claimed, *ended, *end(job, found.status, seen, now)]
+        final = status.with_active(job, found.status, _kept(job, found.status, seen))
+        return [*claimed, *_written(job, final, events), *end(job, final, seen, now)]
     refused = job.invalid if job.recalled else invalid.refused(before, job)
     if refused and not invalid.goes_on(_formed(job, before, mine), seen.pods):
         return [*invalid.fail(job, current, refused, now), Wait(0.0)]
@@ -132,19 +132,31 @@ def _suspend(job: Job, current: Raw, events: list[Emit], seen: Seen, now: dateti
 
 def end(job: Job, final: Raw, seen: Seen, now: datetime) -> list[Action]:
     """A finished job: clean up as its policy says, and go when its time is up."""
-    policy = job.policy.clean
-    if policy == "None" and (ended_by_limit(job, final) or invalid.rejected(final)):
-        policy = "Running"  # A limit, or that it can never be whole: nothing of it may run on.
-    leaving = [pod for pod in status.alive(seen.pods) if _cleaned(job, pod, policy)]
-    going = {pod.metadata.name for pod in leaving}
-    staying = {pod.metadata.name for pod in seen.pods if pod.finished} - going
-    unused = ensure.services(seen) - staying if policy != "None" else set()
+    kept = _kept(job, final, seen)
+    staying = {pod.metadata.uid for pod in kept}
+    leaving = [pod for pod in status.alive(seen.pods) if pod.metadata.uid not in staying]
+    used = {pod.metadata.name for pod in kept if pod.finished}
+    unused = ensure.services(seen) - used if _policy(job, final) != "None" else set()
+    change = status.change(final, status.with_active(job, final, kept))
     return [
+        *([PatchStatus(change)] if change else ()),
         *ensure.without_group(job, seen),
         *ensure.without(leaving),
         *(Delete(SERVICES, name) for name in sorted(unused)),
         *_expiry(job, final, now),
     ]
+
+
+def _kept(job: Job, final: Raw, seen: Seen) -> list[Pod]:
+    """The pods that a finished job does not take away."""
+    policy = _policy(job, final)
+    return [pod for pod in seen.pods if not _cleaned(job, pod, policy)]
+
+
+def _policy(job: Job, final: Raw) -> str:
+    if job.policy.clean == "None" and (ended_by_limit(job, final) or invalid.rejected(final)):
+        return "Running"  # A limit, or that it can never be whole: nothing of it may run on.
+    return job.policy.clean
 
 
 def _cleaned(job: Job, pod: Pod, policy: str) -> bool:

@@ -6,6 +6,7 @@ before failure, so a chief that finished is not undone by a worker that died wit
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Member
+
+_NOBODY = "all its pods have ended and none of them was its success."
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,9 @@ def finish(job: Job, current: Raw, type_: str, message: str, now: datetime) -> R
     after = {name: value for name, value in after.items() if name not in status.PASSING}
     rows = {}
     for role, row in (current.get("replicaStatuses") or {}).items():
-        kept = {name: count for name, count in row.items() if name != "active"}
-        if type_ == "Succeeded" and row.get("active"):
-            kept["succeeded"] = kept.get("succeeded", 0) + row["active"]
-        rows[role] = kept
+        rows[role] = kept = dict(row)
+        if type_ == "Succeeded" and (active := kept.pop("active", 0)):
+            kept["succeeded"] = kept.get("succeeded", 0) + active
     return {**after, "replicaStatuses": rows}
 
 
@@ -95,7 +97,7 @@ class _Judge:
         leaving: list[Pod] = []
         if self._succeeded():
             self._end("Succeeded", f"{self.job.kind} {self.job.key} successfully completed.")
-        elif not self._failed():
+        elif not self._failed(wanted):
             leaving = self._replaced(wanted, grown)
             if self._over_limit():
                 leaving = []
@@ -123,18 +125,31 @@ class _Judge:
         wanted = job.count(role) if index is None else 1
         return len(chiefs) >= wanted > 0 and all(p.status.phase == "Succeeded" for p in chiefs)
 
-    def _failed(self) -> bool:
-        """End the job if a pod failed in a way that no policy forgives."""
-        fatal = [pod for pod, fate in self._failures() if fate is Fate.FATAL]
-        if not fatal:
+    def _failed(self, wanted: Sequence[Member]) -> bool:
+        """End the job if a pod failed in a way that no policy forgives, or if no pod is left."""
+        fates = self._failures()
+        failed = [pod for pod, fate in fates if fate is Fate.FATAL]
+        if not failed and self._hopeless(wanted, fates):
+            failed = [pod for pod, _ in fates]
+        elif not failed:
             return False
-        first = cause.first(fatal)
-        role = role_of(self.job, first)
-        count = sum(role_of(self.job, pod) == role for pod in fatal)
-        self._exited(fatal)
-        because = f"{count} {role} replica(s) failed. {_told(first)}"
-        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {because}")
+        self._exited(failed)
+        why = self._who(failed) if failed else _NOBODY
+        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {why}")
         return True
+
+    def _who(self, failed: Sequence[Pod]) -> str:
+        first = cause.first(failed)
+        role = role_of(self.job, first)
+        count = sum(role_of(self.job, pod) == role for pod in failed)
+        return f"{count} {role} replica(s) failed. {_told(first)}"
+
+    def _hopeless(self, wanted: Sequence[Member], fates: Sequence[tuple[Pod, Fate]]) -> bool:
+        """Whether all that could still succeed have ended, and none is made anew."""
+        ended = {pod.metadata.name for pod in status.alive(self.counted) if pod.finished}
+        deciding = _deciding(self.job, wanted)
+        settled = all(fate is Fate.IGNORED for _, fate in fates)
+        return settled and bool(deciding) and all(member.name in ended for member in deciding)
 
     def _failures(self) -> list[tuple[Pod, Fate]]:
         found = []
@@ -230,12 +245,18 @@ class _Judge:
         return f". {_told(cause.first(found))}" if found else ""
 
     def _run(self, wanted: int) -> None:
-        """Running: from the first pod that matters, but after a restart only with all of them."""
-        settled = [pod for pod in self.counted if pod.status.phase in ("Running", "Succeeded")]
-        if status.is_true(self.status, "Restarting") and len(status.alive(settled)) < wanted:
-            return
+        """Running: from the first pod that matters, but after a restart only with all of them.
+
+        A job none of whose pods runs any more is not Running: it restarts when they come back.
+        """
+        there = status.alive(self.counted)
+        phases = Counter(pod.status.phase for pod in there)
+        whole = phases["Running"] + phases["Succeeded"] >= wanted
         if self.rules.running(self.job, self.by_role):
-            self._condition("Running", f"{self.job.kind} {self.job.key} is running.")
+            if whole or not status.is_true(self.status, "Restarting"):
+                self._condition("Running", f"{self.job.kind} {self.job.key} is running.")
+        elif status.is_true(self.status, "Running") and not phases["Running"] and not whole:
+            self._say_restarting("none of its pods runs any more.")
 
     def _end(self, type_: str, message: str) -> None:
         self.status = finish(self.job, self.status, type_, message, self.now)
@@ -255,6 +276,13 @@ class _Judge:
             if code is not None:
                 where = f"{pod.metadata.namespace}.{pod.metadata.name}"
                 self.events.append(Emit("ExitedWithCode", f"Pod: {where} exited with code {code}"))
+
+
+def _deciding(job: Job, wanted: Sequence[Member]) -> list[Member]:
+    """Those by whose success the job may succeed; a launcher that waits for others is not there."""
+    role, index = job.chief or (job.chief_role or "Worker", None)
+    found = [m for m in wanted if m.role == role and index in (None, m.index)]
+    return found or list(wanted)
 
 
 def _told(pod: Pod) -> str:

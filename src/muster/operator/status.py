@@ -6,18 +6,20 @@ Pure. Called by `decide`. The rules (checked by a table in the tests):
 2. the same type, status and reason again changes nothing, not even the message;
 3. a new status moves lastTransitionTime, a new reason alone does not;
 4. a new condition goes to the end, in place of an older one of its type, so that the last one is
-   what the State column shows; Running and Restarting replace each other; the end of a job turns
-   either to False where it stands, its suspension Running.
+   what the State column shows; Running and Restarting replace each other; the end of a job and its
+   suspension turn either to False where it stands.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import timestamp
 from muster.jobs import names
 from muster.operator import backoff, restarts, whole
+from muster.operator.pods import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -143,7 +145,7 @@ def suspended(job: Job, status: Raw, now: datetime) -> Raw:
     at = timestamp(now)
     rows = [
         {**row, "status": "False", "reason": reason, "message": message, "lastTransitionTime": at}
-        if row.get("type") == "Running" and row.get("status") == "True"
+        if row.get("type") in _RIVALS and row.get("status") == "True"
         else row
         for row in status.get("conditions") or ()
     ]
@@ -179,6 +181,18 @@ def counts(job: Job, pods_of: dict[str, list[Pod]]) -> Raw:
             row["selector"] = names.selected(job.shape.operator, job.name, replica.role)
         result[replica.role] = {name: count for name, count in row.items() if count}
     return result
+
+
+def with_active(job: Job, final: Raw, staying: Sequence[Pod]) -> Raw:
+    """The status of a failed job, with the pods that run on; success counts all as succeeded."""
+    if not is_true(final, "Failed"):
+        return final
+    rows: Raw = {}
+    running = Counter(role_of(job, p) for p in alive(staying) if p.status.phase == "Running")
+    for role, row in (final.get("replicaStatuses") or {}).items():
+        rest = {name: count for name, count in row.items() if name != "active"}
+        rows[role] = {"active": running[role], **rest} if running[role] else rest
+    return {**final, "replicaStatuses": rows} if rows else final
 
 
 def alive(pods: Sequence[Pod]) -> list[Pod]:
