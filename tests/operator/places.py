@@ -52,13 +52,18 @@ class Place:
 @contextmanager
 def kubernetes(binaries: Path) -> Iterator[Place]:
     with ControlPlane(binaries) as plane:
-        for crd in crds.load_all():
-            status, answer = plane.request("POST", CRDS.path(), crd)
-            assert status == 201, answer
-        until(lambda: _served(plane), what="every CRD being served")
+        define(plane)
         # After the CRDs: the garbage collector looks for new kinds only twice a minute.
         plane.start_controller_manager()
         yield Place(config.load(plane.kubeconfig), plane)
+
+
+def define(plane: ControlPlane) -> None:
+    """Install our CRDs."""
+    for crd in crds.load_all():
+        status, answer = plane.request("POST", CRDS.path(), crd)
+        assert status == 201, answer
+    until(lambda: _served(plane), what="every CRD being served")
 
 
 def _served(plane: ControlPlane) -> bool:
