@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,9 @@ import pytest
 from muster.api import crds
 from muster.api.kinds import CONFIG_MAPS, CRDS, JAXJOBS, NAMESPACES, SERVICES, TFJOBS, Kind
 from muster.api.meta import Key, Raw
-from muster.cli.submit import table
-from muster.cli.submit.transaction import DEPLOYMENTS, Transaction
-from muster.errors import NotFound
+from muster.cli.submit import table, transaction
+from muster.cli.submit.transaction import DEPLOYMENTS
+from muster.errors import Forbidden, NotFound, ServerError, Unreachable
 from muster.kube import config
 from muster.kube.blocking import BlockingClient
 from muster.kube.request import Request, Response
@@ -206,21 +209,139 @@ def test_nothing_is_made_unless_all_would_be_accepted(
     assert created == []
 
 
-def test_an_interrupted_submit_takes_back_what_was_made(
+def interrupt(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def impatient() -> None:
+    """Ctrl-C, and again: the answer is not waited for."""
+    interrupt(signal.SIGINT)()
+    interrupt(signal.SIGINT)()
+
+
+def timeout() -> None:
+    raise Unreachable("no answer in time")
+
+
+def broken() -> None:
+    raise ServerError("it broke", status=500)
+
+
+def disturb(monkeypatch: pytest.MonkeyPatch, write: int, before: Callable[[], None] | None,
+            after: Callable[[], None] | None) -> list[str]:  # fmt: skip
+    """Let something happen before or after the server acts on the n-th object to be created."""
+    created: list[str] = []
+    real = BlockingClient.send
+
+    def send(self: BlockingClient, ask: Request) -> Response:
+        if ask.method != "POST" or ("dryRun", "All") in ask.query or "/namespaces/" not in ask.path:
+            return real(self, ask)
+        created.append(ask.path.rpartition("/")[2])
+        now = len(created) == write + 1
+        if now and before:
+            before()
+        answer = real(self, ask)
+        if now and after:
+            after()
+        return answer
+
+    monkeypatch.setattr(BlockingClient, "send", send)
+    return created
+
+
+WHOLE = (*TF, "--tensorboard", "x")
+WRITES = ("tfjobs", "configmaps", "services", "deployments")
+
+
+@pytest.mark.parametrize("write", range(len(WRITES)), ids=WRITES)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [
+        (interrupt(signal.SIGINT), 130),
+        (interrupt(signal.SIGTERM), 130),
+        (impatient, 130),
+        (timeout, 5),
+        (broken, 1),
+    ],
+    ids=["ctrl-c", "sigterm", "ctrl-c twice", "timeout", "server error"],
+)
+def test_whatever_breaks_a_submission_leaves_nothing(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    write: int,
+    when: str,
+    trouble: Callable[[], None],
+    expected: int,
+) -> None:
+    monkeypatch.setattr(transaction, "BETWEEN", 0.0)
+    early, late = (trouble, None) if when == "before" else (None, trouble)
+    created = disturb(monkeypatch, write, early, late)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    code, out, err = place.arena(*WHOLE)
+
+    assert code == expected, err
+    assert place.left() == []
+    assert out == []
+    assert created == list(WRITES[: write + 1])
+    assert err.splitlines().count("interrupted: nothing was submitted") == (expected == 130)
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+@pytest.mark.parametrize("trouble", [interrupt(signal.SIGINT), impatient, timeout])
+def test_what_somebody_else_made_meanwhile_is_not_taken_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None]
+) -> None:
+    """The name of the record is taken by another between our look and our write."""
+    monkeypatch.setattr(transaction, "BETWEEN", 0.0)
+    foreign: Raw = {"metadata": {"name": "j-tfjob"}, "data": {"precious": "yes"}}
+
+    def taken() -> None:
+        with place.client() as client:
+            body = {"apiVersion": "v1", "kind": "ConfigMap", **foreign}
+            path = f"/api/v1/namespaces/{place.namespace}/configmaps"
+            client._wire.send(Request("POST", path, (), json.dumps(body).encode()))
+        trouble()
+
+    disturb(monkeypatch, 1, taken, None)
+    code, _, _ = place.arena(*WHOLE)
+
+    assert code != 0
+    assert place.left() == ["ConfigMap/j-tfjob"]
+    kept = place.found(CONFIG_MAPS, "j-tfjob")
+    assert kept is not None
+    assert kept["data"] == foreign["data"]
+
+
+def test_an_interrupted_taking_back_goes_on_to_its_end(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., Raw] = Transaction._create
+    real = BlockingClient.delete
 
-    def interrupted(self: Transaction, kind: Kind[Any], body: Raw) -> Raw:
-        if kind is DEPLOYMENTS:  # the last, when all the rest is there
-            raise KeyboardInterrupt
-        return real(self, kind, body)
+    def delete(self: BlockingClient, *args: Any, **kwargs: Any) -> None:
+        impatient()
+        real(self, *args, **kwargs)
 
-    monkeypatch.setattr(Transaction, "_create", interrupted)
-    code, _, _ = place.arena(*TF, "--tensorboard", "x")
+    monkeypatch.setattr(BlockingClient, "delete", delete)
+    disturb(monkeypatch, 3, None, interrupt(signal.SIGINT))
+
+    assert place.arena(*WHOLE)[0] == 130
+    assert place.left() == []
+
+
+def test_who_interrupts_is_told_what_could_not_be_taken_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete(*_: Any, **__: Any) -> None:
+        raise Forbidden("you may not delete", status=403)
+
+    monkeypatch.setattr(BlockingClient, "delete", delete)
+    disturb(monkeypatch, 1, None, interrupt(signal.SIGINT))
+    code, _, err = place.arena(*TF, "x")
 
     assert code == 130
-    assert place.left() == []
+    assert err.splitlines()[-1] == "interrupted: left behind: configmap/j-tfjob, tfjob/j"
 
 
 def test_config_files_become_config_maps_of_the_job(place: Place) -> None:

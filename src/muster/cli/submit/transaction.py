@@ -3,11 +3,15 @@
 The server first says of everything besides the job whether it would take it, so that nothing trains
 unless all is accepted. Then the job comes first, since the rest belongs to it: whatever happens to
 us in between, deleting the job takes everything away. Leaving the block early, by an error or
-Ctrl-C, takes back what was made.
+Ctrl-C, takes back what was made, also where the answer never came: everything carries a mark of
+this submission, and nothing without it is ever deleted.
 """
 
 from __future__ import annotations
 
+import secrets
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +21,8 @@ from muster.api.meta import Key, Raw
 from muster.cli.output import called, note, structured
 from muster.cli.resources import Resources
 from muster.cli.send import Order
-from muster.errors import AlreadyExists, ApiError, MusterError, NotFound, UsageError
+from muster.cli.submit.interrupts import Interrupts
+from muster.errors import AlreadyExists, ApiError, MusterError, NotFound, ServerError, UsageError
 from muster.jobs.shapes import SHAPES
 from muster.kube import request
 
@@ -37,6 +42,19 @@ COMPANIONS: dict[str, Kind[Any]] = {
 """What can come with a job."""
 
 REHEARSAL = Order("create", (), dry_run="server")
+MARK = "muster.dev/submission"
+"""The annotation by which a submission knows its own objects."""
+LOOKS, BETWEEN = 10, 0.1
+"""How often, and how many seconds apart, to look for what was sent and never answered."""
+
+
+@dataclass
+class Written:
+    """An object that was sent. Its UID is empty until the server has answered."""
+
+    kind: Kind[Any]
+    key: Key
+    uid: str = ""
 
 
 class Transaction:
@@ -48,9 +66,12 @@ class Transaction:
         self._client = client
         self._namespace = namespace
         self._order = Order("create", (), dry_run="server" if dry else "none")
-        self._undo: list[tuple[Kind[Any], Key, str]] = []
+        self._mark = secrets.token_hex(8)
+        self._undo: list[Written] = []
+        self._interrupts = Interrupts()
 
     def __enter__(self) -> Self:
+        self._interrupts.__enter__()
         return self
 
     def __exit__(
@@ -59,8 +80,18 @@ class Transaction:
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self._take_back()
+        interrupts = self._interrupts
+        interrupts.deaf = True
+        stopped = isinstance(error, KeyboardInterrupt) or (error is None and interrupts.heard)
+        try:
+            if error is not None or stopped:
+                left = self._take_back()
+            if stopped:
+                rest = ", ".join(f"{one.kind.kind.lower()}/{one.key.name}" for one in left)
+                note(f"interrupted: {f'left behind: {rest}' if rest else 'nothing was submitted'}")
+                raise KeyboardInterrupt
+        finally:
+            interrupts.__exit__()
 
     def submit(self, bundle: Bundle) -> None:
         """Create everything, beginning with what records the submission."""
@@ -115,13 +146,25 @@ class Transaction:
         return True
 
     def _create(self, kind: Kind[Any], body: Raw) -> Raw:
-        made = self._send(kind, body, self._order)
-        if self._order.dry_run == "none":
-            metadata = made["metadata"]
-            self._undo.append((kind, Key(self._namespace, metadata["name"]), metadata["uid"]))
+        if self._order.dry_run != "none":
+            return self._send(kind, body, self._order)
+        metadata = body["metadata"]
+        marked = {**(metadata.get("annotations") or {}), MARK: self._mark}
+        body = {**body, "metadata": {**metadata, "annotations": marked}}
+        # Noted before it is sent: whatever becomes of the answer, the object may be there.
+        written = Written(kind, Key(self._namespace, metadata["name"]))
+        self._undo.append(written)
+        try:
+            made = self._send(kind, body, self._order)
+        except ApiError as error:
+            if not isinstance(error, ServerError):
+                self._undo.remove(written)  # refused: what has that name is somebody else's
+            raise
+        written.uid = made["metadata"]["uid"]
         return made
 
     def _send(self, kind: Kind[Any], body: Raw, order: Order) -> Raw:
+        self._interrupts.heed()
         ask = request.create(kind, body, namespace=self._namespace)
         made: Raw = msgspec.json.decode(self._client.send(order.asked(ask)).body, type=dict)
         return {"apiVersion": body["apiVersion"], "kind": body["kind"], **made}
@@ -137,15 +180,38 @@ class Transaction:
         }
         return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
 
-    def _take_back(self) -> None:
+    def _take_back(self) -> list[Written]:
+        """Delete what was made, the last first; what could not be deleted is told and returned."""
+        self._client.close()  # an interrupted call leaves half an answer on the connection
+        left = []
         while self._undo:
-            kind, key, uid = self._undo.pop()
+            written = self._undo.pop()
             try:
-                self._client.delete(kind, key, uid=uid, propagation="Background")
+                if uid := written.uid or self._look_for(written):
+                    self._client.delete(
+                        written.kind, written.key, uid=uid, propagation="Background"
+                    )
             except NotFound:
                 continue
             except MusterError as error:
-                note(f"could not take back {kind.kind.lower()}/{key.name}: {error}")
+                note(f"could not take back {written.kind.kind.lower()}/{written.key.name}: {error}")
+                left.append(written)
+        return left
+
+    def _look_for(self, written: Written) -> str:
+        """The UID of what was sent and never answered, if it is there and ours.
+
+        The server may still be at it, so one look that finds nothing is not enough.
+        """
+        for _ in range(LOOKS):
+            try:
+                found = self._client.get(written.kind.read_as(dict), written.key)["metadata"]
+            except NotFound:
+                time.sleep(BETWEEN)
+                continue
+            mine = (found.get("annotations") or {}).get(MARK) == self._mark
+            return str(found["uid"]) if mine else ""
+        return ""
 
 
 def _taken(name: str) -> UsageError:
