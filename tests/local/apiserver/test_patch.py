@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from muster.api import schemas
 from muster.errors import Refusal
-from muster.local.apiserver.request.patch import json_patch, merge, strategic
+from muster.local.apiserver.request.json_patch import json_patch
+from muster.local.apiserver.request.patch import merge, strategic
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text("ab~/é", max_size=3),

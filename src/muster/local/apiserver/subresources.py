@@ -19,6 +19,7 @@ from muster.local.apiserver.registry import Resource
 from muster.local.apiserver.request import bodies, patch
 from muster.local.apiserver.request.apply import MEDIA_TYPE, check_statement
 from muster.local.apiserver.request.call import Answer, Call, raw
+from muster.local.apiserver.request.json_patch import json_patch
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -190,11 +191,13 @@ def _checked(call: Call, body: Raw) -> Raw:
 
 
 def _patched(call: Call, scale: Raw) -> Raw:
+    """A scale with a patch, in which nothing is a list."""
     change = bodies.read_patch(call.body, call.content_type, bodies.PATCHES)
-    if bodies.media_type(call.content_type) == MEDIA_TYPE:
+    kind = bodies.media_type(call.content_type)
+    if kind == "application/json-patch+json":
+        return json_patch(scale, change)
+    if kind == MEDIA_TYPE:
         check_statement(call, change)
-    elif isinstance(change, list):
-        return patch.json_patch(scale, change)
     merged: Raw = patch.merge(scale, change)
     return merged
 

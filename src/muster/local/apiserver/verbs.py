@@ -11,7 +11,7 @@ import random
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
@@ -25,6 +25,7 @@ from muster.local.apiserver.request import bodies, patch
 from muster.local.apiserver.request.apply import MEDIA_TYPE, apply, check_statement
 from muster.local.apiserver.request.call import Answer, Call, one, raw, unstored
 from muster.local.apiserver.request.duplicates import repeated
+from muster.local.apiserver.request.json_patch import json_patch
 from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
@@ -186,14 +187,15 @@ class Verbs:
             return await self._apply(call, body)
         return await self.change(call, lambda old: self._patched(call, kind, old, body))
 
-    def _patched(self, call: Call, kind: str, old: Raw, body: object) -> Raw:
+    def _patched(self, call: Call, kind: str, old: Raw, body: Any) -> Raw:
+        typed = "strategic" in kind
         if kind == "application/json-patch+json":
-            new = patch.json_patch(old, body)
-        elif kind == "application/merge-patch+json":
-            new = patch.merge(old, body)
-        else:
+            new = json_patch(old, body)
+        elif typed:
             new = patch.strategic(old, body, schema_of(call.resource))
-        claims.check_patched(call, new, old)
+        else:
+            new = patch.merge(old, body)
+        claims.check_patched(call, new, old, typed=typed)
         return new
 
     async def _apply(self, call: Call, body: Raw) -> Answer:

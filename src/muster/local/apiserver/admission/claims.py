@@ -40,17 +40,40 @@ def check(call: Call, obj: Raw) -> None:
         check_name(call, meta)
 
 
-def check_patched(call: Call, new: Raw, old: Raw) -> None:
-    """A patch leaves the object what it is, with its name."""
-    if not isinstance(new.get("metadata"), dict) or not new["metadata"].get("name"):
-        raise status.bad_request(
-            f"the name of the object () does not match the name on the URL ({call.route.name})"
-        )
-    if not call.resource.custom and any(new.get(f) != old[f] for f in ("kind", "apiVersion")):
-        told = f"unable to decode the result as {call.resource.kind}"
-        cause = status.bad_value("patch", call.body.decode(errors="replace"), told)
-        raise status.invalid("", "", "", [cause])
+def check_patched(call: Call, new: Raw, old: Raw, *, typed: bool) -> None:
+    """A patch leaves the object what it is, with its name.
+
+    What it says of kind and version may be gone: the former can do without, and both can if the
+    patch was `typed`, merged by somebody who knew them.
+    """
+    if call.resource.custom:
+        _check_custom(call, new)
+    else:
+        told = {name: old[name] for name in ("kind", "apiVersion") if not new.get(name)}
+        if "apiVersion" in told and not typed:
+            check_name(call, {})  # a version that nobody knows shows no name
+        new |= told
+        same = new["kind"] == old["kind"] and new["apiVersion"] == old["apiVersion"]
+        if not same or not isinstance(new.get("metadata"), dict | None):
+            raise _undecodable(call)
     check(call, new)
+    check_name(call, new["metadata"])
+
+
+def _check_custom(call: Call, new: Raw) -> None:
+    version, wanted = new.get("apiVersion"), call.resource.api_version
+    if not new.get("kind"):
+        raise _undecodable(call)
+    if version and version != wanted:
+        cause = status.bad_value("apiVersion", version, f"must be {wanted}")
+        group = str(version).rpartition("/")[0]
+        raise status.invalid(group, str(new["kind"]), call.route.name, [cause])
+
+
+def _undecodable(call: Call) -> Refusal:
+    told = f"unable to decode the result as {call.resource.kind}"
+    cause = status.bad_value("patch", call.body.decode(errors="replace"), told)
+    return status.invalid("", "", "", [cause])
 
 
 def check_name(call: Call, meta: Raw) -> None:

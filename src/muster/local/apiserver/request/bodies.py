@@ -80,7 +80,8 @@ def read_patch(body: bytes, content_type: str, accepted: tuple[str, ...]) -> Any
         return parse_json(body)
     if kind.endswith("yaml"):
         return _object(parse_yaml(body))
-    return _object(parse_json(body, whole="strategic" in kind))
+    change = parse_json(body, whole="strategic" in kind)
+    return {} if change is None and "strategic" in kind else _object(change)
 
 
 def parse_json(body: bytes, *, whole: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Patches: JSON patch, merge patch, strategic merge patch.
+"""Patches: merge patch, strategic merge patch.
 
 Pure: object and patch in, new object out; neither is changed. Called by `verbs.py`. A strategic
 merge needs to know which lists are sets or maps; the schema of the kind says so.
@@ -6,16 +6,13 @@ merge needs to know which lists are sets or maps; the schema of the kind says so
 
 from __future__ import annotations
 
-from copy import deepcopy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver.status import bad_request, too_large, unprocessable
+from muster.local.apiserver.status import bad_request
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
-
-MOST_STEPS = 10_000
 
 # -- merge patch (RFC 7396) ----------------------------------------------------------------------
 
@@ -31,106 +28,6 @@ def merge(target: Any, patch: Any) -> Any:
         else:
             result[key] = merge(result.get(key), value)
     return result
-
-
-# -- JSON patch (RFC 6902) -----------------------------------------------------------------------
-
-
-def json_patch(target: Raw, patch: Any) -> Raw:
-    """Apply the operations in order; a failed `test` or a missing path refuses them all."""
-    if not isinstance(patch, list):
-        raise bad_request("json patch must be a list of operations")
-    if len(patch) > MOST_STEPS:
-        raise too_large(f"The allowed maximum operations in a JSON patch is {MOST_STEPS}")
-    document: Any = deepcopy(target)
-    for step in patch:
-        if not isinstance(step, dict):
-            raise bad_request("json patch: an operation must be an object")
-        if not isinstance(step.get("path"), str):
-            raise unprocessable()
-        document = _apply(document, step)
-    if not isinstance(document, dict):
-        raise bad_request("json patch: the result is not an object")
-    return cast("Raw", document)
-
-
-def _apply(document: Any, step: Raw) -> Any:
-    op, path = step.get("op"), _pointer(step["path"])
-    if op == "add":
-        return _add(document, path, deepcopy(_value(step)))
-    if op == "replace":
-        if not path:
-            return deepcopy(_value(step))
-        _get(document, path)
-        return _add(_remove(document, path), path, deepcopy(_value(step)))
-    if op == "remove":
-        return _remove(document, path)
-    if op == "test":
-        if _get(document, path) != _value(step):
-            raise unprocessable()
-        return document
-    if op in ("copy", "move"):
-        source = _pointer(str(step.get("from", "")))
-        value = deepcopy(_get(document, source))
-        if op == "move":
-            document = _remove(document, source)
-        return _add(document, path, value)
-    raise unprocessable()
-
-
-def _value(step: Raw) -> Any:
-    """Null, if nothing is said."""
-    return step.get("value")
-
-
-def _pointer(text: str) -> list[str]:
-    if text and not text.startswith("/"):
-        raise unprocessable()
-    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
-
-
-def _index(items: list[Any], part: str, *, end: bool = False) -> int:
-    if end and part == "-":
-        return len(items)
-    if not part.isdigit() or int(part) > len(items) - (not end):
-        raise unprocessable()
-    return int(part)
-
-
-def _get(document: Any, path: list[str]) -> Any:
-    for part in path:
-        if isinstance(document, list):
-            document = document[_index(document, part)]
-        elif isinstance(document, dict) and part in document:
-            document = document[part]
-        else:
-            raise unprocessable()
-    return document
-
-
-def _add(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    parent = _get(document, path[:-1])
-    if isinstance(parent, list):
-        parent.insert(_index(parent, path[-1], end=True), value)
-    elif isinstance(parent, dict):
-        parent[path[-1]] = value
-    else:
-        raise unprocessable()
-    return document
-
-
-def _remove(document: Any, path: list[str]) -> Any:
-    if not path:
-        raise unprocessable()
-    _get(document, path)
-    parent = _get(document, path[:-1])
-    if isinstance(parent, list):
-        del parent[int(path[-1])]
-    else:
-        del parent[path[-1]]
-    return document
 
 
 # -- strategic merge patch -----------------------------------------------------------------------
