@@ -34,12 +34,14 @@ _PATH = re.compile(
 class Objects(BlockingClient):
     """Raw objects by plural; what is not there is a 404, a plural not named in it too.
 
-    Plurals in `barred` may not be read.
+    Plurals in `barred` may not be read, and unless `elsewhere`, nothing outside of a namespace.
     """
 
-    def __init__(self, objects: dict[str, list[Raw]], barred: Collection[str] = ()) -> None:
+    def __init__(
+        self, objects: dict[str, list[Raw]], barred: Collection[str] = (), *, elsewhere: bool = True
+    ) -> None:
         super().__init__(Endpoint.with_token("https://127.0.0.1:1", "t"))
-        self.objects, self.barred = objects, barred
+        self.objects, self.barred, self.elsewhere = objects, barred, elsewhere
         self.sent: list[Request] = []
 
     def send(self, ask: Request) -> Response:
@@ -49,7 +51,7 @@ class Objects(BlockingClient):
             self.sent.append(ask)
             return Response(200, {}, b"{}")
         plural = found["plural"] if "metrics.k8s.io" not in ask.path else f"{found['plural']}usage"
-        if plural in self.barred:
+        if plural in self.barred or not (found["space"] or self.elsewhere):
             raise Forbidden(f"not allowed to read {plural}", status=403)
         if plural not in self.objects:
             raise NotFound(f"no {plural}", status=404)
@@ -78,15 +80,16 @@ class Scene:
     patch: pytest.MonkeyPatch
     objects: dict[str, list[Raw]] = field(default_factory=dict)
     barred: set[str] = field(default_factory=set)
+    elsewhere: bool = True
     local: bool = True
     now: datetime = NOW
 
     def arena(self, *words: str) -> tuple[int, str, str]:
         """Exit code, output, complaints."""
-        client = Objects(self.objects, self.barred)
+        client = Objects(self.objects, self.barred, elsewhere=self.elsewhere)
         self.patch.setattr(cluster.Cluster, "connect", lambda _: client)
         self.patch.setattr(cluster, "choose", lambda _: self.cluster())
-        for module in ("get", "list", "topjobs", "prune", "data", "waitline"):
+        for module in ("get", "list", "find", "topjobs", "prune", "data", "waitline", "explain"):
             self.patch.setattr(f"muster.cli.{module}.datetime", _clock(self.now))
         code = main.run("arena", list(words))
         out = self.capture.readouterr()

@@ -82,7 +82,7 @@ def test_only_some_jobs(busy: Scene, flags: list[str], names: list[str]) -> None
 
 
 def test_no_jobs_is_a_header_alone(scene: Scene) -> None:
-    scene.objects = {"pods": []}
+    scene.objects = {"tfjobs": [], "pods": []}
 
     assert scene.arena("list")[1].splitlines() == [
         "NAME  STATUS  TRAINER  DURATION  GPU(Requested)  GPU(Allocated)  NODE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -57,7 +58,7 @@ def _found(client: BlockingClient, key: Key, type_: str) -> tuple[list[Pod], str
     kind, raw = found
     own = key_of(raw)
     pods = belonging(kind.kind, own, raw["metadata"]["uid"], find.pods_of(client, own))
-    return pods, view(raw, pods).reason
+    return pods, view(raw, pods, datetime.now(UTC)).reason
 
 
 def _reasoned(told: Account, pods: Sequence[Pod], reason: str) -> Account:

@@ -1,11 +1,13 @@
 """Finding jobs and their pods on a cluster, for the verbs that show or change them.
 
 A name is a job's, then a pod's; `job/NAME` (or `tfjob/NAME`) and `pod/NAME` say which. A kind whose
-CRD is not installed has no jobs, and one that may not be read is left out; neither is an error.
+CRD is not installed has no jobs, and one that may not be read is left out; neither is an error
+unless it is so with every kind that was asked for.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -18,9 +20,11 @@ from muster.cli.verbs import unknown
 from muster.errors import Forbidden, MusterError, NotFound, UsageError
 from muster.jobs import names
 from muster.jobs.view import View, view
+from muster.kube import request
+from muster.kube.refusal import NO_JOB_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from muster.api.core import Pod
@@ -83,6 +87,9 @@ def named(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw],
     survey = Survey(kinds_of(meant.type), lambda kind: client.get(kind, key))
     found = survey.answers
     if not found:
+        absent = survey.absent
+        if not survey.barred and not any(_served(client, kind, key) for kind in absent):
+            raise _not_installed(absent)
         raise _no_job(key, survey.unread)
     if len(found) > 1:
         types = ", ".join(kind.kind.lower() for kind, _ in found)
@@ -103,7 +110,8 @@ def everything(client: BlockingClient, namespace: str, type_: str = "") -> list[
     for pod in pods:
         name = pod.metadata.labels.get(names.JOB, "")
         by_job.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
-    views = [view(raw, by_job.get(key_of(raw), [])) for raw in jobs]
+    now = datetime.now(UTC)
+    views = [view(raw, by_job.get(key_of(raw), []), now) for raw in jobs]
     return sorted(views, key=lambda v: (-(v.created.timestamp() if v.created else 0), v.key))
 
 
@@ -115,7 +123,7 @@ def names_in(client: BlockingClient, namespace: str, type_: str = "") -> list[st
 def one(client: BlockingClient, key: Key, type_: str = "") -> View:
     """One job with its pods."""
     _, raw = named(client, key, type_)
-    return view(raw, pods_of(client, key_of(raw)))
+    return view(raw, pods_of(client, key_of(raw)), datetime.now(UTC))
 
 
 def pods_of(client: BlockingClient, job: Key) -> list[Pod]:
@@ -165,11 +173,32 @@ def _no_job(key: Key, unread: str) -> NotFound:
 def _listed(client: BlockingClient, namespace: str, type_: str) -> list[Raw]:
     """The jobs of every kind that may be listed; the others are told once."""
     survey = Survey(kinds_of(type_), lambda kind: client.list(kind, namespace, page=0).items)
+    if not survey.barred and not survey.answers:
+        raise _not_installed(survey.absent)
     if survey.barred:
         read = [kind.kind.lower() for kind, _ in survey.answers]
         only = f"-T {read[0]} asks for no others" if len(read) == 1 else "-T asks for one kind"
         once(f"left out, since you may not list them: {survey.unread} ({only})")
     return [raw for _, found in survey.answers for raw in found]
+
+
+def _served(client: BlockingClient, kind: Kind[Raw], job: Key) -> bool:
+    """Whether the cluster knows this kind, which the want of a job leaves open."""
+    try:
+        client.send(request.list_page(kind, job.namespace, limit=1, after=""))
+    except NotFound:
+        return False
+    except Forbidden:
+        pass
+    return True
+
+
+def _not_installed(kinds: Sequence[Kind[Raw]]) -> NotFound:
+    if len(kinds) == 1:
+        what = f"{kinds[0].plural}: their CRD is not installed"
+    else:
+        what = "training jobs: their CRDs are not installed"
+    return NotFound(f"the cluster knows no {what}", status=404, hint=NO_JOB_KINDS)
 
 
 def type_option(command: Callable[..., Any]) -> Callable[..., Any]:

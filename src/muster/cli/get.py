@@ -153,7 +153,7 @@ def _named(client: BlockingClient, cluster: Cluster, key: Key, how: How, now: da
     kind, raw = found
     bare = Key(key.namespace, raw["metadata"]["name"])
     pods = belonging(kind.kind, bare, raw["metadata"]["uid"], find.pods_of(client, bare))
-    job, line = waitline.told(client, view(raw, pods), pods)
+    job, line = waitline.told(client, view(raw, pods, now), pods)
     shown = _board(client, cluster, bare)
     beside = Beside(
         line=line,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Replica
 
 GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
+PATIENCE = 10.0
+"""How many seconds an operator may take to look at a new job before it is said to be away."""
 PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
 
 
@@ -104,8 +106,11 @@ class View(msgspec.Struct, frozen=True):
         return (self.finished or now) - begin if begin else timedelta()
 
 
-def view(raw: Raw, pods: Iterable[Pod]) -> View:
-    """What a person sees of this job. `pods` may be more than the job's own."""
+def view(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> View:
+    """What a person sees of this job. `pods` may be more than the job's own.
+
+    With `now`, a job that no operator has taken up after a while says so.
+    """
     meta = raw.get("metadata") or {}
     kind = str(raw.get("kind") or "")
     key = Key(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
@@ -115,13 +120,16 @@ def view(raw: Raw, pods: Iterable[Pod]) -> View:
     leading = _leading(job, own)
     status = raw.get("status") if isinstance(raw.get("status"), dict) else {}
     word, why = _status(status or {}, own)
+    created = _time(meta.get("creationTimestamp"))
+    if now is not None and created is not None and not own:
+        why = why or _unseen(status or {}, (now - created).total_seconds())
     return View(
         kind=kind,
         key=key,
         uid=uid,
         status=word,
         trainer=kind.lower(),
-        created=_time(meta.get("creationTimestamp")),
+        created=created,
         started=_time((status or {}).get("startTime")),
         finished=_finished(status or {}) if word in (SUCCEEDED, FAILED) else None,
         priority=_priority(job, own),
@@ -202,6 +210,13 @@ def _status(status: Raw, pods: Sequence[Pod]) -> tuple[str, str]:
     why = next((reason for pod in waiting if (reason := _why(pod))), "")
     told = status.get("waiting") or {}
     return PENDING, why or str(told.get("message") or "") or true.get("Restarting", "")
+
+
+def _unseen(status: Raw, seconds: float) -> str:
+    """That nobody seems to look after a job: every operator says at once that it has seen one."""
+    if status.get("conditions") or seconds < PATIENCE:
+        return ""
+    return "no operator has taken it up: does none run? `muster operator` is one"
 
 
 def _why(pod: Pod) -> str:

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from muster.kube.request import Request, Response
 
 
+NO_JOB_KINDS = (
+    "`muster crds | arena apply -f -` installs them, `muster operator` then runs jobs; "
+    "`arena up` starts a local cluster that has both."
+)
+"""The next step where the kinds of jobs are not installed."""
+
+
 class _Cause(msgspec.Struct, gc=False):
     reason: str = ""
     field: str = ""
@@ -107,7 +114,7 @@ def from_status(status: Status, code: int, request: Request, *, expired: str = "
     """The error for a decoded Status."""
     about = target(request)
     details = status.details or _Details()
-    return api_error(
+    error = api_error(
         _sentence(code, status, about, expired),
         status=code,
         reason=status.reason,
@@ -116,6 +123,9 @@ def from_status(status: Status, code: int, request: Request, *, expired: str = "
         ),
         retry_after=details.retry_after_seconds,
     )
+    if code == 404 and _no_such_kind(status) and about.resource.endswith(".kubeflow.org"):
+        error.hint = NO_JOB_KINDS
+    return error
 
 
 def _sentence(code: int, status: Status, about: Target, expired: str) -> str:

@@ -1,0 +1,102 @@
+"""A cluster on which nothing runs jobs says so, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from muster.api.meta import Key
+from muster.cli import find, main
+from muster.cli.progress import summary
+from muster.jobs.view import View
+from tests.cli.objects import Objects, Scene, condition, job, pod
+from tests.cli.test_apply import LocalServer
+
+NEXT = "`muster crds | arena apply -f -`"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"], ["get", "jobs"], ["get", "x"], ["logs", "x"], ["wait", "x"], ["top", "job"],
+        ["prune", "--since", "1h"],
+    ],
+)  # fmt: skip
+def test_a_cluster_that_has_no_jobs_kinds_is_told_as_such(scene: Scene, words: list[str]) -> None:
+    scene.objects = {"pods": [], "configmaps": []}
+
+    code, out, err = scene.arena(*words)
+
+    assert (code, out) == (3, "")
+    assert "the cluster knows no training jobs: their CRDs are not installed" in err
+    assert NEXT in err
+    assert "arena up" in err
+
+
+def test_a_cluster_that_lacks_the_kind_asked_for_names_it(scene: Scene) -> None:
+    scene.objects = {"tfjobs": [], "pods": []}
+
+    code, _, err = scene.arena("list", "-T", "pytorch")
+
+    assert code == 3
+    assert "the cluster knows no pytorchjobs: their CRD is not installed" in err
+    assert scene.arena("list")[0] == 0
+    assert "Not found training job x" in scene.arena("get", "x")[2]
+
+
+def test_who_may_look_into_one_namespace_alone_is_told_too(scene: Scene) -> None:
+    scene.objects, scene.elsewhere = {"pods": []}, False
+
+    assert "CRDs are not installed" in scene.arena("get", "x")[2]
+    assert "CRDs are not installed" in scene.arena("list")[2]
+
+
+def test_a_pod_is_shown_although_no_kind_of_job_is_there(scene: Scene) -> None:
+    lone = pod(job("TFJob", "a", {"Worker": 1}), "worker", 0)
+    scene.objects = {"pods": [lone]}
+
+    assert "a-worker-0" in scene.arena("get", "a-worker-0")[1]
+
+
+@pytest.fixture(scope="module")
+def bare_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    with LocalServer(tmp_path_factory.mktemp("bare")) as server:
+        yield server
+
+
+def test_submitting_where_no_job_kind_is_known_says_what_to_do(
+    bare_server: LocalServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["submit", "tf", "--name=a", "--image=i", "--kubeconfig", str(bare_server.kubeconfig)]
+
+    code = main.run("arena", [*words, "true"])
+
+    err = capsys.readouterr().err
+    assert code == 3
+    assert "the cluster has no tfjobs.kubeflow.org" in err
+    assert NEXT in err
+
+
+UNSEEN = "no operator has taken it up: does none run? `muster operator` is one"
+
+
+def test_a_job_that_no_operator_has_seen_says_so(scene: Scene) -> None:
+    scene.objects = {"tfjobs": [job("TFJob", "a", {"Worker": 1}, age=30)], "pods": []}
+
+    for verb in ("get", "explain"):
+        assert UNSEEN in scene.arena(verb, "a")[1], verb
+    assert f"a PENDING: {UNSEEN}" == summary(found(scene))
+
+
+def found(scene: Scene) -> View:
+    return find.one(Objects(scene.objects), Key("default", "a"))
+
+
+def test_a_job_that_is_new_or_taken_up_is_not_said_to_be_unseen(scene: Scene) -> None:
+    new = job("TFJob", "a", {"Worker": 1}, age=3)
+    seen = condition(job("TFJob", "b", {"Worker": 1}, age=30), "Created")
+    scene.objects = {"tfjobs": [new, seen], "pods": []}
+
+    for name in "ab":
+        assert "Reason:      has no pods yet" in scene.arena("get", name)[1]
