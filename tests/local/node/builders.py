@@ -42,11 +42,13 @@ def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-def running(number: int = 0, since: float = 5) -> Attempt:
-    return Attempt(number, State.RUNNING, pid=42, started_at=ago(since))
+def running(number: int = 0, since: float = 5, sandbox: int = 0) -> Attempt:
+    return Attempt(number, State.RUNNING, pid=42, started_at=ago(since), sandbox=sandbox)
 
 
-def exited(code: int = 0, number: int = 0, *, since: float = 5, ended: float = 1) -> Attempt:
+def exited(
+    code: int = 0, number: int = 0, *, since: float = 5, ended: float = 1, sandbox: int = 0
+) -> Attempt:
     return Attempt(
         number,
         State.EXITED,
@@ -56,15 +58,24 @@ def exited(code: int = 0, number: int = 0, *, since: float = 5, ended: float = 1
         exit_code=code,
         signal=code - 128 if code > 128 else 0,
         reason="Error" if code else "Completed",
+        sandbox=sandbox,
     )
 
 
-def record(*, open: bool = True, **containers: Attempt | tuple[Attempt, ...]) -> PodRecord:
+def record(
+    *, open: bool = True, sandbox: int = 0, **containers: Attempt | tuple[Attempt, ...]
+) -> PodRecord:
     """What this machine knows: attempts by container name."""
     attempts = {n: a if isinstance(a, tuple) else (a,) for n, a in containers.items()}
     pause = 7 if open else 0
     return PodRecord(
-        "uid-p", known=True, open=open, address="10.1.0.2", pause=pause, containers=attempts
+        "uid-p",
+        known=True,
+        open=open,
+        address="10.1.0.2",
+        pause=pause,
+        sandbox=sandbox,
+        containers=attempts,
     )
 
 

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide, outcome
+from muster.local.node.decide import (
+    Close,
+    Decision,
+    Open,
+    Remove,
+    Start,
+    Stop,
+    decide,
+    initialized,
+    outcome,
+)
 from muster.local.node.runtime.records import Health
 from tests.local.node.builders import (
     NOTHING,
@@ -50,6 +60,28 @@ def test_a_sidecar_only_has_to_have_started_and_is_started_again() -> None:
 
     assert starts(decide(one, record(side=running()), NOW)) == [("main", 0)]
     assert starts(decide(one, record(side=exited(), main=running()), NOW)) == [("side", 1)]
+
+
+def test_init_containers_run_again_in_new_namespaces_and_the_rest_after_them() -> None:
+    one = pod("p", container(), initContainers=[container("i")], restartPolicy="Always")
+    before = record(sandbox=1, i=exited(), main=exited(137))
+    now = record(sandbox=1, i=exited(number=1, sandbox=1), main=exited(137))
+
+    assert starts(decide(one, before, NOW)) == [("i", 1)]
+    assert not initialized(one, before)
+    assert starts(decide(one, now, NOW)) == [("main", 1)]
+    assert initialized(one, now)
+
+
+def test_sidecars_run_again_in_new_namespaces_before_what_comes_after_them() -> None:
+    sidecar = container("side", restartPolicy="Always")
+    one = pod("p", container(), initContainers=[sidecar], restartPolicy="Always")
+    starting = replace(running(1, sandbox=1), health=Health(started=False, ready=False))
+
+    assert starts(decide(one, record(sandbox=1, side=exited(137), main=exited(137)), NOW)) == [
+        ("side", 1)
+    ]
+    assert starts(decide(one, record(sandbox=1, side=starting, main=exited(137)), NOW)) == []
 
 
 def test_a_failed_init_container_fails_a_pod_that_never_restarts() -> None:

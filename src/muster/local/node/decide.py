@@ -3,8 +3,8 @@ and the time, to a list of actions.
 
 Called by the pod loop until it answers nothing more to do; the same answer for the same input.
 Containers of a pod start in the order: init containers one after the other (a sidecar only has to
-have started), then all the rest together. They stop in the reverse order: the ordinary ones, then
-the sidecars from the last to the first.
+have started), then all the rest together; and so again when the pod's namespaces were made anew.
+They stop in the reverse order: the ordinary ones, then the sidecars from the last to the first.
 """
 
 from __future__ import annotations
@@ -179,13 +179,16 @@ def initialized(pod: Pod, record: PodRecord) -> bool:
 
 
 def _passed(pod: Pod, container: Container, record: PodRecord) -> bool:
-    """Whether the container after this one may start."""
-    attempt = record.last(container.name)
+    """Whether the container after this one may start.
+
+    What was done in namespaces that are gone does not count: what they held in memory went along.
+    """
+    attempt = record.current(container.name)
     if attempt is None:
         return False
     if is_sidecar(container):
         after = pod.everyone[pod.everyone.index(container) + 1 :]
-        return attempt.started or any(record.last(later.name) for later in after)
+        return attempt.started or any(record.current(later.name) for later in after)
     return not attempt.alive and attempt.exit_code == 0
 
 
@@ -209,7 +212,8 @@ def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], f
         if is_sidecar(container):
             consider(container, again=True)
         elif not _passed(pod, container, record):
-            consider(container, again=pod.spec.restart_policy != "Never")
+            stale = record.current(container.name) is None
+            consider(container, again=stale or pod.spec.restart_policy != "Never")
         if not _passed(pod, container, record):
             return actions, min(waits, default=None)
     for container in pod.spec.containers:

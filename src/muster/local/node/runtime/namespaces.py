@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from socket import socket
 
-    from muster.api.meta import Key
+    from muster.api.meta import Key, Raw
     from muster.local.node.runtime.contract import ContainerSpec, SandboxSpec
     from muster.local.node.runtime.memory import Groups
     from muster.local.node.runtime.network import Network
@@ -75,7 +75,11 @@ class Namespaces(Supervised):
         if address:
             write(folder / "resolv.conf", self._network.resolver)
         write(folder / "hostname", f"{spec.hostname}\n")
-        facts = {"key": str(spec.key), "address": address or self._network.gateway}
+        facts: Raw = {
+            "key": str(spec.key),
+            "address": address or self._network.gateway,
+            "sandbox": before.next_sandbox,
+        }
 
         def made(pid: int) -> dict[str, str]:
             started = kernel.started(pid)

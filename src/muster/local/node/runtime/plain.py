@@ -62,11 +62,13 @@ class Plain(Supervised):
         return LOOPBACK
 
     async def open(self, spec: SandboxSpec) -> None:
-        folder = self.records.pod(spec.uid)
+        before, folder = self.read(spec.uid), self.records.pod(spec.uid)
+        if before.open:
+            return
         for name in ("root", "tmp", "work"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         facts = {"key": str(spec.key), "address": LOOPBACK, "plain": True}
-        self.records.write_pod(spec.uid, facts)
+        self.records.write_pod(spec.uid, facts | {"sandbox": before.next_sandbox})
 
     async def start(self, spec: ContainerSpec) -> None:
         if self.folder(spec.uid, spec.name, spec.number).exists():
@@ -93,7 +95,7 @@ class Plain(Supervised):
         await self.end_shims(uid)
         self.unlimit(uid)
         if record.open:
-            facts = {"key": record.key, "address": record.address}
+            facts = {"key": record.key, "address": record.address, "sandbox": record.sandbox}
             self.records.write_pod(uid, facts)
 
     async def forget(self, uid: str) -> None:

@@ -1,10 +1,11 @@
 """What is on disk about a pod: the truth, whatever crashed. Read anew at every look.
 
-    pods/<uid>/pod                          the sandbox: first process, its identity, address;
-                                            or, where there are no namespaces, that it is open
+    pods/<uid>/pod                          the sandbox: which of the pod's it is, first process,
+                                            its identity, address; or, where there are no
+                                            namespaces, that it is open
     pods/<uid>/hosts, resolv.conf           bound into the containers
     pods/<uid>/volumes/<name>/              contents of volumes
-    pods/<uid>/containers/<name>/<n>/       attempt n: spec, lock, started, log, exited
+    pods/<uid>/containers/<name>/<n>/       attempt n: spec, turn, lock, started, log, exited
 
 Written by `sandbox`, `shims` and the shims themselves, always by rename; read by the pod loop.
 """
@@ -64,6 +65,8 @@ class Attempt:
     signal: int = 0
     reason: str = ""
     message: str = ""
+    sandbox: int = 0
+    """Which of the pod's sandboxes it ran in."""
     health: Health = Health()
 
     @property
@@ -92,11 +95,22 @@ class PodRecord:
     key: str = ""
     rebooted: bool = False
     """The machine was restarted since the pod's namespaces were made."""
+    sandbox: int = 0
+    """Which of the pod's sandboxes the last one is: a pod gets another when one is lost."""
     containers: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
 
     def last(self, container: str) -> Attempt | None:
         attempts = self.containers.get(container, ())
         return attempts[-1] if attempts else None
+
+    def current(self, container: str) -> Attempt | None:
+        """The last attempt, if it was made in the pod's last sandbox."""
+        last = self.last(container)
+        return last if last is not None and last.sandbox == self.sandbox else None
+
+    @property
+    def next_sandbox(self) -> int:
+        return self.sandbox + 1 if self.known else 0
 
     @property
     def alive(self) -> list[str]:
@@ -146,6 +160,7 @@ class Records:
             pause if same else 0,
             facts.get("key", ""),
             bool(facts) and facts.get("boot") != self.boot,
+            int(facts.get("sandbox", 0)),
             {name: attempts for name, attempts in containers.items() if attempts},
         )
 
@@ -172,7 +187,7 @@ def read_attempt(folder: Path, number: int) -> Attempt:
     alive = not ended and locked(here / "lock")
     if not ended and not alive:
         ended = _json(here / "exited") or _lost(here)  # it may have ended between the two looks
-    start = _json(here / "started")
+    start, turn = _json(here / "started"), _json(here / "turn")
     state = State.EXITED if ended else State.RUNNING if start else State.STARTING
     return Attempt(
         number,
@@ -184,6 +199,7 @@ def read_attempt(folder: Path, number: int) -> Attempt:
         int(ended.get("signal", 0)),
         ended.get("reason", ""),
         ended.get("message", ""),
+        int(turn.get("sandbox", 0)),
     )
 
 

@@ -55,14 +55,18 @@ def run_alone(program: str, arguments: list[str], fds: dict[int, int], errors: P
             os.close(fd)
 
 
-def start(folder: Path, spec: dict[str, Any]) -> int:
-    """Start the shim of one attempt; the PID of the shim. The folder appears complete, or not."""
+def start(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
+    """Start the shim of one attempt; the PID of the shim. The folder appears complete, or not.
+
+    `turn` is for whoever reads the attempt, not for the shim.
+    """
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
     (draft / "root").mkdir(parents=True)
     (draft / "log").touch()
     (draft / "termination-log").touch()
     (draft / "spec").write_text(json.dumps(spec), encoding="utf-8")
+    (draft / "turn").write_text(json.dumps(turn), encoding="utf-8")
     lock = os.open(draft / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.local.node.crew import Place
@@ -84,7 +85,9 @@ class Supervised:
             "memory": self._limited(spec),
             "message_from_log": spec.message_from_log,
         }
-        self._children[folder] = await asyncio.to_thread(shims.start, folder, program | body)
+        turn = {"sandbox": self.read(spec.uid).sandbox}
+        start = partial(shims.start, folder, program | body, turn)
+        self._children[folder] = await asyncio.to_thread(start)
         self.records.forget_old_attempts(spec.uid, spec.name)
         self._to_watch.put_nowait(Place(spec.uid, spec.name, spec.number))
 
