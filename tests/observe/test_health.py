@@ -36,6 +36,17 @@ def test_what_is_not_alive_is_not_ready() -> None:
     assert not health.readiness().well
 
 
+def test_a_note_is_told_and_changes_nothing() -> None:
+    health = Health()
+    health.ready("informers", lambda: "")
+    health.note("rights", lambda: "may not list secrets")
+    health.note("more", lambda: "")
+
+    assert health.readiness().well
+    assert str(health.readiness()) == "[+] informers: ok\n[~] rights: may not list secrets\n"
+    assert str(health.liveness()) == "ok\n"
+
+
 def test_checks_are_asked_anew_each_time() -> None:
     health = Health()
     trouble = ["starting", ""]

@@ -19,19 +19,20 @@ class Verdict:
     """The answers of some checks, by name; "" is well."""
 
     answers: dict[str, str]
+    notes: dict[str, str] = field(default_factory=dict)
+    """What is worth saying and changes nothing."""
 
     @property
     def well(self) -> bool:
         return not any(self.answers.values())
 
     def __str__(self) -> str:
-        return (
-            "".join(
-                f"[-] {name}: {trouble}\n" if trouble else f"[+] {name}: ok\n"
-                for name, trouble in sorted(self.answers.items())
-            )
-            or "ok\n"
+        answers = "".join(
+            f"[-] {name}: {trouble}\n" if trouble else f"[+] {name}: ok\n"
+            for name, trouble in sorted(self.answers.items())
         )
+        said = (f"[~] {name}: {note}\n" for name, note in sorted(self.notes.items()) if note)
+        return (answers or "ok\n") + "".join(said)
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Health:
 
     _live: dict[str, Check] = field(default_factory=dict)
     _ready: dict[str, Check] = field(default_factory=dict)
+    _notes: dict[str, Check] = field(default_factory=dict)
 
     def live(self, name: str, check: Check) -> None:
         """Add a check (or replace that name's) without which the process is of no use any more."""
@@ -49,10 +51,15 @@ class Health:
         """Add a check (or replace that name's) without which the process cannot serve yet."""
         self._ready[name] = check
 
+    def note(self, name: str, check: Check) -> None:
+        """Add something (or replace that name's) that readiness tells and does not hang on."""
+        self._notes[name] = check
+
     def liveness(self) -> Verdict:
         return Verdict({name: check() for name, check in self._live.items()})
 
     def readiness(self) -> Verdict:
         """Ready means alive and more."""
         checks = {**self._live, **self._ready}
-        return Verdict({name: check() for name, check in checks.items()})
+        notes = {name: note() for name, note in self._notes.items()}
+        return Verdict({name: check() for name, check in checks.items()}, notes)

@@ -129,8 +129,7 @@ class Actor:
             case Delete():
                 await self._delete(job, action)
             case Patch():
-                key = Key(job.namespace, action.name)
-                await self._client.patch(raw(action.kind), key, action.change)
+                await self._patch(job, action)
             case PatchStatus():
                 await self._write_status(job, action.change)
             case Emit():
@@ -160,6 +159,15 @@ class Actor:
             raise _refused(job, action, error) from error
         measure.wrote(kind.resource, "create")
         self._remember(job, kind, made)
+
+    async def _patch(self, job: Job, action: Patch) -> None:
+        key = Key(job.namespace, action.name)
+        try:
+            await self._client.patch(raw(action.kind), key, action.change)
+        except (Forbidden, Invalid, BadRequest) as error:
+            what = f"{action.kind.kind} {action.name} cannot be changed: {error}"
+            self._memory.hinder(job.uid, what)
+            raise
 
     async def _already(self, job: Job, action: Create) -> None:
         """The name is taken: by ourselves a moment ago, or by somebody whose end we wait for."""

@@ -2,7 +2,8 @@
 
 Used by `watched` for every kind without which most jobs can be served (one kind of job, one gang
 dialect, what only MPIJobs own). A right that is missing then costs those who need that kind, and
-nobody else. It is logged, stands in the health report and is tried for again and again.
+nobody else. It is logged once, told by /readyz, which does not hang on it, and tried for again and
+again.
 """
 
 from __future__ import annotations
@@ -23,10 +24,19 @@ log = logging.getLogger(__name__)
 class Dispensable(Informer[T]):
     """An informer that counts as synced, and as empty, while its kind may not be listed."""
 
+    lacking = ""
+    """Which right is missing, in one sentence; empty if none is."""
+
     def _failed(self, error: MusterError) -> float:
-        pause = super()._failed(error)
-        if isinstance(error, Forbidden) and not self.has_synced:
-            log.warning("%s: may not be listed; going on without it", self.kind.resource)
-            self.installed = False
-            self._synced.set()
-        return pause
+        if not isinstance(error, Forbidden) or (self.has_synced and not self.lacking):
+            return super()._failed(error)
+        if not self.lacking:
+            log.warning("%s; going on without", error)
+        self.lacking = str(error)
+        self.installed = False
+        self._synced.set()
+        return self._progress.failed(error)
+
+    def _well(self) -> None:
+        self.lacking = ""
+        super()._well()

@@ -51,6 +51,8 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
     memory = Memory(asyncio.get_running_loop().time)
     watched = Watched(client, options.namespace)
     watched.connect(memory, queue.add)
+    if options.health is not None:
+        options.health.note("rights", watched.lacking)
     teller = Teller(client, clock, busy=lambda: len(queue) > 0)
     actor = Actor(client, watched, memory, teller)
     reconciler = Reconciler(client, watched, memory, actor, options.settings, clock)

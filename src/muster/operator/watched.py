@@ -65,11 +65,16 @@ class Watched:
         self.others: dict[str, Informer[Raw]] = {
             kind.resource: labelled(raw(kind)) for kind in OWNED
         }
-        self.priorities: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES)
+        self.priorities: Informer[PriorityClass] = Dispensable(client, PRIORITY_CLASSES)
 
     def informers(self) -> list[Informer[Any]]:
         """Those that must have synced before anything is decided."""
         return [*self.jobs.values(), *self._owned().values()]
+
+    def lacking(self) -> str:
+        """The rights that are missing, and without which most jobs can be served."""
+        watches = (*self.informers(), self.priorities)
+        return "; ".join(sorted({w.lacking for w in watches if isinstance(w, Dispensable)} - {""}))
 
     def connect(self, memory: Memory, wake: Callable[[Ref], None]) -> None:
         """Wake a job when it or anything of it changes; tell the memory what was seen.
