@@ -17,11 +17,23 @@ from muster.api.meta import Key
 from muster.cli import cluster, main, scale, wait
 from muster.cli.data import CLAIMS
 from muster.cli.listing import WORDS
-from muster.errors import AlreadyExists, JobFailed, MusterError, NotFound, Unreachable, UsageError
+from muster.cli.submit.transaction import MARK
+from muster.cli.vigil import Vigil
+from muster.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    Gone,
+    JobFailed,
+    MusterError,
+    NotFound,
+    Unreachable,
+    UsageError,
+)
 from muster.jobs.view import View, view
 from muster.kube import config
 from muster.kube.blocking import BlockingClient
-from muster.kube.request import Patch
+from muster.kube.request import Patch, Request, Response
 from tests.cli.test_apply import LocalServer
 from tests.controlplane.cluster import ControlPlane
 
@@ -210,6 +222,8 @@ def test_a_scaled_gang_still_starts_whole_or_not_at_all(place: Place) -> None:
                        "x")[0] == 0  # fmt: skip
     anew = place.client.get(TFJOBS, Key(place.namespace, "g"))
     assert job["spec"] == anew["spec"]
+    for made in (job, anew):
+        del made["metadata"]["annotations"][MARK]
     assert job["metadata"]["annotations"] == anew["metadata"]["annotations"]
     assert anew["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 6
 
@@ -365,6 +379,109 @@ def test_the_exit_code_of_wait_is_the_jobs(place: Place) -> None:
     assert place.arena("wait", "good", "--for", "running")[0] == 0
     assert place.arena("wait", "nope")[0] == 3
     assert place.arena("wait", "nope", "--for", "deleted")[:2] == (0, "nope deleted\n")
+
+
+def finish(place: Place, name: str, type_: str) -> None:
+    """It ends, and its time to live is over at once."""
+    key = Key(place.namespace, name)
+    place.client.patch(TFJOBS, key, {"status": ended(type_)}, subresource="status")
+    place.client.delete(TFJOBS, key)
+
+
+def vigil(place: Place, name: str) -> Vigil:
+    return Vigil(place.client, TFJOBS, place.client.get(TFJOBS, Key(place.namespace, name)))
+
+
+@pytest.mark.parametrize("type_", ["Failed", "Succeeded"])
+def test_an_end_between_two_looks_is_seen_although_the_job_is_gone(
+    place: Place, type_: str
+) -> None:
+    place.job("a")
+    watching = vigil(place, "a")
+    assert watching.look().status == "PENDING"
+    finish(place, "a", type_)
+    place.job("a")  # another one
+
+    watching.wait(1)
+
+    assert watching.look().status == type_.upper()
+    watching.wait(0)
+    assert watching.look().status == type_.upper()
+
+
+def test_a_job_that_was_deleted_before_its_end_is_gone(place: Place) -> None:
+    place.job("a")
+    watching = vigil(place, "a")
+    place.client.delete(TFJOBS, Key(place.namespace, "a"))
+    place.job("a", **ended("Succeeded"))
+
+    watching.wait(1)
+
+    with pytest.raises(NotFound):
+        watching.look()
+
+
+@pytest.mark.parametrize(
+    "refusal", [Forbidden("you may not watch", status=403), Gone("too old", status=410)]
+)
+def test_a_job_that_cannot_be_watched_is_looked_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch, refusal: ApiError
+) -> None:
+    real = BlockingClient.send
+
+    def send(self: BlockingClient, ask: Request) -> Response:
+        if ("watch", "true") in ask.query:
+            raise refusal
+        return real(self, ask)
+
+    monkeypatch.setattr(BlockingClient, "send", send)
+    place.job("a")
+    watching = vigil(place, "a")
+    key = Key(place.namespace, "a")
+    place.client.patch(TFJOBS, key, {"status": ended("Failed")}, subresource="status")
+    watching.wait(0)
+    assert watching.look().status == "FAILED"
+    place.client.delete(TFJOBS, key)
+    watching.wait(0)
+    assert watching.look().status == "FAILED"
+
+
+def test_a_cluster_that_is_away_loses_no_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.job("a")
+    watching = vigil(place, "a")
+    with monkeypatch.context() as away:
+        away.setattr(BlockingClient, "send", _away)
+        watching.wait(0)
+        with pytest.raises(Unreachable):
+            watching.look()
+    finish(place, "a", "Failed")
+
+    watching.wait(1)
+
+    assert watching.look().status == "FAILED"
+
+
+def _away(*_: object) -> Response:
+    raise Unreachable("no answer")
+
+
+@pytest.mark.parametrize(("type_", "expected"), [("Failed", 10), ("Succeeded", 0)])
+def test_the_exit_code_is_the_jobs_however_short_its_time_to_live(
+    place: Place, monkeypatch: pytest.MonkeyPatch, type_: str, expected: int
+) -> None:
+    real = Vigil.wait
+    ends = ["s", "a", "b"]
+
+    def wait(self: Vigil, seconds: float) -> None:
+        while ends and ends[0] in place.names():
+            finish(place, ends.pop(0), type_)
+        real(self, seconds)
+
+    monkeypatch.setattr(Vigil, "wait", wait)
+    assert place.arena("submit", "tf", "--name=s", "--image=i", "--wait", "x")[0] == expected
+    place.job("a")
+    place.job("b")
+    assert place.arena("wait", "a", "b")[0] == expected
 
 
 # lists of other things

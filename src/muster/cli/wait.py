@@ -11,6 +11,7 @@ from muster.api.meta import Key
 from muster.cli import find
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.failures import Failures
+from muster.cli.vigil import Vigil
 from muster.errors import JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs.view import RUNNING, SUCCEEDED
 
@@ -48,34 +49,37 @@ def command(where: Where, names: tuple[str, ...], goal: str, timeout: str, type_
     end = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
     failures = Failures()
     with cluster.connect() as client:
-        if goal != "deleted":
-            _look_first(client, space, names, type_)
-        for name in dict.fromkeys(names):
+        keys = [Key(space, name) for name in dict.fromkeys(names)]
+        if goal == "deleted":
+            for key in keys:
+                _gone(client, key, type_, end)
+            return
+        for vigil in _look_first(client, keys, type_):
             try:
-                _one(client, Key(space, name), type_, goal, end)
+                job = reached(vigil.look, GOALS[goal], end, vigil.wait)
+                print(f"{job.trainer}/{job.name} {job.status.lower()}")
             except JobFailed as error:
                 failures.errors.append(error)
     failures.end(len(names), "jobs")
 
 
-def _look_first(client: BlockingClient, space: str, names: Sequence[str], type_: str) -> None:
+def _look_first(client: BlockingClient, keys: Sequence[Key], type_: str) -> list[Vigil]:
     """A job that is not there is told before the others are waited for."""
     failures = Failures()
-    for name in names:
+    found = []
+    for key in keys:
         with failures.kept():
-            find.named(client, Key(space, name), type_)
-    failures.end(len(names), "jobs")
+            found.append(Vigil(client, *find.named(client, key, type_)))
+    failures.end(len(keys), "jobs")
+    return found
 
 
-def _one(client: BlockingClient, key: Key, type_: str, goal: str, end: float) -> None:
-    if goal == "deleted":
-        _gone(client, key, type_, end)
-        return
-    job = reached(lambda: find.one(client, key, type_), GOALS[goal], end)
-    print(f"{job.trainer}/{job.name} {job.status.lower()}")
-
-
-def reached(look: Callable[[], View], good: tuple[str, ...], end: float) -> View:
+def reached(
+    look: Callable[[], View],
+    good: tuple[str, ...],
+    end: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> View:
     """Look until the job is in a good state.
 
     A job that failed is JobFailed; a cluster that goes away for a while is waited for.
@@ -91,7 +95,7 @@ def reached(look: Callable[[], View], good: tuple[str, ...], end: float) -> View
                 f"the job {job.name} is still {job.status.lower()}{job.because}",
                 hint=f"`arena explain {job.name}` says more.",
             )
-        time.sleep(LOOK_AGAIN)
+        sleep(LOOK_AGAIN)
         try:
             job = look()
         except NotFound:

@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.api.meta import Key, Raw
-from muster.cli import find, progress
+from muster.cli import progress
 from muster.cli.cluster import choose, choose_or_start
 from muster.cli.output import called, info, note, structured
 from muster.cli.send import DRY, as_list, placed
 from muster.cli.submit import fill, mlflow
 from muster.cli.submit.transaction import Transaction, record
+from muster.cli.vigil import Vigil
 from muster.errors import UsageError
 from muster.jobs import build
+from muster.jobs.shapes import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muster.api.meta import Raw
     from muster.cli.cluster import Cluster, Where
     from muster.kube.blocking import BlockingClient
 
@@ -89,10 +91,10 @@ def submit(kind: type[build.Submission], given: dict[str, Any], where: Where, or
     with cluster.connect() as client:
         fill.check(client, args)
         site = replace(site, user=fill.user(client))
-        _create(client, build.bundle(args, site), namespace, order)
+        job = _create(client, build.bundle(args, site), namespace, order)
         if args.model_name and order.dry_run == "none":
             mlflow.register(args.model_name, args.model_source, args.name)
-        _wait(client, args.type, Key(namespace, args.name), order)
+        _wait(client, job, order)
 
 
 def send(bundle: build.Bundle, where: Where, order: Order) -> None:
@@ -104,9 +106,7 @@ def send(bundle: build.Bundle, where: Where, order: Order) -> None:
         _foresee(bundle, order)
         return
     with cluster.connect() as client:
-        _create(client, bundle, namespace, order)
-        key = Key(namespace, bundle.job["metadata"]["name"])
-        _wait(client, bundle.job["kind"].lower(), key, order)
+        _wait(client, _create(client, bundle, namespace, order), order)
 
 
 def _cluster(where: Where, order: Order) -> Cluster | None:
@@ -124,13 +124,14 @@ def _namespace(where: Where, cluster: Cluster | None) -> str:
     return where.namespace_in(cluster) if cluster else where.namespace or "default"
 
 
-def _create(client: BlockingClient, bundle: build.Bundle, namespace: str, order: Order) -> None:
+def _create(client: BlockingClient, bundle: build.Bundle, namespace: str, order: Order) -> Raw:
+    """Make everything, say so, and give back the job as the server has it."""
     with Transaction(client, namespace, dry=order.dry_run == "server") as made:
         made.submit(bundle)
     word = f"created{DRY.get(order.dry_run, '')}"
     if order.output:
         _show([*made.extras, made.job], order)
-        return
+        return made.job
     how, *extras = made.extras
     print(f"{called(how)} {word}")
     if order.dry_run == "none":
@@ -143,6 +144,7 @@ def _create(client: BlockingClient, bundle: build.Bundle, namespace: str, order:
         info(
             f"You can run `arena get {name} --type {type_} -n {namespace}` to check the job status"
         )
+    return made.job
 
 
 def _foresee(bundle: build.Bundle, order: Order) -> None:
@@ -158,6 +160,7 @@ def _show(items: Sequence[Raw], order: Order) -> None:
         print(structured(as_list(items), order.output or "yaml"))
 
 
-def _wait(client: BlockingClient, type_: str, key: Key, order: Order) -> None:
+def _wait(client: BlockingClient, job: Raw, order: Order) -> None:
     if order.wait or order.watch:
-        progress.until_finished(lambda: find.one(client, key, type_), instances=order.watch)
+        vigil = Vigil(client, SHAPES[job["kind"]].resource, job)
+        progress.until_finished(vigil.look, instances=order.watch, sleep=vigil.wait)

@@ -1,0 +1,96 @@
+"""Keeping watch of one job, without a gap: also an end that is deleted a moment later is seen.
+
+Used by `submit --wait` and `wait`. Time is let pass by asking the server for what happens to the
+job in the next second, from the version on that was seen last; so nothing is missed between two
+looks. Where watching is not possible (no right to, history gone), the job is looked up instead.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from muster.api.meta import key_of
+from muster.cli import find
+from muster.errors import ApiError, MusterError, NotFound, Unreachable
+from muster.jobs.view import view
+from muster.kube import request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+    from muster.jobs.view import View
+    from muster.kube.blocking import BlockingClient
+
+
+class Vigil:
+    """One job from a version of it on."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        kind: Kind[Raw],
+        raw: Raw,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client, self._kind, self._sleep = client, kind, sleep
+        self._key, self._uid = key_of(raw), raw["metadata"]["uid"]
+        self._raw = raw
+        self._since = str(raw["metadata"]["resourceVersion"])
+        self._gone = False
+
+    def look(self) -> View:
+        """How the job is, or how it ended; NotFound if it was deleted before its end."""
+        if self._gone and not view(self._raw, []).over:
+            raise NotFound(f"the job {self._key.name} was deleted", status=404)
+        return view(self._raw, find.pods_of(self._client, self._key))
+
+    def wait(self, seconds: float) -> None:
+        """Let about that time pass, and see what happens to the job meanwhile."""
+        if self._gone:
+            self._sleep(seconds)
+            return
+        try:
+            self._watch(max(1, round(seconds)))
+        except Unreachable:
+            self._sleep(seconds)
+        except ApiError:
+            self._sleep(seconds)
+            self._look_up()
+
+    def _watch(self, seconds: int) -> None:
+        from muster.kube.watch import reader
+
+        ask = request.watch(
+            self._kind,
+            self._key.namespace,
+            since=self._since,
+            fields=f"metadata.name={self._key.name}",
+            seconds=seconds,
+        )
+        read = reader(self._kind, ask)
+        for line in self._client.send(ask).body.splitlines():
+            event = read(line)
+            self._since = str(event.object["metadata"]["resourceVersion"])
+            if event.type in ("ADDED", "MODIFIED", "DELETED"):
+                self._saw(event.object)
+                self._gone = self._gone or event.type == "DELETED"
+
+    def _saw(self, raw: Raw) -> None:
+        """Another job of the name is not ours; nor does an end that was seen change any more."""
+        if raw["metadata"]["uid"] == self._uid and not self._gone:
+            self._raw = {"kind": self._kind.kind, **raw}
+
+    def _look_up(self) -> None:
+        try:
+            found = self._client.get(self._kind, self._key)
+        except NotFound:
+            self._gone = True
+        except MusterError:
+            return  # the next look tells
+        else:
+            self._since = str(found["metadata"]["resourceVersion"])
+            self._gone = found["metadata"]["uid"] != self._uid
+            self._saw(found)
