@@ -1,14 +1,20 @@
-"""`arena logs` of a job that has no pods says why, and waits only where there is hope."""
+"""`arena logs` of a job without pods, or without its chief, waits only where there is hope."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.cli import find, follow
 from muster.cli.follow import with_instances
 from muster.errors import MusterError
 from muster.jobs.view import View, view
+from tests.cli import objects
+from tests.cli.objects import Raw, Scene
 
 
 def job(*conditions: dict[str, str]) -> View:
@@ -33,3 +39,83 @@ def test_a_job_that_failed_without_pods_is_not_waited_for(follow: bool) -> None:
 def test_without_follow_a_job_that_has_no_pods_yet_is_not_waited_for() -> None:
     with pytest.raises(MusterError, match="has no instances yet"):
         with_instances(cast(Any, None), job(), follow=False)
+
+
+@dataclass
+class Unfolding:
+    """A cluster that is another at every look at a job's pods; at last only this is there."""
+
+    scene: Scene
+    looks: list[list[Raw]]
+
+    def __call__(self, client: Any, of: Key) -> list[Pod]:
+        if self.looks:
+            self.scene.objects["pods"] = self.looks.pop(0)
+        return PODS_OF(client, of)
+
+
+PODS_OF = find.pods_of
+
+
+@pytest.fixture
+def mpi(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """An MPI job whose workers are there before its launcher is."""
+    monkeypatch.setattr(follow, "LOOK_AGAIN", 0)
+    started = objects.condition(
+        objects.job("MPIJob", "mpi", {"Launcher": 1, "Worker": 2}), "Created"
+    )
+    workers = [objects.pod(started, "worker", i, phase="Running") for i in range(2)]
+    launcher = objects.pod(started, "launcher", 0, phase="Succeeded", name="mpi-launcher-x")
+    scene.objects = {"mpijobs": [started], "pods": workers}
+    unfolding = Unfolding(scene, [workers, workers, [*workers, launcher]])
+    monkeypatch.setattr(find, "pods_of", unfolding)
+    return scene
+
+
+def test_following_an_mpi_job_waits_for_its_launcher(
+    mpi: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Key] = []
+    monkeypatch.setattr(follow, "one", lambda _, pod, *__: read.append(pod))
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert (code, read) == (0, [Key("default", "mpi-launcher-x")])
+    assert err == "waiting for the launcher of mpi …\n"
+
+
+def test_without_follow_it_is_said_that_the_launcher_is_not_there_yet(mpi: Scene) -> None:
+    code, _, err = mpi.arena("logs", "mpi")
+
+    assert code == 1
+    assert err == (
+        "error: the launcher of mpi is not there yet\n"
+        "`arena logs -f mpi` waits for it; -i reads another instance: mpi-worker-0, mpi-worker-1\n"
+    )
+
+
+def test_following_a_job_that_ends_before_its_launcher_comes_ends_too(mpi: Scene) -> None:
+    failed = objects.condition(mpi.objects["mpijobs"][0], "Failed", "no room")
+    mpi.objects["mpijobs"] = [failed]
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert code == 2
+    assert "please use '-i'" in err
+
+
+def test_following_a_job_that_ends_without_its_launcher_and_without_pods_says_how(
+    mpi: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = objects.condition(mpi.objects["mpijobs"][0], "Failed", "no room")
+
+    def end(_: float) -> None:
+        mpi.objects |= {"mpijobs": [failed], "pods": []}
+        monkeypatch.setattr(find, "pods_of", PODS_OF)
+
+    monkeypatch.setattr(follow.time, "sleep", end)
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert code == 1
+    assert "the job mpi has failed and has no pods: no room" in err

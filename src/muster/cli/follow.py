@@ -162,6 +162,25 @@ def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
     return job
 
 
+def with_chief(client: BlockingClient, job: View, *, follow: bool) -> View:
+    """The job once it has the instance whose log is its own; as it is if that never comes."""
+    said = False
+    while job.lead and job.chief is None and not job.over:
+        if not follow:
+            others = ", ".join(row.name for row in job.instances)
+            raise MusterError(
+                f"the {job.lead} of {job.name} is not there yet",
+                hint=f"`arena logs -f {job.name}` waits for it; "
+                f"-i reads another instance: {others}",
+            )
+        if not said:
+            note(f"waiting for the {job.lead} of {job.name} …")
+            said = True
+        time.sleep(LOOK_AGAIN)
+        job = find.one(client, job.key, job.trainer)
+    return job
+
+
 def wait_started(client: BlockingClient, key: Key) -> None:
     """Return when a container runs or ran; a cluster that is away is waited for."""
     said, end = False, float("inf")

@@ -1,8 +1,8 @@
 """`arena logs NAME`: what an instance printed; with -f, also what it prints from now on.
 
-NAME is a job, whose chief's log it is, or a pod. `-f` waits for the pod to start instead of
-failing, and goes on after the cluster was away. `--all` prints every instance's log with its name
-before each line.
+NAME is a job, whose chief's log it is, or a pod. `-f` waits for the pod to be there and to start
+instead of failing, and goes on after the cluster was away. `--all` prints every instance's log with
+its name before each line.
 """
 
 from __future__ import annotations
@@ -122,8 +122,11 @@ def _instances(
                 f"please use 'arena get {job.name}' to make sure instance name"
             )
         return [instance]
+    job = follow.with_chief(client, job, follow=wanted.follow)
+    job = follow.with_instances(client, job, follow=wanted.follow)  # it may have ended meanwhile
     if job.chief is not None:
         return [job.chief.name]
+    names = [row.name for row in job.instances]
     if len(names) == 1:
         return names
     raise UsageError(

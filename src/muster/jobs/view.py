@@ -67,6 +67,8 @@ class View(msgspec.Struct, frozen=True):
     """Why it waits or failed, in a sentence; empty if there is nothing to say."""
     requested_gpus: int
     """GPUs of all its replicas, whether or not their pods exist."""
+    lead: str = ""
+    """What the instance is called whose log is the job's, whether or not it is there."""
 
     @property
     def name(self) -> str:
@@ -136,6 +138,7 @@ def view(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> View:
         instances=tuple(instance(pod, leads=pod is leading) for pod in own),
         reason=trouble if trouble and word != SUCCEEDED else why,
         requested_gpus=_requested(job, own),
+        lead=_lead(job),
     )
 
 
@@ -184,6 +187,15 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
             found.append(pod)
     moving = [pod for pod in found if pod.status.phase != "Pending"]
     return max(moving or found, key=_stamp, default=None)
+
+
+def _lead(job: Job | None) -> str:
+    """`launcher`, `chief`, `worker 0`; empty if the job has none that leads."""
+    if job is None:
+        return ""
+    if job.chief_role is not None:
+        return job.chief_role.lower()
+    return "worker 0" if job.count("Worker") else ""
 
 
 def _stamp(pod: Pod) -> float:
