@@ -47,8 +47,15 @@ def running(number: int = 0, since: float = 5, sandbox: int = 0) -> Attempt:
 
 
 def exited(
-    code: int = 0, number: int = 0, *, since: float = 5, ended: float = 1, sandbox: int = 0
+    code: int = 0,
+    number: int = 0,
+    *,
+    row: int | None = None,
+    since: float = 5,
+    ended: float = 1,
+    sandbox: int = 0,
 ) -> Attempt:
+    """An attempt that ended; by default all attempts before it were in its sandbox too."""
     return Attempt(
         number,
         State.EXITED,
@@ -59,6 +66,7 @@ def exited(
         signal=code - 128 if code > 128 else 0,
         reason="Error" if code else "Completed",
         sandbox=sandbox,
+        row=number if row is None else row,
     )
 
 

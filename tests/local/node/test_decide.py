@@ -117,6 +117,18 @@ def test_the_first_restart_comes_at_once_and_later_ones_after_growing_pauses() -
     assert starts(decide(again, record(main=exited(1, 2, ended=20)), NOW)) == [("main", 3)]
 
 
+def test_ends_in_namespaces_that_are_gone_do_not_count_for_the_pause() -> None:
+    """The cluster was stopped, or the machine restarted: not the container's fault."""
+    again = pod(restartPolicy="Always")
+    ended = exited(143, 7, ended=1)
+    crashed = [exited(1, 8 + row, row=row, ended=4, sandbox=1) for row in (0, 1)]
+
+    assert decide(again, record(open=False, main=ended), NOW) == Decision((Open(),))
+    assert starts(decide(again, record(sandbox=1, main=ended), NOW)) == [("main", 8)]
+    assert starts(decide(again, record(sandbox=1, main=crashed[0]), NOW)) == [("main", 9)]
+    assert decide(again, record(sandbox=1, main=crashed[1]), NOW) == Decision((), 6.0)
+
+
 def test_a_container_that_ran_well_for_long_is_restarted_without_a_pause() -> None:
     ran = exited(1, 5, since=700, ended=1)
 

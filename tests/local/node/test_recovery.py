@@ -6,11 +6,12 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import PODS
+from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import Key
 from muster.local.node.agent import Agent, Settings
 from muster.local.node.machine import declare
@@ -107,6 +108,26 @@ async def test_a_bare_pod_that_may_restart_runs_again_when_the_cluster_is_back(h
 
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
+async def test_being_stopped_with_the_cluster_is_no_crash_however_often(home: Path) -> None:
+    lasting = manifest("p", container("main", "sleep", "1000"), restartPolicy="Always")
+    reasons: set[str] = set()
+
+    def running_again(pod: Raw, number: int) -> bool:
+        found = (pod.get("status", {}).get("containerStatuses") or [{"state": {}}])[0]
+        reasons.add(found["state"].get("waiting", {}).get("reason", ""))
+        return "running" in found["state"] and found["restartCount"] == number
+
+    for number in range(4):
+        async with cluster(home) as local:
+            if number == 0:
+                await local.run(lasting)
+            await local.until("p", partial(running_again, number=number), f"run {number}")
+            said = [event.reason for event in (await local.client.list(EVENTS)).items]
+
+    assert "CrashLoopBackOff" not in reasons
+    assert "BackOff" not in said
 
 
 async def test_nothing_of_a_pod_holds_a_socket_of_the_daemon(home: Path) -> None:

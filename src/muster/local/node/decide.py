@@ -155,22 +155,27 @@ def may_restart(pod: Pod, attempt: Attempt) -> bool:
     return attempt.alive or policy == "Always" or (policy == "OnFailure" and attempt.exit_code != 0)
 
 
-def pause(attempt: Attempt) -> float:
-    """Seconds between a container's end and its next start; the first time none."""
-    if attempt.finished_at is None or attempt.number == 0:
+def pause(attempt: Attempt, record: PodRecord) -> float:
+    """Seconds between a container's end and its next start; the first time none.
+
+    Nor is there any after an end with all of its namespaces, as when the cluster is stopped or the
+    machine restarted: that says nothing about the container.
+    """
+    gone = not record.open or attempt.sandbox != record.sandbox
+    if attempt.finished_at is None or attempt.row == 0 or gone:
         return 0.0
     if attempt.started_at is not None:
         ran = (attempt.finished_at - attempt.started_at).total_seconds()
         if ran >= _RAN_WELL:
             return 0.0
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt.number - 1, 10))
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt.row - 1, 10))
 
 
-def restart_in(attempt: Attempt, now: datetime) -> float:
+def restart_in(attempt: Attempt, record: PodRecord, now: datetime) -> float:
     """Seconds until a container that ended is started again."""
     if attempt.finished_at is None:
         return 0.0
-    return pause(attempt) - (now - attempt.finished_at).total_seconds()
+    return pause(attempt, record) - (now - attempt.finished_at).total_seconds()
 
 
 def initialized(pod: Pod, record: PodRecord) -> bool:
@@ -202,7 +207,7 @@ def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], f
         if attempt is None:
             actions.append(Start(container, 0))
         elif not attempt.alive and again:
-            left = restart_in(attempt, now)
+            left = restart_in(attempt, record, now)
             if left <= 0:
                 actions.append(Start(container, attempt.number + 1))
             else:

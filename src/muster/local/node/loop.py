@@ -15,7 +15,7 @@ from muster.api.kinds import PODS
 from muster.control.loop import After
 from muster.errors import CannotRun, Conflict, Missing, NotFound
 from muster.local.node import wording
-from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide
+from muster.local.node.decide import Close, Decision, Open, Remove, Start, Stop, decide, pause
 from muster.local.node.runtime.records import LOST
 from muster.local.node.spec import PODS_TO_RUN
 from muster.local.node.status import Trouble, status
@@ -193,7 +193,7 @@ class PodLoop:
             if last.reason in ("StartError", LOST):
                 message = f"container {name}: {last.message}"
                 self._parts.recorder.say(pod, "Failed", message, warning=True)
-            elif not last.alive and last.number > 0 and last.exit_code:
+            elif not last.alive and last.exit_code and pause(last, record):
                 message = f"Back-off restarting failed container {name}"
                 self._parts.recorder.say(pod, "BackOff", message, warning=True)
 

@@ -161,11 +161,12 @@ def _state(
     if last is not None and not last.alive:
         over = pod.finished or pod.metadata.deletion_timestamp is not None
         over = over or not _comes_again(container, pod, last)
-        left = decide.restart_in(last, now)
+        left = decide.restart_in(last, record, now)
         if over or (left <= 0 and trouble is None):
             return {"terminated": _terminated(last, record, container)}
         if left > 0:
-            said = f"back-off {decide.pause(last):g}s restarting failed container={container.name}"
+            seconds = decide.pause(last, record)
+            said = f"back-off {seconds:g}s restarting failed container={container.name}"
             return {"waiting": {"reason": "CrashLoopBackOff", "message": said}}
     if trouble is not None:
         return {"waiting": {"reason": trouble.reason, "message": trouble.message}}

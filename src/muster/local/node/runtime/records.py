@@ -67,6 +67,8 @@ class Attempt:
     message: str = ""
     sandbox: int = 0
     """Which of the pod's sandboxes it ran in."""
+    row: int = 0
+    """How many attempts at its container there were before it in that sandbox."""
     health: Health = Health()
 
     @property
@@ -200,6 +202,7 @@ def read_attempt(folder: Path, number: int) -> Attempt:
         ended.get("reason", ""),
         ended.get("message", ""),
         int(turn.get("sandbox", 0)),
+        int(turn.get("row", 0)),
     )
 
 

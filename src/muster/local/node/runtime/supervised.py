@@ -85,7 +85,9 @@ class Supervised:
             "memory": self._limited(spec),
             "message_from_log": spec.message_from_log,
         }
-        turn = {"sandbox": self.read(spec.uid).sandbox}
+        record = self.read(spec.uid)
+        before = record.current(spec.name)
+        turn = {"sandbox": record.sandbox, "row": 0 if before is None else before.row + 1}
         start = partial(shims.start, folder, program | body, turn)
         self._children[folder] = await asyncio.to_thread(start)
         self.records.forget_old_attempts(spec.uid, spec.name)
