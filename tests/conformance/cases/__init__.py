@@ -26,6 +26,7 @@ from tests.conformance.cases import (
     tables,
     validation,
     verbs,
+    warned,
     watches,
     wrong_definitions,
 )
@@ -56,6 +57,7 @@ ALL = [
         escalation,
         events,
         validation,
+        warned,
         watches,
         wrong_definitions,
     )

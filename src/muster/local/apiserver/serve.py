@@ -59,8 +59,8 @@ COMPACT_EVERY = 300.0
 _HEAD_LIMIT = 1024 * 1024
 """How long an URL or a header may be, as with Go."""
 Headers = list[tuple[str, str]]
-_SAID = web.RequestKey("warnings", Headers)
-"""Where a request keeps what its answer must warn about, whatever becomes of it."""
+_CALL = web.RequestKey("call", Call)
+"""Where a request keeps what is known of it, to warn the client whatever becomes of it."""
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
@@ -195,7 +195,8 @@ class ApiServer:
         try:
             return await self._respond(request)
         except Refusal as refusal:
-            return _refuse(refusal, request.get(_SAID), request.headers.get("Accept", ""))
+            call = request.get(_CALL)
+            return _refuse(refusal, call and _warnings(call), request.headers.get("Accept", ""))
         except AlreadyExists as error:
             return _refuse(Refusal(str(error), status=409, reason="AlreadyExists"))
         except ApiError as error:
@@ -224,7 +225,7 @@ class ApiServer:
         form = negotiate(request.headers.get("Accept", ""))
         call = await self._call(request, route, user)
         if not route.subresource or route.subresource in call.resource.subresources:
-            request[_SAID] = _warnings(call.resource)
+            request[_CALL] = call
         if route.subresource in STREAMED:
             return await self.streams.serve(request, call, self.store)
         if route.verb == "watch":
@@ -236,7 +237,7 @@ class ApiServer:
             body=bodies.as_yaml(body) if form.media == YAML else body,
             status=answer.code,
             content_type=form.media,
-            headers=_warnings(call.resource, answer.warnings),
+            headers=_warnings(call),
         )
 
     async def _call(self, request: web.Request, route: Route, user: User) -> Call:
@@ -292,7 +293,7 @@ class ApiServer:
         events = watch(self.store, call, tables.shower(call, self.verbs.clock))
         # What is wrong with the request comes up here, while the answer can still be a plain 400.
         first = await anext(events)
-        response = web.StreamResponse(headers=_warnings(call.resource))
+        response = web.StreamResponse(headers=_warnings(call))
         response.content_type = JSON
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -319,8 +320,9 @@ async def _body(request: web.Request) -> bytes:
         raise status.bad_request(f"the body of the request cannot be read: {error}") from error
 
 
-def _warnings(resource: Resource, more: Sequence[str] = ()) -> Headers:
-    said = [*([resource.deprecation] if resource.deprecation else []), *more]
+def _warnings(call: Call) -> Headers:
+    deprecation = call.resource.deprecation
+    said = [*([deprecation] if deprecation else []), *call.said]
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in said)
     return [("Warning", f'299 - "{text}"') for text in quoted]
 

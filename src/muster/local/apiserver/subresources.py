@@ -109,7 +109,7 @@ class Subresources:
             return new
 
         route = call.route._replace(subresource="")
-        plain = Call(route, call.resource, call.query, accept=call.accept)
+        plain = Call(route, call.resource, call.query, accept=call.accept, said=call.said)
         changed = await self._verbs.change(plain, rescale)
         return raw(_scale_of(call.resource, objects.decode(changed.body)))
 

@@ -18,7 +18,14 @@ from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import admit, claims, deletion, policy
 from muster.local.apiserver.admission.admit import Birth
-from muster.local.apiserver.admission.screening import check_applied, check_shape, schema_of, screen
+from muster.local.apiserver.admission.screening import (
+    check_applied,
+    check_kind,
+    check_shape,
+    decode,
+    fit,
+    schema_of,
+)
 from muster.local.apiserver.quota.quotas import Quotas
 from muster.local.apiserver.registry import CRD_COLLECTION
 from muster.local.apiserver.request import bodies, patch
@@ -96,14 +103,20 @@ class Verbs:
 
     async def create(self, call: Call) -> Answer:
         """A new object."""
+        return await self._create(call, self._body(call))
+
+    def _body(self, call: Call) -> Raw:
+        """The object that was sent, as its kind has it, for this path."""
         obj = bodies.read(call.body, call.content_type)
-        return await self._create(call, obj)
+        check_kind(call.resource, obj)
+        claims.metadata(obj)
+        decode(call, obj)
+        claims.check_place(call, obj)
+        return obj
 
     async def _create(self, call: Call, obj: Raw) -> Answer:
         resource = call.resource
-        claims.check(call, obj)
-        strictness = call.query.get("fieldValidation", "")
-        warnings = screen(resource, obj, strictness, repeated=repeated(call))
+        fit(resource, obj)
         named = obj["metadata"].get("name") or obj["metadata"].get("generateName")
         namespace = self._home(call, str(named or ""))
         obj = objects.inward(obj, resource)
@@ -127,7 +140,7 @@ class Verbs:
                     if call.dry_run:
                         return self._pretend(call, key, new)
                     entry = await self.store.create(key, encode)
-                return one(resource, entry, 201)._replace(warnings=warnings)
+                return one(resource, entry, 201)
             except AlreadyExists as error:
                 if not generated or left == 1:
                     raise self._taken(resource, key) from error
@@ -161,8 +174,7 @@ class Verbs:
 
     async def update(self, call: Call) -> Answer:
         """Replace an object."""
-        body = bodies.read(call.body, call.content_type)
-        claims.check(call, body)
+        body = self._body(call)
         if self.store.get(call.key) is None:
             if not call.resource.upserts or call.route.subresource:
                 raise claims.missing(call)
@@ -196,30 +208,45 @@ class Verbs:
         else:
             new = patch.merge(old, body)
         claims.check_patched(call, new, old, typed=typed)
+        self._warn_of_repeated(call)
+        decode(call, new)
+        claims.check_place(call, new)
+        claims.check_name(call, new["metadata"])
         return new
+
+    def _warn_of_repeated(self, call: Call) -> None:
+        twice = repeated(call)
+        if twice and call.query.get("fieldValidation") == "Strict":
+            raise status.unprocessable()
+        call.warn(*(one.text for one in twice))
 
     async def _apply(self, call: Call, body: Raw) -> Answer:
         """Server-side apply for one owner: create, or merge what the owner states."""
         check_statement(call, body)
         claims.check(call, body)
         check_applied(call.resource, body)
+        self._warn_of_repeated(call)
         if self.store.get(call.key) is None:
             claims.check_unborn(call, body["metadata"])
+            decode(call, body)
             return await self._create(call, body)
         schema = schema_of(call.resource)
-        return await self.change(call, lambda old: apply(old, body, schema))
+
+        def applied(old: Raw) -> Raw:
+            new: Raw = apply(old, body, schema)
+            decode(call, new)
+            return new
+
+        return await self.change(call, applied)
 
     async def change(self, call: Call, change: Change) -> Answer:
         """Read, change, admit, write; again if somebody else wrote in between."""
-        twice = repeated(call) if call.route.verb == "update" else ()
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
             shown = objects.in_version(entry.value, call.resource)
             # Two copies: patches share what they do not touch, and admission works in place.
             old, new = objects.decode(shown), change(objects.decode(shown))
-            patched = call.body if call.route.verb == "patch" else b""
-            strictness = call.query.get("fieldValidation", "")
-            warnings = screen(call.resource, new, strictness, patched, twice, old)
+            fit(call.resource, new, old)
             claimed = str(new["metadata"].get("resourceVersion") or "")
             claims.check_identity(call, new, old)
             old, new = objects.inward(old, call.resource), objects.inward(new, call.resource)
@@ -227,7 +254,7 @@ class Verbs:
             new = policy.on_update(new, old, call.resource, self.store, self.clock())
             self.guard(call, new, old)
             try:
-                return (await self._write(call, entry, new, old))._replace(warnings=warnings)
+                return await self._write(call, entry, new, old)
             except Conflict as error:
                 insisted = claimed and claimed != old["metadata"]["resourceVersion"]
                 if left == 1 or insisted or self._is_put(call, claimed):
@@ -259,13 +286,13 @@ class Verbs:
         """Remove an object, or mark it for whoever has to let go of it first."""
         options = self._delete_options(call)
         deletion.check_mortal(call.resource, call.route.name)
-        warnings = deletion.default_propagation(call.resource, options)
+        call.warn(*deletion.default_propagation(call.resource, options))
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
             obj = objects.decode(entry.value)
             claims.check_preconditions(call, options, obj)
             try:
-                return (await self._delete(call, entry, obj, options))._replace(warnings=warnings)
+                return await self._delete(call, entry, obj, options)
             except Conflict as error:
                 if left == 1:
                     raise claims.conflict(call) from error
@@ -312,17 +339,16 @@ class Verbs:
         """Delete every object a list would show."""
         options = self._delete_options(call)
         found = await lists.page(self.store, call)
-        warnings: tuple[str, ...] = ()
         for entry in found.entries:
             _, namespace, name = entry.key.split("/")
             route = call.route._replace(namespace=namespace, name=name, verb="delete")
-            single = Call(route, call.resource, {}, objects.dump(options))
+            single = Call(route, call.resource, {}, objects.dump(options), said=call.said)
             try:
-                warnings = (await self.delete(single)).warnings
+                await self.delete(single)
             except Refusal as refusal:
                 if refusal.status != 404:
                     raise
-        return lists.answer(call, found)._replace(warnings=warnings)
+        return lists.answer(call, found)
 
     def _delete_options(self, call: Call) -> Raw:
         options = bodies.read(call.body, call.content_type) if call.body.strip() else {}

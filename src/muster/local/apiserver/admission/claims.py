@@ -24,11 +24,13 @@ _PRECONDITIONS = (
 
 def check(call: Call, obj: Raw) -> None:
     """The body must be of the kind, version, namespace and name that the path says."""
-    resource, route = call.resource, call.route
-    check_kind(resource, obj)
-    meta = obj["metadata"] = {} if obj.get("metadata") is None else obj["metadata"]
-    if not isinstance(meta, dict):
-        raise status.bad_request("metadata must be an object")
+    check_kind(call.resource, obj)
+    check_place(call, obj)
+
+
+def check_place(call: Call, obj: Raw) -> None:
+    """The body must be of the namespace and name that the path says."""
+    resource, route, meta = call.resource, call.route, metadata(obj)
     namespace = meta.get("namespace") or ""
     if resource.namespaced and namespace not in ("", route.namespace):
         raise status.bad_request(
@@ -40,8 +42,16 @@ def check(call: Call, obj: Raw) -> None:
         check_name(call, meta)
 
 
+def metadata(obj: Raw) -> Raw:
+    """An object's metadata, made if missing."""
+    meta = obj["metadata"] = {} if obj.get("metadata") is None else obj["metadata"]
+    if not isinstance(meta, dict):
+        raise status.bad_request("metadata must be an object")
+    return meta
+
+
 def check_patched(call: Call, new: Raw, old: Raw, *, typed: bool) -> None:
-    """A patch leaves the object what it is, with its name.
+    """A patch leaves the object what it is.
 
     What it says of kind and version may be gone: the former can do without, and both can if the
     patch was `typed`, merged by somebody who knew them.
@@ -56,8 +66,8 @@ def check_patched(call: Call, new: Raw, old: Raw, *, typed: bool) -> None:
         same = new["kind"] == old["kind"] and new["apiVersion"] == old["apiVersion"]
         if not same or not isinstance(new.get("metadata"), dict | None):
             raise _undecodable(call)
-    check(call, new)
-    check_name(call, new["metadata"])
+    check_kind(call.resource, new)
+    metadata(new)
 
 
 def _check_custom(call: Call, new: Raw) -> None:

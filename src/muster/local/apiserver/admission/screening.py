@@ -1,8 +1,8 @@
 """The first look at an object that a client sends: is it of the shape its kind has?
 
-Pure; called by `verbs.py` before admission, which may then rely on the types. Fields nobody knows
-are dropped and, as the client asked, reported or refused; a CRD's defaults are written; what is
-wrong is a 400 for built-in kinds (they do not decode) and a 422 for custom ones (they do not fit).
+Called by `verbs.py` before admission, which may then rely on the types. Fields nobody knows are
+dropped and, as the client asked, reported or refused; a CRD's defaults are written; what is wrong
+is a 400 for built-in kinds (they do not decode) and a 422 for custom ones (they do not fit).
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from muster.local.apiserver import objects, status, structural
 from muster.local.apiserver.admission import empties, nested, quantities
 from muster.local.apiserver.ratchet import NOTHING
 from muster.local.apiserver.registry import CRD_COLLECTION, Resource
+from muster.local.apiserver.request.duplicates import Told, in_order, repeated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
     from muster.errors import Refusal
+    from muster.local.apiserver.request.call import Call
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -59,49 +61,53 @@ def check_kind(resource: Resource, obj: Raw) -> None:
     )
 
 
-def screen(
-    resource: Resource,
-    obj: Raw,
-    strictness: str = "",
-    patch: bytes = b"",
-    repeated: Sequence[str] = (),
-    old: Raw | None = None,
-) -> tuple[str, ...]:
-    """Check and complete an object in place; returns warnings about fields that were dropped.
+def decode(call: Call, obj: Raw) -> None:
+    """Make an object, in place, what its kind's types can hold; warn of what was dropped.
 
-    Where a patch made the object, fields that nobody knows are the patch's fault. Fields that were
-    `repeated` in what the client sent are told with them. What a custom object has as its `old`
-    self had it need not fit.
+    Where a patch made the object, fields that nobody knows are the patch's fault.
     """
-    schema = schema_of(resource)
+    resource, schema = call.resource, schema_of(call.resource)
     if schema is None:
-        return ()
+        return
+    patched = call.route.verb == "patch"
     unknown = _screen_metadata(resource, obj)
     if not resource.custom:
         empties.fill_nulls(obj, empties.struct(resource))
     unknown += structural.prune(obj, schema, top=True)
-    if resource.custom:
-        unknown.sort()
-    warnings = (
-        *(f'unknown field "{path}"' for path in unknown),
-        *(f'duplicate field "{path}"' for path in repeated),
-    )
-    if warnings and strictness == "Strict":
-        raise _unreadable(resource, f"strict decoding error: {', '.join(warnings)}", patch)
+    told = [Told(f'unknown field "{path}"', path) for path in unknown]
+    if resource.custom or patched:
+        told.sort()
+    if not patched:
+        told = in_order(call, [*repeated(call), *told])
+    strictness = call.query.get("fieldValidation", "")
+    if told and strictness == "Strict":
+        why = f"strict decoding error: {', '.join(one.text for one in told)}"
+        raise _unreadable(resource, why, call.body if patched else b"")
     if not resource.custom:
-        # Built-in kinds are decoded into types here; their rules are admission's business.
-        _check_types(resource, structural.check(obj, schema, points=False), patch)
-        if resource.collection == CRD_COLLECTION:
-            _check_types(resource, nested.check(obj, schema), patch)
-        empties.drop(obj, empties.struct(resource))
-        quantities.rewrite(obj, schema)
-    else:
-        structural.fill_defaults(obj, schema)
-        causes = structural.check(obj, schema, old=NOTHING if old is None else old)
-        if causes:
-            name = str(obj["metadata"].get("name") or "")
-            raise status.invalid(resource.group, resource.kind, name, causes)
-    return warnings if strictness != "Ignore" else ()
+        _check_struct(resource, obj, schema, call.body if patched else b"")
+    if strictness != "Ignore":
+        call.warn(*(one.text for one in told))
+
+
+def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
+    """Built-in kinds are decoded into types here; their rules are admission's business."""
+    _check_types(resource, structural.check(obj, schema, points=False), patch)
+    if resource.collection == CRD_COLLECTION:
+        _check_types(resource, nested.check(obj, schema), patch)
+    empties.drop(obj, empties.struct(resource))
+    quantities.rewrite(obj, schema)
+
+
+def fit(resource: Resource, obj: Raw, old: Raw | None = None) -> None:
+    """Hold a custom object to its schema, in place; what its `old` self had need not fit."""
+    schema = schema_of(resource)
+    if schema is None or not resource.custom:
+        return
+    structural.fill_defaults(obj, schema)
+    causes = structural.check(obj, schema, old=NOTHING if old is None else old)
+    if causes:
+        name = str(obj["metadata"].get("name") or "")
+        raise status.invalid(resource.group, resource.kind, name, causes)
 
 
 def check_applied(resource: Resource, obj: Raw) -> None:

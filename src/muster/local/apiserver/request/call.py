@@ -34,6 +34,12 @@ class Call:
     content_type: str = ""
     accept: str = ""
     user: User = NOBODY
+    said: list[str] = field(default_factory=list)
+    """What the client is warned of, whatever becomes of the request."""
+
+    def warn(self, *texts: str) -> None:
+        """Tell the client; once is enough."""
+        self.said.extend(text for text in dict.fromkeys(texts) if text not in self.said)
 
     @property
     def key(self) -> str:
@@ -61,7 +67,6 @@ class Answer(NamedTuple):
     body: bytes
     resource: Resource | None = None
     """Set where the body is an object of this kind, which a client may want as a table."""
-    warnings: tuple[str, ...] = ()
 
 
 def one(resource: Resource, entry: Entry, code: int = 200) -> Answer:
