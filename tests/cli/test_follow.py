@@ -12,7 +12,7 @@ from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.cli import chorus, follow
 from muster.cli.follow import Wanted
-from muster.errors import NotFound, Unreachable
+from muster.errors import BadRequest, MusterError, NotFound, Unreachable
 from muster.kube.blocking import BlockingClient
 
 KEY = Key("default", "p")
@@ -222,3 +222,59 @@ def test_a_pod_that_is_another_after_the_cluster_was_away_is_told_as_such(
         "the cluster went away: refused; waiting for it\n"
         "p was replaced; `arena logs -f` follows the new one\n"
     )
+
+
+def stuck(said: str = "") -> Pod:
+    """A pod that has not started, and what is said of that."""
+    waiting = {"reason": "CreateContainerConfigError", "message": said} if said else {}
+    rows = [{"name": "main", "state": {"waiting": waiting}}]
+    status = {"phase": "Pending", "containerStatuses": rows}
+    return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": status}, Pod)
+
+
+class Waiting(Script):
+    """A pod that is at first this, and then, as a watch tells, those."""
+
+    def __init__(self, *pods: Pod) -> None:
+        super().__init__([[line(1, "a")]], [pod("Running"), pod("Succeeded")])
+        self.first, *self.later = pods
+
+    def list(self, *_: object, **__: object) -> Any:
+        return type("L", (), {"items": [self.first], "resource_version": "1"})
+
+    def watch(self, *_: object, **__: object) -> Iterator[Any]:
+        for seen in self.later:
+            yield type("E", (), {"type": "MODIFIED", "object": seen})
+
+
+def test_while_a_pod_does_not_start_it_is_said_why_and_again_when_that_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    why = 'secret "keys" not found'
+    script = Waiting(stuck(), stuck(why), stuck(why), stuck("another"), pod("Running"))
+
+    assert run(script, Wanted(follow=True)) == b"a\n"
+    assert capsys.readouterr().err == (
+        "waiting for p to start …\n"
+        f"waiting for p to start: CreateContainerConfigError: {why}\n"
+        "waiting for p to start: CreateContainerConfigError: another\n"
+    )
+
+
+def test_a_reason_that_is_known_at_once_is_said_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(Waiting(stuck("x"), pod("Running")), Wanted(follow=True))
+
+    assert capsys.readouterr().err == "waiting for p to start: CreateContainerConfigError: x\n"
+
+
+def test_a_log_that_is_not_there_yet_is_refused_with_the_reason() -> None:
+    refusal = BadRequest('container "main" in pod "p" is waiting to start', status=400)
+    script = Script([[refusal]], [stuck('secret "keys" not found')])
+
+    with pytest.raises(MusterError) as told:
+        run(script, Wanted())
+
+    assert str(told.value) == f'{refusal}: CreateContainerConfigError: secret "keys" not found'
+    assert told.value.hint == "`arena logs -f p` waits."

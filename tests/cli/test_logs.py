@@ -113,9 +113,23 @@ def test_following_a_job_that_ends_without_its_launcher_and_without_pods_says_ho
         mpi.objects |= {"mpijobs": [failed], "pods": []}
         monkeypatch.setattr(find, "pods_of", PODS_OF)
 
-    monkeypatch.setattr(follow.time, "sleep", end)
+    monkeypatch.setattr("muster.cli.follow.time.sleep", end)
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 
     assert code == 1
     assert "the job mpi has failed and has no pods: no room" in err
+
+
+def test_waiting_for_pods_or_the_launcher_says_why(
+    mpi: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "one", lambda *_: None)
+    waits = [objects.pod(mpi.objects["mpijobs"][0], "worker", 0, why="short 2 GPUs")]
+    launcher = objects.pod(mpi.objects["mpijobs"][0], "launcher", 0, phase="Succeeded")
+    monkeypatch.setattr(find, "pods_of", Unfolding(mpi, [[], [], waits, waits, [launcher]]))
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert code == 0
+    assert err == ("waiting for the pods of mpi …\nwaiting for the launcher of mpi: short 2 GPUs\n")

@@ -15,7 +15,8 @@ from muster.api.meta import condition
 from muster.cli import find
 from muster.cli.output import note
 from muster.cli.tail import Tail
-from muster.errors import MusterError, NotFound, ServerError, Unreachable
+from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
+from muster.jobs.view import instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,9 +45,7 @@ class Wanted(NamedTuple):
 def one(client: BlockingClient, pod: Key, wanted: Wanted, write: Callable[[bytes], object]) -> None:
     """Write the pod's log; with `follow`, until the pod has ended."""
     if not wanted.follow:
-        chosen = _speaking(client.get(PODS, pod), wanted)
-        for chunk in _stream(client, pod, chosen, timestamps=wanted.timestamps):
-            write(chunk)
+        _once(client, pod, wanted, write)
         return
     tail = Tail(timestamps=wanted.timestamps)
     wait_started(client, pod)
@@ -65,6 +64,21 @@ def one(client: BlockingClient, pod: Key, wanted: Wanted, write: Callable[[bytes
         since = tail.since(datetime.now(UTC))
         if since is not None:
             wanted = wanted._replace(since=since, tail=None)
+
+
+def _once(
+    client: BlockingClient, key: Key, wanted: Wanted, write: Callable[[bytes], object]
+) -> None:
+    """The log as it is now."""
+    pod = client.get(PODS, key)
+    try:
+        for chunk in _stream(client, key, _speaking(pod, wanted), timestamps=wanted.timestamps):
+            write(chunk)
+    except BadRequest as error:
+        why = instance(pod).reason
+        if not why or why in str(error) or _started(pod):
+            raise
+        raise MusterError(f"{error}: {why}", hint=f"`arena logs -f {key.name}` waits.") from error
 
 
 def _speaking(pod: Pod, wanted: Wanted) -> Wanted:
@@ -139,9 +153,22 @@ def _over(pod: Pod, uid: str) -> bool:
     return pod.finished
 
 
+class _Waiting:
+    """Says what is waited for and why, and again only when there is another reason."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._why: str | None = None
+
+    def because(self, why: str) -> None:
+        if self._why is None or (why and why != self._why):
+            note(f"waiting for {self._what}: {why}" if why else f"waiting for {self._what} …")
+            self._why = why
+
+
 def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
     """The job once it has pods; an error if it never will, or if nobody wants to wait."""
-    said = False
+    waiting = _Waiting(f"the pods of {job.name}")
     while not job.instances:
         if job.over:
             ended = f"the job {job.name} has {job.status.lower()} and has no pods"
@@ -151,12 +178,10 @@ def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
             )
         if not follow:
             raise MusterError(
-                f"the job {job.name} has no instances yet",
+                f"the job {job.name} has no instances yet{job.because}",
                 hint=f"`arena logs -f {job.name}` waits.",
             )
-        if not said:
-            note(f"waiting for the pods of {job.name} …")
-            said = True
+        waiting.because(job.reason)
         time.sleep(LOOK_AGAIN)
         job = find.one(client, job.key, job.trainer)
     return job
@@ -164,18 +189,16 @@ def with_instances(client: BlockingClient, job: View, *, follow: bool) -> View:
 
 def with_chief(client: BlockingClient, job: View, *, follow: bool) -> View:
     """The job once it has the instance whose log is its own; as it is if that never comes."""
-    said = False
+    waiting = _Waiting(f"the {job.lead} of {job.name}")
     while job.lead and job.chief is None and not job.over:
         if not follow:
             others = ", ".join(row.name for row in job.instances)
             raise MusterError(
-                f"the {job.lead} of {job.name} is not there yet",
+                f"the {job.lead} of {job.name} is not there yet{job.because}",
                 hint=f"`arena logs -f {job.name}` waits for it; "
                 f"-i reads another instance: {others}",
             )
-        if not said:
-            note(f"waiting for the {job.lead} of {job.name} …")
-            said = True
+        waiting.because(job.reason)
         time.sleep(LOOK_AGAIN)
         job = find.one(client, job.key, job.trainer)
     return job
@@ -183,36 +206,38 @@ def with_chief(client: BlockingClient, job: View, *, follow: bool) -> View:
 
 def wait_started(client: BlockingClient, key: Key) -> None:
     """Return when a container runs or ran; a cluster that is away is waited for."""
-    said, end = False, float("inf")
+    waiting, watching, end = _Waiting(f"{key.name} to start"), False, float("inf")
     while True:
         try:
-            if _seen_started(client, key, waiting=said):
+            if _seen_started(client, key, waiting, watching=watching):
                 return
-            end = float("inf")
+            watching, end = True, float("inf")
         except (Unreachable, ServerError):
             end = min(end, time.monotonic() + PATIENCE)
-            if not said or time.monotonic() > end:
+            if not watching or time.monotonic() > end:
                 raise
             time.sleep(LOOK_AGAIN)
-        if not said:
-            note(f"waiting for {key.name} to start …")
-            said = True
 
 
-def _seen_started(client: BlockingClient, key: Key, *, waiting: bool) -> bool:
-    """Whether it has started; with `waiting`, watch it until the server ends the watch."""
+def _seen_started(client: BlockingClient, key: Key, waiting: _Waiting, *, watching: bool) -> bool:
+    """Whether it has started; with `watching`, look on until the server ends the watch."""
     fields = f"metadata.name={key.name}"
     listing = client.list(PODS, key.namespace, fields=fields)
     if not listing.items:
         raise NotFound(f"the pod {key.name} is gone", status=404)
-    if _started(listing.items[0]) or not waiting:
-        return _started(listing.items[0])
+    if _started(listing.items[0]):
+        return True
+    waiting.because(instance(listing.items[0]).reason)
+    if not watching:
+        return False
     since = listing.resource_version
     for event in client.watch(PODS, key.namespace, since=since, fields=fields):
         if event.type == "DELETED":
             return False
-        if event.type != "BOOKMARK" and _started(event.object):
-            return True
+        if event.type != "BOOKMARK":
+            if _started(event.object):
+                return True
+            waiting.because(instance(event.object).reason)
     return False
 
 
