@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -190,3 +191,46 @@ def test_what_arena_has_and_we_have_not_is_one_sentence(
     assert (code, out) == (2, "")
     assert re.match(r"error: Muster \w+", err)
     assert len(err.splitlines()) == 2
+
+
+BIN = Path(sys.executable).parent
+
+
+def shell(line: str) -> tuple[int, str]:
+    """The exit code of `arena` in this line, and what it complains of."""
+    env = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent"}
+    done = subprocess.run(
+        ["bash", "-c", line], env=env, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["--help", "get --help", "crds", "version"])
+def test_a_reader_that_is_gone_before_the_first_line_is_no_error(
+    words: str, unbuffered: str
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as deaf:
+        done = subprocess.run(
+            [BIN / "arena", *words.split()], stdout=deaf, stderr=subprocess.PIPE, check=False,
+            env={"PYTHONUNBUFFERED": unbuffered, "HOME": "/nonexistent"},
+        )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", ["--help", "get --help", "crds", "version"])
+def test_output_that_cannot_be_written_is_told_as_such(words: str) -> None:
+    assert shell(f"arena {words} >/dev/full") == (
+        1,
+        "error: the output cannot be written: No space left on device\n",
+    )
+
+
+def test_whoever_closes_the_output_wants_none() -> None:
+    assert shell("arena --help >&-") == (0, "")
+    assert shell("arena config list >&-") == (0, "")
+    assert shell("arena list 2>&-") == (5, "")
+    assert shell("arena list >&- 2>&- <&-") == (5, "")

@@ -80,18 +80,33 @@ ABSENT: dict[str, str] = {
 
 def arena() -> None:
     """Entry point of the `arena` command."""
-    _leave(run("arena", sys.argv[1:]))
+    _enter("arena")
 
 
 def muster() -> None:
     """Entry point of the `muster` command."""
-    _leave(run("muster", sys.argv[1:]))
+    _enter("muster")
 
 
-def _leave(code: int) -> NoReturn:
-    """End the program. What is left goes with the process; nobody need search it for cycles."""
+def _enter(program: str) -> NoReturn:
+    """Run the program and end it.
+
+    What is left then goes with the process; nobody need search it for cycles.
+    """
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_streams()
+    code = run(program, sys.argv[1:])
     gc.freeze()
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Give what was closed (`>&-`) to nobody, before a connection or a file gets its number."""
+    import os
+
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def run(program: str, argv: Sequence[str]) -> int:
@@ -100,15 +115,11 @@ def run(program: str, argv: Sequence[str]) -> int:
         from muster.cli.completion import complete
 
         return complete(program)
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(overview(program))
-        return 0
-    if argv[0] == "--version":
-        argv = ["version"]
     own, command = _split(argv)
     debug = "--debug" in own
     try:
-        return _dispatch(program, [word for word in own if word != "--debug"] + command)
+        code = _answer(program, [word for word in own if word != "--debug"] + command)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -116,6 +127,14 @@ def run(program: str, argv: Sequence[str]) -> int:
         return 0
     except Exception as error:  # noqa: BLE001 - the one place that ends the program
         return _report(error, debug=debug)
+    return code
+
+
+def _answer(program: str, argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(overview(program))
+        return 0
+    return _dispatch(program, ["version"] if argv[0] == "--version" else argv)
 
 
 def completing(program: str) -> str:
@@ -199,6 +218,10 @@ def _report(error: Exception, *, debug: bool) -> int:
         if error.hint:
             print(printable(error.hint), file=sys.stderr)
         return error.exit_code
+    if isinstance(error, OSError) and _of_output(error):
+        _silence_stdout()
+        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     if not debug:
         print(f"error: {type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         print("this is a bug in Muster; `--debug` shows where", file=sys.stderr)
@@ -212,8 +235,16 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
+def _of_output(error: OSError) -> bool:
+    """Whether it says that there is no room, or no way, for what was to be printed."""
+    import errno
+
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return error.errno in full and error.filename is None
+
+
 def _silence_stdout() -> None:
-    """After a broken pipe, keep the interpreter's last flush from complaining."""
+    """When nothing can be written any more, keep the last flush from complaining."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
