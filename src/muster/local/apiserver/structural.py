@@ -7,16 +7,13 @@ for one finds an answer.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from copy import deepcopy
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.api import schemas
 from muster.api.schemas import Schema
 from muster.errors import InvalidQuantity
+from muster.local.apiserver import formats
 from muster.local.apiserver.quota.amounts import parse
 from muster.local.apiserver.ratchet import NOTHING, former, unchanged
 from muster.local.apiserver.schema_rules import check_rules, join
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
 _WORDS_OF_CHOICE = {"allOf", "anyOf", "oneOf", "not"}
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:")
 _NO_QUANTITY = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
@@ -77,7 +73,8 @@ def fill_defaults(value: Any, schema: Schema) -> None:
     """Write the schema's defaults, in place, where nothing is written."""
     if isinstance(value, dict):
         for name, declared in schema.properties.items():
-            if "default" in declared and value.get(name) is None:
+            nothing = name not in value or (value[name] is None and not declared.get("nullable"))
+            if "default" in declared and nothing:
                 value[name] = deepcopy(declared["default"])
     for part, known, _, _ in children(value, schema):
         fill_defaults(part, known)
@@ -162,7 +159,12 @@ def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | 
         return _check_quantity(value, path)
     if not schema.type or (value is None and raw.get("nullable")):
         return None
-    if schema.type == "string" and isinstance(value, str) and not _formed(value, raw):
+    formed = formats.fits if points else formats.decodes
+    if (
+        schema.type == "string"
+        and isinstance(value, str)
+        and not formed(value, raw.get("format", ""))
+    ):
         return bad_type(path, value, f'{path} in body must be of type {raw["format"]}: "{value}"')
     fits = isinstance(value, _TYPES.get(schema.type, ()))
     if isinstance(value, bool) and schema.type != "boolean":
@@ -170,18 +172,6 @@ def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | 
     if isinstance(value, float) and schema.type == "integer" and points and value.is_integer():
         fits = True
     return None if fits else _mistyped(path, value, schema.type)
-
-
-def _formed(text: str, raw: Raw) -> bool:
-    """Whether a text is of the format that is asked for; most formats are only advice."""
-    try:
-        if raw.get("format") == "date-time":
-            return bool(_TIME.match(text)) and bool(datetime.fromisoformat(text))
-        if raw.get("format") == "byte":
-            base64.b64decode(text.replace("\n", ""), validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
 
 
 def is_quantity(schema: Schema) -> bool:

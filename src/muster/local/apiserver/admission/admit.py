@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import status
+from muster.api.schemas import Schema
+from muster.local.apiserver import status, structural
 from muster.local.apiserver.admission import immutable, pod_changes, service_changes
 from muster.local.apiserver.admission.births import complete
 from muster.local.apiserver.admission.defaults import defaults
@@ -124,7 +125,16 @@ def _comparable(obj: Raw) -> Raw:
 
 def _check(resource: Resource, obj: Raw) -> list[Cause]:
     causes = list(metadata.check(resource.collection, obj["metadata"]))
-    return causes if resource.custom else causes + kinds.check(resource.collection, obj)
+    if resource.custom:
+        return causes + _check_name(resource, str(obj["metadata"].get("name") or ""))
+    return causes + kinds.check(resource.collection, obj)
+
+
+def _check_name(resource: Resource, name: str) -> list[Cause]:
+    """All that a custom kind can say about metadata: what its objects may be called."""
+    metadata: Raw = (resource.schema.get("properties") or {}).get("metadata") or {}
+    rules: Raw = (metadata.get("properties") or {}).get("name") or {}
+    return structural.check(name, Schema(rules), "metadata.name") if rules else []
 
 
 def _refuse(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
