@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.cli.objects import Scene, ago, condition, job, pod
@@ -191,6 +192,46 @@ def test_what_is_not_there_is_not_found(scene: Scene) -> None:
     assert scene.arena("get", "pod/x")[0] == 3
     assert scene.arena("get", "mpijob/x")[0] == 3
     assert scene.arena("get", "cat/x")[0] == 2
+
+
+@pytest.mark.parametrize("text", ["../a", "./a", "/a", ".tfjob/a", "tfjob/", "job/a/b"])
+@pytest.mark.parametrize("verb", ["get", "delete"])
+def test_a_path_is_not_a_name(scene: Scene, verb: str, text: str) -> None:
+    scene.objects = {"tfjobs": [job("TFJob", "a", {"Worker": 1})], "pods": [], "configmaps": []}
+
+    code, _, err = scene.arena(verb, text)
+
+    assert (code, scene.sent) == (2, [])
+    assert f"{text}: write NAME, job/NAME or pod/NAME" in err
+
+
+def test_a_type_may_be_written_with_its_group(scene: Scene) -> None:
+    scene.objects = {"tfjobs": [job("TFJob", "a", {"Worker": 1})], "pods": []}
+
+    assert scene.arena("get", "tfjobs.kubeflow.org/a")[0] == 0
+    assert scene.arena("get", "TFJob.v1.kubeflow.org/a")[0] == 0
+
+
+@pytest.mark.parametrize("word", ["ev", "po", "no", "svc", "cm", "pod", "secret", "job", "tfjob"])
+def test_a_job_named_like_a_kind_is_a_job_first(scene: Scene, word: str) -> None:
+    scene.objects = {
+        "tfjobs": [job("TFJob", word, {"Worker": 1})],
+        **{key: [] for key in ("events", "pods", "nodes", "services", "configmaps", "secrets")},
+    }
+
+    assert f"Name:        {word}\n" in scene.arena("get", word)[1]
+    assert scene.arena("get", word, "-o", "name")[1] == f"tfjob/{word}\n"
+
+
+def test_the_plural_of_a_kind_and_a_kind_of_which_no_job_has_the_name_list_its_objects(
+    scene: Scene,
+) -> None:
+    scene.objects = {"tfjobs": [job("TFJob", "events", {"Worker": 1})], "events": [], "pods": []}
+
+    for words in (["events"], ["ev"], ["event"], ["ev", "-A"], ["ev", "-l", "a=b"], ["job"]):
+        code, out, _ = scene.arena("get", *words)
+        assert code == 0
+        assert "Instances:" not in out
 
 
 def test_json_has_arenas_fields_in_arenas_order(scene: Scene) -> None:

@@ -67,7 +67,7 @@ def word(text: str, type_: str = "") -> Word:
     kind = kind.lower().partition(".")[0]
     if not slash:
         return Word("job" if type_ else "", type_, text)
-    if not name or "/" in name:
+    if not kind or not name or "/" in name:
         raise UsageError(f"{text}: write NAME, job/NAME or pod/NAME")
     if kind in ("pod", "pods", "po"):
         return Word("pod", "", name)
@@ -129,6 +129,17 @@ def one(client: BlockingClient, key: Key, type_: str = "") -> View:
 def pods_of(client: BlockingClient, job: Key) -> list[Pod]:
     """The pods that carry the job's label; `view` and `belonging` pick those that are its own."""
     return client.list(PODS, job.namespace, labels=f"{names.JOB}={job.name}").items
+
+
+def is_job(client: BlockingClient, key: Key) -> bool:
+    """Whether a job has that name, as far as one may know."""
+    try:
+        named(client, key)
+    except (NotFound, Forbidden):
+        return False
+    except MusterError:
+        return True  # of several kinds
+    return True
 
 
 def job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw], Raw] | Pod:

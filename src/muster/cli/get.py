@@ -1,7 +1,8 @@
 """`arena get NAME`: one job, its instances, and why it waits; or a pod; or a list of objects.
 
 A NAME is a job's, then a pod's; `job/NAME` and `pod/NAME` say which. A word for a kind of object
-(`pods`, `nodes`, `events`, `tfjobs`, …) lists those, in the columns the cluster prints.
+(`pods`, `nodes`, `events`, `tfjobs`, …) lists those, in the columns the cluster prints; its short
+form (`po`, `ev`, …) only if no job has that name.
 """
 
 from __future__ import annotations
@@ -90,10 +91,11 @@ def _look(
 ) -> tuple[Frame, Failures]:
     """All that was asked for and is there, and why the rest is not."""
     now, failures = datetime.now(UTC), Failures()
-    if words in (("jobs",), ("job",)):
+    is_job = _could_be(words, how) and find.is_job(client, Key(space, words[0]))
+    if words in (("jobs",), ("job",)) and not is_job:
         return _jobs(client, "" if how.spaces else space, how, now), failures
     frames: list[Frame] = []
-    asked = _asked(words, space, how)
+    asked = [Key(space, words[0])] if is_job else _asked(words, space, how)
     for one in asked:
         with failures.kept():
             if isinstance(one, Asked):
@@ -101,6 +103,13 @@ def _look(
             else:
                 frames.append(_named(client, cluster, one, how, now))
     return Frame(_together(frames, how, len(asked)), [f.state for f in frames]), failures
+
+
+def _could_be(words: Sequence[str], how: How) -> bool:
+    """Whether this word for a kind could be meant as a job's name: `ev`, not `events`."""
+    word = words[0].lower()
+    short = word == "job" or (word in listing.WORDS and word not in listing.PLURALS)
+    return len(words) == 1 and short and not (how.type or how.spaces or how.labels)
 
 
 def _together(frames: Sequence[Frame], how: How, asked: int) -> str:

@@ -69,6 +69,9 @@ WORDS: dict[str, Kind[Raw]] = {
     word: kind.read_as(dict) for kind, short in _KINDS for word in _words(kind, short) if word
 }
 
+PLURALS = {kind.plural for kind in WORDS.values()}
+"""The words that mean nothing but a list; a job may have any other's name."""
+
 
 class _Column(msgspec.Struct):
     name: str
