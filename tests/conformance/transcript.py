@@ -1,8 +1,8 @@
 """The same requests to two servers, and what they answered.
 
 A case is a list of steps. Text in a step may refer to earlier answers: `$uid.0` and `$rv.0` are the
-uid and the resourceVersion in the answer to step 0, `$next.0` its continue token, `$ns` the case's
-own namespace.
+uid and the resourceVersion in the answer to step 0, `$next.0` its continue token, `$token.0` the
+token that was asked for, `$ns` the case's own namespace.
 """
 
 from __future__ import annotations
@@ -168,12 +168,14 @@ _REFERENCES = {"uid": "uid", "rv": "resourceVersion", "next": "continue"}
 
 def _filled(step: Step, replies: list[Reply], namespace: str) -> Step:
     def known(found: re.Match[str]) -> str:
-        meta = replies[int(found[2])].body["metadata"]
-        return str(meta[_REFERENCES[found[1]]])
+        body = replies[int(found[2])].body
+        if found[1] == "token":
+            return str(body["status"]["token"])
+        return str(body["metadata"][_REFERENCES[found[1]]])
 
     def fill(value: Any) -> Any:
         if isinstance(value, str):
-            return re.sub(r"\$(uid|rv|next)\.(\d+)", known, value).replace("$ns", namespace)
+            return re.sub(r"\$(uid|rv|next|token)\.(\d+)", known, value).replace("$ns", namespace)
         if isinstance(value, dict):
             return {fill(k): fill(v) for k, v in value.items()}
         return [fill(v) for v in value] if isinstance(value, list) else value

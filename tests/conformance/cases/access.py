@@ -288,6 +288,32 @@ TOKENS = [
     ),
 ]
 
+OURS, OTHERS = "https://kubernetes.default.svc", ["foo", "bar"]
+
+
+def reviewed(token: str, *audiences: str) -> Step:
+    return post(f"{WHO}/tokenreviews", {"spec": {"token": token, "audiences": [*audiences]}})
+
+
+TOKENS += [
+    Case(
+        "tokens under review",
+        [
+            post(ACCOUNTS, {"metadata": {"name": "a"}}),
+            post(f"{ACCOUNTS}/a/token", {}),
+            post(f"{ACCOUNTS}/a/token", {"spec": {"audiences": ["foo"]}}),
+            post(f"{ACCOUNTS}/a/token", {"spec": {"audiences": [OURS, "bar", "foo"]}}),
+            *(
+                reviewed(f"$token.{number}", *audiences)
+                for number in (1, 2, 3)
+                for audiences in ((), (OURS,), ("foo",), OTHERS, (OURS, *OTHERS), ("none",), ("",))
+            ),
+            reviewed("x", "foo"),
+            post(f"{WHO}/selfsubjectreviews", {}),
+        ],
+    ),
+]
+
 QUOTA = [
     Case(
         "as many as a quota allows",

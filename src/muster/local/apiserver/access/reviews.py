@@ -82,10 +82,23 @@ class Reviews(NamedTuple):
     def _token(self, spec: Raw) -> Raw:
         if not spec.get("token"):
             raise status.bad_request("token is required for TokenReview in authentication")
-        user = self.tokens.user(spec["token"])
-        if user is None:
-            return {"user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": user.info(), "audiences": [ISSUER]}
+        if not spec.get("audiences"):
+            spec.pop("audiences", None)
+        asked = spec.get("audiences") or [ISSUER]
+        meant = self.tokens.audiences(spec["token"])
+        user = self.tokens.user(spec["token"], asked)
+        if user is not None:
+            both = [audience for audience in asked if audience in meant]
+            return {"authenticated": True, "user": user.info(), "audiences": both}
+        why = "invalid bearer token"
+        if meant and not set(asked) & set(meant):
+            told = f"token audiences {_listed(meant)} is invalid for the target audiences"
+            why = f"[{why}, {told} {_listed(asked)}]"
+        return {"user": {}, "error": why}
+
+
+def _listed(words: list[str]) -> str:
+    return f"[{' '.join(objects.dump(word).decode() for word in words)}]"
 
 
 def _only(rule: Raw, fields: tuple[str, ...]) -> Raw:

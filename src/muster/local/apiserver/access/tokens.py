@@ -30,7 +30,7 @@ from muster.local.apiserver.request import bodies
 from muster.local.apiserver.request.call import Answer, Call, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from muster.api.meta import Raw
     from muster.local.apiserver.store import Store
@@ -153,10 +153,15 @@ class Tokens:
 
     # -- checking --------------------------------------------------------------------------------
 
-    def user(self, token: str) -> User | None:
-        """Whose token this is; None if it is nobody's, or no longer anybody's."""
+    def audiences(self, token: str) -> list[str]:
+        """Whom a token of ours is meant for."""
         claims = self._claims(token)
-        if claims is None or ISSUER not in claims["aud"]:
+        return list(claims["aud"]) if claims else []
+
+    def user(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> User | None:
+        """Whose token this is; None if it is nobody's, or is not meant for any of these."""
+        claims = self._claims(token)
+        if claims is None or not set(audiences).intersection(claims["aud"]):
             return None
         if not claims["nbf"] <= self._clock().timestamp() < claims["exp"]:
             return None
