@@ -36,7 +36,8 @@ class Server:
         self.version = 0
         self.uids = 0
         self.objects: dict[str, Raw] = {}
-        self.history: list[tuple[float, int, str, str, Raw]] = []
+        self.history: list[tuple[float, int, str, str, Raw, Raw]] = []
+        """When it is heard of, version, type, path, the object after and before."""
         self.created: list[str] = []
         self.asked: list[tuple[str, str]] = []
         """Method and path of every request but watches."""
@@ -163,8 +164,9 @@ class Server:
         while True:
             changed = self._changed
             fresh, position = self.history[position:], len(self.history)
-            for due, version, kind, path, obj in fresh:
-                if version <= since or not _inside(path, request.path) or not _has(obj, selector):
+            for due, version, change, path, obj, old in fresh:
+                kind = _told_as(change, _has(old, selector), _has(obj, selector))
+                if version <= since or not _inside(path, request.path) or not kind:
                     continue
                 if due > loop.time():
                     await asyncio.sleep(due - loop.time())  # pace: a late watch
@@ -194,12 +196,13 @@ class Server:
         for row in obj["metadata"].get("ownerReferences") or ():
             self.owned.setdefault(row["uid"], set()).add(path)
         obj = merged(obj, {"metadata": {"resourceVersion": str(self.version)}})
+        old = self.objects.get(path) or {"metadata": {}}
         if kind == "DELETED":
             self.objects.pop(path, None)
         else:
             self.objects[path] = obj
         due = asyncio.get_running_loop().time() + self.dice.uniform(0, self.late)
-        self.history.append((due, self.version, kind, path, obj))
+        self.history.append((due, self.version, kind, path, obj, old))
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -207,6 +210,15 @@ class Server:
 def _speaks_of(what: str, request: Request) -> bool:
     method, _, resource = what.partition(" ")
     return request.method == method and f"/{resource}" in request.path
+
+
+def _told_as(change: str, before: bool, after: bool) -> str:
+    """As what somebody who watches by label hears of a change; empty if not at all."""
+    if change != "MODIFIED":
+        return change if after else ""
+    return {(True, True): change, (False, True): "ADDED", (True, False): "DELETED"}.get(
+        (before, after), ""
+    )
 
 
 def _is_collection(path: str) -> bool:

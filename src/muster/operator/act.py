@@ -50,14 +50,19 @@ if TYPE_CHECKING:
     from muster.operator.watched import Watched
 
 BLOCKED = 2.0
+_TAKEN, _ENDS = "ErrResourceExists", "Terminating"
 
 
 class Stop(Exception):
-    """Carry out no more of this list; look again after so many seconds (None: when called)."""
+    """Carry out no more of this list; look again after so many seconds (None: when called).
 
-    def __init__(self, again: float | None) -> None:
+    `why` is what the job's status is to say meanwhile: reason and message.
+    """
+
+    def __init__(self, again: float | None, why: Raw | None = None) -> None:
         super().__init__(again)
         self.again = again
+        self.why = why
 
 
 class Actor:
@@ -86,19 +91,21 @@ class Actor:
             for _, stage in groupby(actions, key=_stage):
                 await self._all_of(job, list(stage))
         except Stop as stop:
-            return stop.again
-        if self._memory.hindered(job.uid):
-            self._memory.hinder(job.uid, "")
+            new = stop.why is not None and self._memory.hinder(job.uid, stop.why)
+            return 0.0 if new else stop.again
+        if self._memory.hinder(job.uid, {}):
             return 0.0  # It goes on, and its status is to say so.
         return again
 
     async def _all_of(self, job: Job, stage: list[Action]) -> None:
         """Carry out one stage whole, then raise its first trouble: a call once sent is awaited."""
         found: dict[int, Exception] = {}
+        done: set[int] = set()
 
         async def one(action: Action) -> None:
             try:
-                await self._do(job, action)
+                if await self._do(job, action):
+                    done.add(id(action))
             except (MusterError, Stop) as trouble:
                 found[id(action)] = trouble
                 measure.failed(action)
@@ -111,7 +118,8 @@ class Actor:
                     group.create_task(one(action))
         # In the order of the actions, so that the same trouble is always told in the same words.
         troubles = [found[id(action)] for action in stage if id(action) in found]
-        if (told := news.of(stage, troubles)) is not None:
+        happened = [action for action in stage if id(action) in done]
+        if (told := news.of(stage, happened, troubles)) is not None:
             self._tell(job, told)
         if troubles:
             raise troubles[0]
@@ -122,12 +130,13 @@ class Actor:
         subject = Subject(version, job.kind, job.namespace, job.name, job.uid, component)
         self._teller.tell(subject, told)
 
-    async def _do(self, job: Job, action: Action) -> None:
+    async def _do(self, job: Job, action: Action) -> bool:
+        """Carry it out; the answer is whether that was still to be done."""
         match action:
             case Create():
-                await self._create(job, action)
+                return await self._create(job, action)
             case Delete():
-                await self._delete(job, action)
+                return await self._delete(job, action)
             case Patch():
                 await self._patch(job, action)
             case PatchStatus():
@@ -138,36 +147,39 @@ class Actor:
                 await self._delete_job(job)
             case Wait():
                 pass
+        return True
 
-    async def _create(self, job: Job, action: Create) -> None:
+    async def _create(self, job: Job, action: Create) -> bool:
         kind = action.kind
         try:
             made = await self._client.create(_held_as(kind), _complete(action.manifest))
         except AlreadyExists:
             await self._already(job, action)
-            return
+            return False
         except Forbidden as error:
             if kind == PODS and "exceeded quota" in str(error):
                 self._memory.refuse(job.uid, str(error))
                 raise Stop(0.0) from error
-            self._memory.hinder(job.uid, _not_made(action, error))
+            self._memory.hinder(job.uid, _hindrance(action, "made", error))
             raise
         except (Invalid, BadRequest) as error:
             if kind != PODS:
-                self._memory.hinder(job.uid, _not_made(action, error))
+                self._memory.hinder(job.uid, _hindrance(action, "made", error))
                 raise
             raise _refused(job, action, error) from error
         measure.wrote(kind.resource, "create")
         self._remember(job, kind, made)
+        return True
 
     async def _patch(self, job: Job, action: Patch) -> None:
         key = Key(job.namespace, action.name)
         try:
             await self._client.patch(raw(action.kind), key, action.change)
         except (Forbidden, Invalid, BadRequest) as error:
-            what = f"{action.kind.kind} {action.name} cannot be changed: {error}"
-            self._memory.hinder(job.uid, what)
+            self._memory.hinder(job.uid, _hindrance(action, "changed", error))
             raise
+        if action.kind == PODS:
+            self._memory.outdated(job.uid, action.kind, action.name)
 
     async def _already(self, job: Job, action: Create) -> None:
         """The name is taken: by ourselves a moment ago, or by somebody whose end we wait for."""
@@ -183,13 +195,17 @@ class Actor:
             change = {"metadata": {"uid": meta["uid"], "ownerReferences": owners}}
             await self._client.patch(raw(action.kind), key, change)
             ours = True
-        if ours and not meta.get("deletionTimestamp"):
+        what, leaves = f"{action.kind.kind} {action.name}", bool(meta.get("deletionTimestamp"))
+        if ours and not leaves:
             self._remember(job, action.kind, await self._client.get(_held_as(action.kind), key))
-            return
-        if not ours and not meta.get("deletionTimestamp"):
-            what = f"{action.kind.kind} {action.name} exists and is not this job's; waiting"
-            self._tell(job, Emit("ErrResourceExists", what, "Warning"))
-        raise Stop(BLOCKED)
+            if _is_labelled(job, meta):
+                return
+            raise Stop(0.0)  # No watch shows it to us: now that it is remembered it is let go.
+        if leaves:
+            raise Stop(BLOCKED, {"reason": _ENDS, "message": f"waits for {what} to end"})
+        taken = Emit(_TAKEN, f"{what} exists and is not this job's; waiting", "Warning")
+        self._tell(job, taken)
+        raise Stop(BLOCKED, {"reason": taken.reason, "message": taken.message})
 
     def _remember(self, job: Job, kind: Any, made: Any) -> None:
         meta = made["metadata"] if isinstance(made, dict) else None
@@ -198,15 +214,16 @@ class Actor:
         if not self._watched.holds(kind, Key(job.namespace, name), uid):
             self._memory.made(job.uid, kind, made)
 
-    async def _delete(self, job: Job, action: Delete) -> None:
+    async def _delete(self, job: Job, action: Delete) -> bool:
         key = Key(job.namespace, action.name)
         try:
             await self._client.delete(action.kind, key, uid=action.uid)
         except (NotFound, Conflict):
-            return  # Gone, or another now: either way not there any more.
+            return False  # Gone, or another now: either way not there any more.
         measure.wrote(action.kind.resource, "delete")
         if action.uid:
             self._memory.deleted(job.uid, action.uid)
+        return True
 
     async def _write_status(self, job: Job, change: Raw) -> None:
         body = {"metadata": {"uid": job.uid}, "status": change}
@@ -239,10 +256,14 @@ def _is_birth(job: Job, actions: Sequence[Action]) -> bool:
 
 def _left_behind(job: Job, meta: Raw) -> bool:
     """Whether it was made for a job of this kind and name and nobody controls it by now."""
-    wanted = names.selector(job.shape.operator, job.name).items()
     controlled = any(row.get("controller") for row in meta.get("ownerReferences") or ())
     alone = not controlled and not meta.get("deletionTimestamp")
-    return alone and wanted <= (meta.get("labels") or {}).items()
+    return alone and _is_labelled(job, meta)
+
+
+def _is_labelled(job: Job, meta: Raw) -> bool:
+    wanted = names.selector(job.shape.operator, job.name).items()
+    return wanted <= (meta.get("labels") or {}).items()
 
 
 def _held_as(kind: Kind[Any]) -> Kind[Any]:
@@ -261,8 +282,9 @@ def _stage(action: Action) -> tuple[str, str]:
     return type(action).__name__, kind
 
 
-def _not_made(action: Create, error: ApiError) -> str:
-    return f"{action.kind.kind} {action.name} cannot be made: {error}"
+def _hindrance(action: Create | Patch, verb: str, error: ApiError) -> Raw:
+    message = f"{action.kind.kind} {action.name} cannot be {verb}: {error}"
+    return {"reason": f"Failed{type(action).__name__}", "message": message}
 
 
 def _refused(job: Job, action: Create, error: Invalid | BadRequest) -> InvalidJob:

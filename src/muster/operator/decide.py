@@ -69,7 +69,8 @@ def decide(job: Job, seen: Seen, settings: Settings, now: datetime) -> list[Acti
     extra += ensure.misfits(moved, _leaving(seen, extra, now), settings)
     staying = _leaving(seen, extra, now)
     absent = ensure.absent(wanted, staying)
-    after, troubles = waiting.explained(moved, mine, seen, backoff.held(moved.status, absent, now))
+    held = backoff.held(moved.status, absent, now) or waiting.ending(wanted, staying)
+    after, troubles = waiting.explained(moved, mine, seen, held)
     return [
         *claimed,
         *_written(job, after, [*events, *troubles]),

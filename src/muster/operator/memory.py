@@ -35,7 +35,7 @@ class _Job:
     gone: dict[str, float] = field(default_factory=dict)
     status: tuple[float, Raw] | None = None
     refused: tuple[float, str] = (0.0, "")
-    hindered: str = ""
+    hindered: Raw = field(default_factory=dict)
     begun: bool = False
     spec: Raw | None = None
 
@@ -71,12 +71,21 @@ class Memory:
         until, why = self._jobs[job].refused if job in self._jobs else (0.0, "")
         return why if until > self._clock() else ""
 
-    def hinder(self, job: str, why: str) -> None:
-        """Something that the job needs besides its pods cannot be made; empty: it can."""
-        self._of(job).hindered = why
+    def outdated(self, job: str, kind: Kind[Any], name: str) -> None:
+        """What we hold of this object ourselves is not so any more."""
+        self._of(job).made.pop((kind.resource, name), None)
 
-    def hindered(self, job: str) -> str:
-        return self._jobs[job].hindered if job in self._jobs else ""
+    def hinder(self, job: str, why: Raw) -> bool:
+        """Something that the job needs cannot be made, with reason and message; empty: it can.
+
+        The answer is whether that is news.
+        """
+        entries = self._of(job)
+        before, entries.hindered = entries.hindered, why
+        return before != why
+
+    def hindered(self, job: str) -> Raw:
+        return self._jobs[job].hindered if job in self._jobs else {}
 
     def begin(self, job: str) -> bool:
         """Whether this is the first time that something is done for this job."""

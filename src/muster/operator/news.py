@@ -26,8 +26,13 @@ _MOST = 8
 """Names in one message."""
 
 
-def of(stage: Sequence[Action], troubles: Sequence[Exception]) -> Emit | None:
-    """The event about one stage, if it is worth one; `troubles` are what came in its way."""
+def of(
+    stage: Sequence[Action], happened: Sequence[Action], troubles: Sequence[Exception]
+) -> Emit | None:
+    """The event about one stage, if it is worth one.
+
+    `happened` is what of it was still to be done, and was; `troubles` are what came in its way.
+    """
     first = stage[0]
     failed = next((one for one in troubles if isinstance(one, MusterError)), None)
     match first:
@@ -40,9 +45,9 @@ def of(stage: Sequence[Action], troubles: Sequence[Exception]) -> Emit | None:
     if failed is not None:
         return _failed(verb, what, failed)
     told = what == "Pod" or (verb == "Delete" and first.kind.resource in _GROUPS)
-    if troubles or not told:
+    if troubles or not told or not happened:
         return None
-    names = [one.name for one in stage if isinstance(one, Create | Delete)]
+    names = [one.name for one in happened if isinstance(one, Create | Delete)]
     listed = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if names[_MOST:] else "")
     words = (what if what == "PodGroup" else what.lower()) + ("s" if names[1:] else "")
     return Emit(f"Successful{verb}{what}", f"{verb}d {words}: {listed}")

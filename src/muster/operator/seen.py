@@ -54,7 +54,7 @@ class Seen(msgspec.Struct, frozen=True):
     """Host ports that others use or were promised."""
     refused: str = ""
     """Why pods may not be created at present: a quota is exhausted."""
-    hindered: str = ""
-    """What the API server said of an object other than a pod that it did not take."""
+    hindered: Raw = {}
+    """Reason and message why an object could not be made when it was tried last."""
     priorities: Mapping[str, int] = {}
     """Values of priority classes."""

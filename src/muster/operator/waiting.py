@@ -11,11 +11,11 @@ from muster.jobs import cause
 from muster.operator.actions import Emit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job
+    from muster.jobs.job import Job, Member
     from muster.operator.seen import Seen
 
 _ORDINARY = ("", "ContainerCreating", "PodInitializing")
@@ -42,6 +42,19 @@ def explained(
     return {**rest, "waiting": trouble}, [Emit(trouble["reason"], trouble["message"], "Warning")]
 
 
+def ending(wanted: Iterable[Member], seen: Seen) -> Raw | None:
+    """The members in whose place new ones cannot come yet: they were asked to go, and are there."""
+    names = {member.name for member in wanted}
+    leaving = [pod.metadata for pod in seen.pods if pod.metadata.deletion_timestamp is not None]
+    found = sorted((meta for meta in leaving if meta.name in names), key=lambda meta: meta.name)
+    if not found:
+        return None
+    others = f" and {len(found) - 1} more" if found[1:] else ""
+    held = f" (it has finalizers: {', '.join(found[0].finalizers)})" if found[0].finalizers else ""
+    message = f"waits for pod {found[0].name}{others} to end{held}"
+    return {"reason": "Terminating", "message": message}
+
+
 def _for_us(job: Job, seen: Seen) -> Raw | None:
     if seen.former:
         some = f"{len(seen.former)} pod{'s' if len(seen.former) > 1 else ''}"
@@ -51,9 +64,7 @@ def _for_us(job: Job, seen: Seen) -> Raw | None:
         return {"reason": "NoReplicas", "message": "every role has 0 replicas: nothing is to run"}
     if seen.refused:
         return {"reason": "QuotaExceeded", "message": seen.refused}
-    if seen.hindered:
-        return {"reason": "FailedCreate", "message": seen.hindered}
-    return None
+    return seen.hindered or None
 
 
 def _for_a_node(mine: Sequence[Pod]) -> Raw | None:
