@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import ssl
+import struct
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -13,6 +16,7 @@ import yaml
 
 from muster.api import crds
 from tests.local.apiserver.running import JSON, MERGE, running
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,6 +223,34 @@ async def test_a_watch_sees_a_write_before_the_next_request_is_answered(talk: Ta
             await talk.say("POST", CM, {"metadata": {"name": f"c{i}"}})
             event = msgspec.json.decode(await response.content.readline())
             assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", f"c{i}")
+
+
+async def test_a_watcher_that_vanishes_while_it_does_not_read_is_no_error(
+    talk: Talk, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = talk.server
+    trust = ssl.create_default_context(cadata=server.ca.decode())
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", server.port, ssl=trust, server_hostname="127.0.0.1", limit=1024
+    )
+    asked = f"GET {CM}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+    writer.write(asked.encode())
+    await reader.readuntil(b"\r\n\r\n")
+    (watch,) = server.store._watches["configmaps"]
+    large = {"v": "x" * 1_000_000}
+    for i in range(100):
+        if len(watch._waiting) > 3:  # so it is not sent any more
+            break
+        await talk.say("POST", CM, {"metadata": {"name": f"c{i}"}, "data": large})
+    else:
+        pytest.fail("the watch took everything")
+    reset = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+
+    writer.transport.abort()
+
+    await eventually(lambda: not server.store._watches["configmaps"], what="the watch's end")
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
 async def test_stopping_ends_open_watches(tmp_path: Path) -> None:

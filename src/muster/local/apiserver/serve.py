@@ -205,7 +205,7 @@ class ApiServer:
             return _refuse(status.too_large(f"limit is {bodies.LIMIT}"))
         except web.HTTPException:
             raise
-        except ConnectionResetError:
+        except ConnectionError:
             raise
         except Exception as error:
             log.exception("%s %s failed", request.method, request.rel_url)
@@ -304,7 +304,7 @@ class ApiServer:
                 async for lines in events:
                     await response.write(lines)
             await response.write_eof()
-        except ConnectionResetError:
+        except ConnectionError:
             log.debug("a watcher of %s went away", call.resource.collection)
         finally:
             await events.aclose()
