@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, ServerError
+from muster.local.apiserver import ring
+from muster.local.apiserver import watch as watch_module
 from muster.local.apiserver.store import Store
 from muster.local.apiserver.watch import Watch
 
@@ -193,6 +195,40 @@ async def test_what_a_write_replaced_survives_compaction_of_the_replaced_row(
     assert change.before is not None
     assert change.before.value == one.value
     await store.close()
+
+
+async def test_large_changes_are_not_kept_in_memory_and_can_still_be_watched(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ring, "LARGEST", 10_000)
+    large = "x" * 2_000
+    entry = first = await store.create("pods/a/x", value(large))
+    for _ in range(20):
+        entry = await store.update("pods/a/x", value(large), entry.revision)
+
+    assert store._ring.size <= 10_000
+    assert store._ring.start > first.revision
+    resumed = await store.watch("pods/", first.revision)
+    assert len(await seen(resumed, 20)) == 20
+    lately = await store.watch("pods/", entry.revision - 1)
+    assert await seen(lately, 1) == [("pods/a/x", entry.value.decode(), False)]
+
+
+@pytest.mark.parametrize("limit", ["BACKLOG", "LARGEST"])
+async def test_a_watcher_that_falls_too_far_behind_is_ended_and_can_resume(
+    store: Store, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(watch_module, limit, 5 if limit == "BACKLOG" else 50)
+    begun = store.revision
+    watch = await store.watch("pods/", begun)
+    for i in range(20):
+        await store.create(f"pods/a/{i:02}", value("ten bytes"))
+
+    assert watch.over
+    assert watch.idle
+    watch.close()
+    resumed = await store.watch("pods/", begun)
+    assert [key for key, _, _ in await seen(resumed, 20)] == [f"pods/a/{i:02}" for i in range(20)]
 
 
 async def test_a_store_in_use_is_refused_to_a_second_server(store: Store, tmp_path: Path) -> None:

@@ -31,6 +31,11 @@ class Change(NamedTuple):
     before: Entry | None
     deleted: bool
 
+    @property
+    def size(self) -> int:
+        """The bytes that whoever keeps the change keeps with it, at most."""
+        return len(self.entry.value) + (len(self.before.value) if self.before else 0)
+
 
 class Collection:
     """The objects of one resource, by key and in the order of keys."""

@@ -16,7 +16,7 @@ import asyncio
 import fcntl
 import queue
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -31,6 +31,7 @@ from muster.errors import (
 )
 from muster.local.apiserver.entries import Change, Collection, Entry
 from muster.local.apiserver.log import Log, Row
+from muster.local.apiserver.ring import Ring
 from muster.local.apiserver.watch import Watch
 
 if TYPE_CHECKING:
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
-
-RING = 20_000
-"""Changes kept in memory for watchers that resume; older ones are read from the table."""
 
 
 class _Write(NamedTuple):
@@ -60,14 +58,13 @@ class Store:
         self._landing: dict[str, asyncio.Future[Entry]] = {}
         self._watches: defaultdict[str, list[Watch]] = defaultdict(list)
         self._listeners: list[Callable[[Change], None]] = []
-        self._ring: deque[Change] = deque(maxlen=RING)
         self._work: queue.SimpleQueue[_Write | Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="store", daemon=True)
         self.compacted = log.compacted
         self.revision = self.compacted
         self._load()
         self._next = self.revision + 1
-        self._ring_start = self.revision
+        self._ring = Ring(self.revision)
         self._thread.start()
 
     @classmethod
@@ -181,8 +178,8 @@ class Store:
         watch = Watch(self, prefix, since)
         upto = self.revision
         self._watches[_collection(prefix)].append(watch)
-        if since >= self._ring_start:
-            watch.replay(self._remembered(prefix, since))
+        if since >= self._ring.start:
+            watch.replay(self._ring.since(since, prefix))
             return watch
         try:
             past = await asyncio.to_thread(self._log.between, since, upto, prefix)
@@ -205,15 +202,6 @@ class Store:
         watches = self._watches[_collection(watch.prefix)]
         if watch in watches:
             watches.remove(watch)
-
-    def _remembered(self, prefix: str, since: int) -> list[Change]:
-        found = []
-        for change in reversed(self._ring):
-            if change.entry.revision <= since:
-                break
-            if change.entry.key.startswith(prefix):
-                found.append(change)
-        return found[::-1]
 
     # -- compaction ------------------------------------------------------------------------------
 
@@ -289,9 +277,7 @@ class Store:
             _resolve(done, entry)
 
     def _announce(self, change: Change) -> None:
-        if len(self._ring) == RING:
-            self._ring_start = self._ring[0].entry.revision
-        self._ring.append(change)
+        self._ring.add(change)
         for listener in self._listeners:
             listener(change)
         for watch in self._watches[_collection(change.entry.key)]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from muster.local.apiserver.entries import Change
     from muster.local.apiserver.store import Store
 
-BACKLOG = 50_000
-"""Changes a watcher may fall behind before it is ended and has to resume."""
+BACKLOG, LARGEST = 50_000, 64 * 1024 * 1024
+"""Changes, and bytes, a watcher may fall behind before it is ended and has to resume."""
 
 
 class Watch:
@@ -25,6 +25,7 @@ class Watch:
         self._since = since
         self._ready = asyncio.Event()
         self._waiting: deque[Change] = deque()
+        self._size = 0
         self.prefix = prefix
         self.over = False
 
@@ -32,15 +33,18 @@ class Watch:
         """Called by the store for each change of the collection."""
         if change.entry.revision <= self._since or not change.entry.key.startswith(self.prefix):
             return
-        if len(self._waiting) >= BACKLOG:
+        if self.over or len(self._waiting) >= BACKLOG or self._size >= LARGEST:
+            self._waiting.clear()  # to be read from the table when the watcher comes back
             self.end()
-        else:
-            self._waiting.append(change)
+            return
+        self._waiting.append(change)
+        self._size += change.size
         self._ready.set()
 
     def replay(self, changes: list[Change]) -> None:
         """Put the past before whatever has come since."""
         self._waiting.extendleft(reversed(changes))
+        self._size += sum(change.size for change in changes)
         if changes:
             self._ready.set()
 
@@ -59,6 +63,7 @@ class Watch:
         await self._ready.wait()
         changes = list(self._waiting)
         self._waiting.clear()
+        self._size = 0
         if not self.over:
             self._ready.clear()
         return changes
