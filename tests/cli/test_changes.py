@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, TFJOBS
+from muster.api.kinds import CONFIG_MAPS, MPIJOBS, NAMESPACES, PODS, SERVICES, TFJOBS, Kind
 from muster.api.meta import Key
 from muster.cli import cluster, main, scale, wait
 from muster.cli.data import CLAIMS
@@ -34,6 +34,7 @@ from muster.jobs.view import View, view
 from muster.kube import config
 from muster.kube.blocking import BlockingClient
 from muster.kube.request import Patch, Request, Response
+from tests.cli.objects import Objects, pod
 from tests.cli.test_apply import LocalServer
 from tests.controlplane.cluster import ControlPlane
 
@@ -165,7 +166,12 @@ def test_a_suspended_job_is_resumed(place: Place) -> None:
 def test_a_finished_job_can_be_neither_suspended_nor_scaled(place: Place) -> None:
     place.job("done", **ended("Succeeded"))
 
-    assert place.arena("suspend", "done")[0] == 1
+    code, _, err = place.arena("suspend", "done")
+    assert code == 1
+    assert "tfjob.kubeflow.org/done has succeeded already: there is nothing to stop" in err
+    code, _, err = place.arena("resume", "done")
+    assert code == 1
+    assert "tfjob.kubeflow.org/done has succeeded already: there is nothing to resume" in err
     assert place.arena("scale", "done", "--workers", "3")[0] == 1
 
 
@@ -463,6 +469,35 @@ def test_a_cluster_that_is_away_loses_no_end(place: Place, monkeypatch: pytest.M
 
 def _away(*_: object) -> Response:
     raise Unreachable("no answer")
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "phase", "policy", "kept"),
+    [
+        (TFJOBS, "worker", "Failed", {"cleanPodPolicy": "Running"}, True),
+        (TFJOBS, "worker", "Failed", {"cleanPodPolicy": "None"}, True),
+        (TFJOBS, "worker", "Failed", {"cleanPodPolicy": "All"}, False),
+        (TFJOBS, "worker", "Running", {"cleanPodPolicy": "Running"}, False),
+        (TFJOBS, "worker", "Failed", {"ttlSecondsAfterFinished": 1}, False),
+        (TFJOBS, "worker", "Failed", {"ttlSecondsAfterFinished": 3600}, True),
+        (MPIJOBS, "launcher", "Failed", {"cleanPodPolicy": "All"}, True),
+        (MPIJOBS, "worker", "Failed", {"cleanPodPolicy": "All"}, False),
+    ],
+)
+def test_a_log_is_left_of_what_the_end_of_a_job_does_not_take_away(
+    kind: Kind[Raw], role: str, phase: str, policy: Raw, kept: bool
+) -> None:
+    roles = ("launcher", "worker") if kind is MPIJOBS else ("worker",)
+    specs = {name: {"template": TEMPLATE} for name in roles}
+    raw = {
+        "kind": kind.kind,
+        "metadata": {"name": "j", "namespace": "default", "uid": "u", "resourceVersion": "1"},
+        "spec": {f"{kind.kind[:-3].lower()}ReplicaSpecs": specs, "runPolicy": policy},
+    }
+    client = Objects({"pods": [pod(raw, role, 0, phase)]})
+    watching = Vigil(client, kind, raw)
+
+    assert watching.keeps_logs(watching.look()) is kept
 
 
 @pytest.mark.parametrize(("type_", "expected"), [("Failed", 10), ("Succeeded", 0)])

@@ -55,7 +55,16 @@ def test_a_failed_job_is_an_error_with_the_exit_code_of_its_own() -> None:
         wait(job("RUNNING"), job("FAILED", "out of memory"))
 
     assert failed.value.exit_code == 10
-    assert "arena logs j -n n" in failed.value.hint
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_who_is_told_of_a_failure_is_sent_to_the_logs_only_if_there_are_any(kept: bool) -> None:
+    steps = looking([job("FAILED", "out of memory")])
+    with pytest.raises(JobFailed) as failed:
+        progress.until_finished(steps, sleep=lambda _: None, keeps_logs=lambda _: kept)
+
+    assert ("arena logs j -n n" in failed.value.hint) is kept
+    assert ("logs with them" in failed.value.hint) is not kept
 
 
 def test_every_instance_is_told_of_where_that_is_asked_for(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from muster.api.meta import Raw
 from muster.errors import UsageError
-from muster.jobs.build import TensorFlow, bundle, idle
+from muster.jobs.build import Jax, Mpi, PyTorch, Submission, TensorFlow, bundle, idle
 
 
 def built(**flags: Any) -> Raw:
@@ -288,3 +289,11 @@ def test_a_wrong_name_comes_with_the_nearest_right_one(wrong: str, right: str) -
         built(name=wrong)
 
     assert refused.value.hint.endswith(f"--name={right}")
+
+
+@pytest.mark.parametrize(("kind", "told"), [(TensorFlow, 1), (PyTorch, 1), (Jax, 1), (Mpi, 0)])
+def test_a_retry_that_gives_no_second_try_is_told_of(kind: type[Submission], told: int) -> None:
+    once = kind(name="j", command=("x",), image="i", retry=1)
+
+    assert len(idle(once)) == told
+    assert idle(replace(once, retry=2)) == idle(replace(once, retry=0)) == []

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from muster.jobs.view import View
 
 EVERY = 1.0
+NO_LOGS = "Its instances were cleaned up at its end, and their logs with them."
 
 
 def until_finished(
@@ -33,8 +34,12 @@ def until_finished(
     instances: bool = False,
     timeout: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    keeps_logs: Callable[[View], bool] = lambda job: bool(job.instances),
 ) -> View:
-    """Look again and again until the job is finished; `instances` tells of each pod as well."""
+    """Look again and again until the job is finished; `instances` tells of each pod as well.
+
+    Who is told of a failure is sent to the logs only if the job keeps them.
+    """
     begun = time.monotonic()
     seen: dict[str, str] = {}
     with _Line() as line:
@@ -46,7 +51,7 @@ def until_finished(
                 line.show(summary(job), age(job))
                 if job.over:
                     line.end()
-                    return _result(job)
+                    return _result(job, logs=keeps_logs(job))
             if timeout is not None and time.monotonic() - begun > timeout:
                 line.end()
                 raise MusterError(f"not finished after {duration(timeout)}", hint="It goes on.")
@@ -67,12 +72,10 @@ def age(job: View) -> str:
     return duration(job.duration(datetime.now(UTC)).total_seconds())
 
 
-def _result(job: View) -> View:
+def _result(job: View, *, logs: bool) -> View:
     if job.status == FAILED:
-        raise JobFailed(
-            f"the job {job.name} failed{job.because}",
-            hint=f"See: arena logs {job.name} -n {job.namespace}",
-        )
+        see = f"See: arena logs {job.name} -n {job.namespace}"
+        raise JobFailed(f"the job {job.name} failed{job.because}", hint=see if logs else NO_LOGS)
     return job
 
 

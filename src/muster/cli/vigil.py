@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import key_of
 from muster.cli import find
-from muster.errors import ApiError, MusterError, NotFound, Unreachable
+from muster.errors import ApiError, InvalidJob, MusterError, NotFound, Unreachable
+from muster.jobs import forms
 from muster.jobs.view import view
 from muster.kube import request
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.jobs.view import View
     from muster.kube.blocking import BlockingClient
+
+SOON = 60
+"""A job that is deleted so many seconds after its end is no place to send anybody to."""
 
 
 class Vigil:
@@ -46,6 +50,20 @@ class Vigil:
         if self._gone and not view(self._raw, []).over:
             raise NotFound(f"the job {self._key.name} was deleted", status=404)
         return view(self._raw, find.pods_of(self._client, self._key))
+
+    def keeps_logs(self, job: View) -> bool:
+        """Whether a log is left of the job that has ended: its end takes pods away, and so itself.
+
+        A pod that ran to its end stays unless all go; of those, a launcher's stays all the same.
+        """
+        try:
+            policy = forms.read(self._raw).policy
+        except InvalidJob:
+            return False
+        if self._gone or (policy.ttl is not None and policy.ttl < SOON):
+            return False
+        done = [one for one in job.instances if one.phase in ("Succeeded", "Failed")]
+        return any(policy.clean != "All" or one.role.lower() == "launcher" for one in done)
 
     def wait(self, seconds: float) -> None:
         """Let about that time pass, and see what happens to the job meanwhile."""

@@ -163,4 +163,6 @@ def _show(items: Sequence[Raw], order: Order) -> None:
 def _wait(client: BlockingClient, job: Raw, order: Order) -> None:
     if order.wait or order.watch:
         vigil = Vigil(client, SHAPES[job["kind"]].resource, job)
-        progress.until_finished(vigil.look, instances=order.watch, sleep=vigil.wait)
+        progress.until_finished(
+            vigil.look, instances=order.watch, sleep=vigil.wait, keeps_logs=vigil.keeps_logs
+        )

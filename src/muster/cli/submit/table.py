@@ -30,7 +30,7 @@ JOB = (
     Flag("--gpus", "GPUs of each worker."),
     Flag("--device", "Other device of each replica, NAME=AMOUNT.  [repeatable]"),
     Flag("--workers", "Number of workers."),
-    Flag("--retry", "Restart replicas that fail, at most so often."),
+    Flag("--retry", "Restart replicas that fail; the job fails at its N-th restart."),
     Flag("--working-dir", "Working directory of the command.", old="--workingDir"),
     Flag("--env", "Environment variable, KEY=VALUE.  [repeatable]", short="-e"),
     Flag("--env-from", "All keys of secret/NAME or configmap/NAME.  [repeatable]"),
@@ -133,6 +133,7 @@ TENSORFLOW = (
 
 MPI = (
     *SIZE,
+    Flag("--retry", "Start up to N further launchers when one fails."),
     Flag("--gputopology", "GPUs chosen by topology, on the host's network."),
     Flag("--mounts-on-launcher", "Mount --data and --data-dir on the launcher too."),
 )
@@ -148,5 +149,7 @@ OWN: dict[str, tuple[Flag, ...]] = {
 
 
 def flags(type_: str) -> tuple[Flag, ...]:
-    """All flags of one kind of job."""
-    return SHARED + OWN[type_]
+    """All flags of one kind of job; what a kind says of a shared one comes before the rest."""
+    own = {row.spelling: row for row in OWN[type_]}
+    shared = tuple(own.pop(row.spelling, row) for row in SHARED)
+    return shared + tuple(own.values())

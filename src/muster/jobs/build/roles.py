@@ -83,7 +83,16 @@ def _again(args: Submission) -> str:
 
 def idle(args: Submission) -> list[str]:
     """A sentence about each flag that was given in vain."""
-    return _without_board(args) + _without_role(args)
+    return _without_board(args) + _without_role(args) + _without_retry(args)
+
+
+def _without_retry(args: Submission) -> list[str]:
+    """Operators of these jobs end one at its N-th restart; a launcher gets N further tries."""
+    if args.retry != 1 or isinstance(args, Mpi):
+        return []
+    return [
+        "--retry=1 gives no second try: the job fails at its first restart; --retry=2 gives one"
+    ]
 
 
 def _without_board(args: Submission) -> list[str]:
