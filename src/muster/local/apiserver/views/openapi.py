@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _GVK = "x-kubernetes-group-version-kind"
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")
+_PLACE = "#/components/schemas/"
+_METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_TEXT = {"type": "string"}
 _ACTIONS = {"post": "post", "put": "put", "patch": "patch"}
 
 
@@ -76,7 +79,7 @@ def _paths(resource: Resource) -> list[str]:
 
 def _operations(resource: Resource, schema: str, *, named: bool) -> Raw:
     gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    content = {"application/json": {"schema": {"$ref": _PLACE + schema}}}
     parameters = [{"name": q, "in": "query", "schema": {"type": "string"}} for q in _QUERY]
     verbs = ("get", "put", "patch", "delete") if named else ("get", "post")
     return {
@@ -95,7 +98,11 @@ def _add_schema(resource: Resource, components: Raw) -> str:
     if resource.custom:
         name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        components[name] = {**(resource.schema or {"type": "object"}), _GVK: [gvk]}
+        own = resource.schema or {"type": "object"}
+        every = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"$ref": _PLACE + _METADATA}}
+        properties = {**(own.get("properties") or {}), **every}
+        components[name] = {**own, "properties": properties, _GVK: [gvk]}
+        _collect(_METADATA, components)
         return name
     name = schemas.name_of(resource.group, resource.version, resource.kind)
     if not name:
