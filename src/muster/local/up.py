@@ -76,16 +76,14 @@ class Settings:
             gpus_each=self.gpus_per_node,
         )
 
-    def agent(self) -> node.Agent:
-        return node.Agent(
-            node.Settings(
-                self.data,
-                self.node_specs(),
-                python=self.python,
-                images=self.home.images,
-                visible=(os.getcwd(),),
-                runtime=self.runtime,
-            )
+    def for_node(self) -> node.Settings:
+        return node.Settings(
+            self.data,
+            self.node_specs(),
+            python=self.python,
+            images=self.home.images,
+            visible=(os.getcwd(),),
+            runtime=self.runtime,
         )
 
 
@@ -98,7 +96,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         # What the machine allows is tried in another process: meanwhile there is time to read.
         agent, definitions = await asyncio.gather(
-            asyncio.to_thread(_opened, settings), asyncio.to_thread(crds.load_all)
+            _opened(settings), asyncio.to_thread(crds.load_all)
         )
         server = ApiServer(settings.data, backend=agent.backend)
         await _listen(settings, server, agent)
@@ -129,10 +127,24 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
         await server.accept_from(for_pods)
 
 
-def _opened(settings: Settings) -> node.Agent:
-    agent = settings.agent()
-    agent.open()
+async def _opened(settings: Settings) -> node.Agent:
+    """The agent. Pods that still run go on, unless they are to be run in another way."""
+    last = await asyncio.to_thread(node.Agent.of_last, settings.for_node())
+    if last is not None and settings.runtime == "auto":
+        agent = last
+    else:
+        agent = await asyncio.to_thread(node.Agent, settings.for_node())
+        if last is not None and last.choice.kind != agent.choice.kind:
+            log.info("ending the pods that still run with %s", last.choice.name)
+            await _end(last)
+    await asyncio.to_thread(agent.open)
     return agent
+
+
+async def _end(agent: node.Agent) -> None:
+    """End what a killed daemon left running."""
+    await asyncio.to_thread(agent.open)
+    await agent.teardown()
 
 
 @dataclass(frozen=True)
@@ -237,7 +249,6 @@ async def _install_crds(client: Client, definitions: list[Raw]) -> None:
 
 async def sweep(home: Home, data: Path) -> None:
     """End what a killed daemon left running, without starting a cluster."""
-    agent = Settings(home, data_dir=data).agent()
+    settings = Settings(home, data_dir=data).for_node()
     with home.held():
-        await asyncio.to_thread(agent.open)
-        await agent.teardown()
+        await _end(node.Agent.of_last(settings) or node.Agent(settings))

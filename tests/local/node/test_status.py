@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.local.node.runtime.records import LOST, Attempt, State
 from muster.local.node.spec import Pod, PodStatus
@@ -139,6 +140,20 @@ def test_a_restart_of_the_machine_is_the_machines_fault() -> None:
     assert "DisruptionTarget" not in conditions(told(pod(), record(open=False, main=lost)))
     ended = replace(record(open=False, main=exited(1)), rebooted=True)
     assert "DisruptionTarget" not in conditions(told(pod(), ended))
+
+
+@pytest.mark.parametrize("code", [0, 143])
+def test_being_stopped_with_the_cluster_is_not_the_pods_end(code: int) -> None:
+    """However its program takes being asked to end."""
+    stopped = replace(record(open=False, main=exited(code)), stopped=True)
+
+    body = told(pod(), stopped)
+
+    assert (body["phase"], body["reason"]) == ("Failed", "Terminated")
+    assert conditions(body)["DisruptionTarget"] == "True"
+    assert told(pod(restartPolicy="Always"), stopped)["phase"] == "Running"
+    again = told(pod("p", status={"conditions": body["conditions"]}), stopped)
+    assert again["conditions"] == body["conditions"]
 
 
 def test_the_time_of_a_condition_moves_only_when_it_changes() -> None:

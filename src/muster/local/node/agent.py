@@ -92,10 +92,12 @@ def _hidden(settings: Settings) -> tuple[str, ...]:
 
 
 class Agent:
-    def __init__(self, settings: Settings) -> None:
+    """`choice` is how pods are run, if not as the settings say."""
+
+    def __init__(self, settings: Settings, choice: choosing.Choice | None = None) -> None:
         self._settings = settings
         self._interpreter = interpreter.find(settings.python)
-        self.choice = choosing.choose(settings.runtime)
+        self.choice = choice or choosing.choose(settings.runtime)
         self.groups = memory.find(settings.home)
         self.network: Network | HostNetwork
         self.runtime: Namespaces | Plain
@@ -109,6 +111,12 @@ class Agent:
                 settings.home, self.network, self._rules(), images, self.groups
             )
         self.backend = Backend(self.runtime)
+
+    @classmethod
+    def of_last(cls, settings: Settings) -> Agent | None:
+        """For what a killed daemon left on this machine, however that ran pods; None if nothing."""
+        last = choosing.kept(settings.home)
+        return None if last is None else cls(settings, last)
 
     def _rules(self) -> Rules:
         return Rules(
@@ -149,6 +157,7 @@ class Agent:
     def open(self) -> None:
         """Bring the network up, keeping what running pods use and sweeping the rest."""
         kernel.adopt_orphans()
+        choosing.keep(self._settings.home, self.choice)
         records = Records(self._settings.home / "pods")
         found = [records.read(uid) for uid in records.uids()]
         self.network.open({record.address for record in found if record.open and record.address})
@@ -254,10 +263,14 @@ class Agent:
         self.network.close()
         if self.groups is not None:
             self.groups.close()
+        choosing.forget(self._settings.home)
 
     async def _end(self, uid: str) -> None:
-        if self.runtime.read(uid).open:
-            for container in self.runtime.read(uid).alive:
+        record = self.runtime.read(uid)
+        if record.open:
+            for container in record.alive:
                 await self.runtime.stop(uid, container, _PATIENCE)
             await self.runtime.shims_ended(uid, _PATIENCE + 1.0)
         await self.runtime.close(uid)
+        if record.open and record.alive:
+            self.runtime.records.write_stopped(uid)

@@ -1,6 +1,7 @@
 """Switching the nodes off: telling the API that it was the machine, not the pods, that ended.
 
-Called by `local/up.py` when the cluster is stopped, after the pods were ended. A pod so marked is
+Called by `local/up.py` when the cluster is stopped, after the pods were ended; where the API could
+not be told any more, `status` says the same when it is back. A pod so marked is
 replaced by whoever made it, whatever its restart policy says, and does not count as a failure: the
 next `up` starts its job again. A pod that nobody would replace is left as it is if its containers
 may be started again: the next `up` finds them ended, and starts them in the same pod.
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.kube.client import Client
+    from muster.local.node.spec import Pod as RunPod
 
-_WHY = "The local cluster was stopped while the pod ran."
+WHY = "The local cluster was stopped while the pod ran."
 
 
 async def tell(client: Client, nodes: Iterable[str], now: datetime) -> None:
@@ -36,7 +38,7 @@ async def tell(client: Client, nodes: Iterable[str], now: datetime) -> None:
                 await client.patch(
                     PODS,
                     pod.metadata.key,
-                    {"status": disrupted("Terminated", _WHY, now)},
+                    {"status": disrupted("Terminated", WHY, now)},
                     how=Patch.STRATEGIC,
                     subresource="status",
                 )
@@ -46,8 +48,12 @@ def cut_short(pod: Pod, nodes: frozenset[str]) -> bool:
     """Whether the pod was on one of these nodes, is neither finished nor being deleted, and will
     not simply be started again."""
     going = pod.finished or pod.metadata.deletion_timestamp is not None
-    comes_again = pod.metadata.controller is None and pod.spec.restart_policy != "Never"
-    return pod.spec.node_name in nodes and not going and not comes_again
+    return pod.spec.node_name in nodes and not going and not comes_again(pod)
+
+
+def comes_again(pod: Pod | RunPod) -> bool:
+    """Whether it is the pod itself that goes on when the cluster is up again."""
+    return pod.metadata.controller is None and pod.spec.restart_policy != "Never"
 
 
 def disrupted(reason: str, message: str, now: datetime) -> Raw:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition, timestamp
-from muster.local.node import decide
+from muster.local.node import decide, shutdown
 from muster.local.node.runtime.records import LOST, State
 from muster.local.node.spec import is_sidecar
 
@@ -41,13 +41,14 @@ def status(
     phase, reason, message = _phase(pod, record, now)
     ready = record.open and phase == "Running"
     ready = ready and all(_ready(record, c) for c in _lasting(pod))
-    if phase == "Failed" and _cut_short(record):
-        reason, message = "Terminated", _REBOOTED
+    blamed = _blamed(pod, record) if phase == "Failed" and not reason else ""
+    if blamed:
+        reason, message = "Terminated", blamed
     body: Raw = {
         "phase": phase,
         "hostIP": host_ip,
         "startTime": text(pod.status.start_time or now),
-        "conditions": _conditions(pod, record, phase, ready=ready, now=now),
+        "conditions": _conditions(pod, record, phase, blamed, ready=ready, now=now),
         "initContainerStatuses": _containers(pod.spec.init_containers, pod, record, troubles, now),
         "containerStatuses": _containers(pod.spec.containers, pod, record, troubles, now),
     }
@@ -80,15 +81,17 @@ def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
         return "Failed", "DeadlineExceeded", "Pod was active on the node longer than the deadline"
     end = decide.outcome(pod, record)
     if end is not None:
-        return end, "", ""
+        return ("Failed" if _blamed(pod, record) else end), "", ""
     started = any(record.last(container.name) for container in pod.spec.containers)
     return ("Running" if started and _any_started(pod, record) else "Pending"), "", ""
 
 
-def _cut_short(record: PodRecord) -> bool:
-    """Whether the machine's restart, and nothing of the pod's own, ended a container."""
+def _blamed(pod: Pod, record: PodRecord) -> str:
+    """What of this machine, and nothing of the pod's own, ended the pod, if so."""
     ends = [attempts[-1].reason for attempts in record.containers.values()]
-    return record.rebooted and LOST in ends
+    if record.rebooted and LOST in ends:
+        return _REBOOTED
+    return shutdown.WHY if record.stopped and not shutdown.comes_again(pod) else ""
 
 
 def _any_started(pod: Pod, record: PodRecord) -> bool:
@@ -196,7 +199,7 @@ def _terminated(attempt: Attempt, record: PodRecord, container: Container) -> Ra
 
 
 def _conditions(
-    pod: Pod, record: PodRecord, phase: str, *, ready: bool, now: datetime
+    pod: Pod, record: PodRecord, phase: str, blamed: str, *, ready: bool, now: datetime
 ) -> list[Raw]:
     done = phase in ("Succeeded", "Failed")
     initialized = decide.initialized(pod, record) or phase == "Succeeded"
@@ -210,13 +213,8 @@ def _conditions(
         _condition(
             pod, "ContainersReady", ready, "" if ready else why_not or "ContainersNotReady", now
         ),
+        *_disruption(pod, blamed, now),
     ]
-    if phase == "Failed" and _cut_short(record):
-        # As a node that shuts down in time says it: the pod is replaced whatever its policy.
-        ours.append(
-            _condition(pod, "DisruptionTarget", True, "TerminationByKubelet", now)
-            | {"message": _REBOOTED}
-        )
     known = {condition["type"] for condition in ours}
     others = [
         {
@@ -230,6 +228,14 @@ def _conditions(
         if c.type not in known
     ]
     return ours + others
+
+
+def _disruption(pod: Pod, blamed: str, now: datetime) -> list[Raw]:
+    """As a node that shuts down in time says it: the pod is replaced whatever its policy."""
+    if not blamed:
+        return []
+    said = _condition(pod, "DisruptionTarget", True, "TerminationByKubelet", now)
+    return [said | {"message": blamed}]
 
 
 def _condition(pod: Pod, kind: str, value: bool, reason: str, now: datetime) -> Raw:

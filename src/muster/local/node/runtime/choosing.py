@@ -1,4 +1,8 @@
-"""Which runtime this machine allows: found by trying, once, when the agent is made."""
+"""Which runtime this machine allows: found by trying, once, when the agent is made.
+
+Which one it was is kept in the data directory as long as anything of it may be on the machine: what
+a killed daemon left can only be ended in the way in which it was run.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Literal
+from typing import Literal, get_args
 
 from muster.errors import UsageError
+from muster.local.node.runtime.records import write
 from muster.local.node.runtime.shims import run_alone
 
 Kind = Literal["root", "rootless", "plain"]
+_KEPT = "runtime"
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,25 @@ def choose(wanted: str) -> Choice:
             hint="`--runtime plain` runs pods without them.",
         )
     return Choice("plain", f"not allowed here: {why}")
+
+
+def keep(data_dir: Path, choice: Choice) -> None:
+    """Remember how pods are run from now on."""
+    write(data_dir / _KEPT, f"{choice.kind}\n")
+
+
+def kept(data_dir: Path) -> Choice | None:
+    """How the pods were run of which there may be something left; None if nothing is."""
+    try:
+        kind = (data_dir / _KEPT).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    return next((Choice(known) for known in get_args(Kind) if known == kind), None)
+
+
+def forget(data_dir: Path) -> None:
+    """Nothing is left."""
+    (data_dir / _KEPT).unlink(missing_ok=True)
 
 
 def _ways() -> list[tuple[Kind, str]]:

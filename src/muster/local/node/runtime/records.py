@@ -99,6 +99,8 @@ class PodRecord:
     """The machine was restarted since the pod's namespaces were made."""
     sandbox: int = 0
     """Which of the pod's sandboxes the last one is: a pod gets another when one is lost."""
+    stopped: bool = False
+    """The cluster was stopped while the pod ran."""
     containers: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
 
     def last(self, container: str) -> Attempt | None:
@@ -163,6 +165,7 @@ class Records:
             facts.get("key", ""),
             bool(facts) and facts.get("boot") != self.boot,
             int(facts.get("sandbox", 0)),
+            bool(facts.get("stopped")),
             {name: attempts for name, attempts in containers.items() if attempts},
         )
 
@@ -173,6 +176,11 @@ class Records:
 
     def write_pod(self, uid: str, facts: Raw) -> None:
         write(self.pod(uid) / "pod", json.dumps({"boot": self.boot} | facts))
+
+    def write_stopped(self, uid: str) -> None:
+        """Note that the pod was ended with the cluster; the next sandbox knows nothing of it."""
+        file = self.pod(uid) / "pod"
+        write(file, json.dumps(_json(file) | {"stopped": True}))
 
     def forget(self, uid: str) -> None:
         shutil.rmtree(self.pod(uid), ignore_errors=True)
