@@ -93,6 +93,30 @@ def test_on_a_terminal_each_picture_replaces_the_one_before() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("lines", "columns", "seen"),
+    [
+        ("5", "80", ["NAME", "a", "b", "… 3 lines more"]),
+        ("6", "80", ["NAME", "a", "b", "c", "… 2 lines more"]),
+        ("7", "80", ["NAME", "a", "b", "c", "d", "\x1b[32mlong\x1b[0m row"]),
+        ("7", "8", ["NAME", "a", "b", "c", "d", "\x1b[32mlong\x1b[0m row"]),
+        ("7", "7", ["NAME", "a", "b", "c", "d", "… 1 lin"]),
+        ("1", "80", ["… 6 lines more"]),
+    ],
+)
+def test_a_picture_taller_than_the_terminal_keeps_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, lines: str, columns: str, seen: list[str]
+) -> None:
+    monkeypatch.setenv("LINES", lines)
+    monkeypatch.setenv("COLUMNS", columns)
+
+    with redirect_stdout(Terminal()) as terminal:
+        shown(Frame("NAME\na\nb\nc\nd\n\x1b[32mlong\x1b[0m row", 1))
+
+    drawn = terminal.getvalue().removeprefix("\x1b[H\x1b[J").removesuffix("\x1b[K\x1b[J\n")
+    assert drawn.split("\x1b[K\n") == seen
+
+
 def test_a_cluster_that_goes_away_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     shown(Frame("a", 1), Unreachable("gone"), Unreachable("gone"), Frame("b", 2))
 

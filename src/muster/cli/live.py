@@ -1,11 +1,13 @@
 """A view that stays on the screen: drawn again while what it shows changes.
 
-Used by `list -w`, `get -w` and `top -r`. On a terminal each drawing replaces the one before; in a
-pipe a new one follows only when something other than the passing of time has changed.
+Used by `list -w`, `get -w` and `top -r`. On a terminal each drawing replaces the one before, and is
+cut where the terminal ends; in a pipe a new one follows only when something other than the passing
+of time has changed.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVERY = 1.0
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _HOME, _CLEAR = "\x1b[H", "\x1b[J"
 
 
@@ -59,5 +62,28 @@ def show(look: Callable[[], Frame], *, every: float = EVERY) -> None:
 
 def _redraw(text: str, *, first: bool) -> None:
     """Over the drawing before, line by line, so that nothing flickers."""
-    lines = text.replace("\n", "\x1b[K\n")
+    lines = _fitting(text).replace("\n", "\x1b[K\n")
     print(f"{_HOME}{_CLEAR if first else ''}{lines}\x1b[K{_CLEAR}", flush=True)
+
+
+def _fitting(text: str) -> str:
+    """As many lines as the terminal shows at once, and how many are left out."""
+    import shutil
+
+    columns, rows = shutil.get_terminal_size()
+    room = max(1, rows - 1)  # the cursor waits in the last one
+    lines = text.split("\n")
+    heights = [_height(line, columns) for line in lines]
+    if sum(heights) <= room:
+        return text
+    kept, used = 0, 1
+    while used + heights[kept] <= room:
+        used += heights[kept]
+        kept += 1
+    rest = len(lines) - kept
+    return "\n".join([*lines[:kept], f"… {rest} line{'s' * (rest != 1)} more"[:columns]])
+
+
+def _height(line: str, columns: int) -> int:
+    """The rows a line takes, with its colours left aside."""
+    return max(1, -(-len(_COLOUR.sub("", line)) // columns))
