@@ -377,3 +377,13 @@ def test_a_tensorboard_that_cannot_start_is_not_said_to_be_available(scene: Scen
     board["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     _, out, _ = scene.arena("get", "a")
     assert "not running" not in out
+
+
+def test_a_container_to_attach_to_must_be_there(scene: Scene) -> None:
+    one = condition(job("TFJob", "a", {"Worker": 1}), "Running")
+    scene.objects = {"tfjobs": [one], "pods": [pod(one, "worker", 0, phase="Running")]}
+
+    assert scene.arena("attach", "a", "-c", "nosuch")[::2] == (
+        2,
+        "error: a-worker-0 has no container nosuch\nIts containers: c.\n",
+    )

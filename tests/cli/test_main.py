@@ -193,6 +193,18 @@ def test_what_arena_has_and_we_have_not_is_one_sentence(
     assert len(err.splitlines()) == 2
 
 
+@pytest.mark.parametrize("verb", ["top", "data", "config"])
+def test_a_verb_without_its_own_verb_shows_its_help(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, verb)
+
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Usage: arena {verb}")
+    assert "Commands:" in err
+    assert "see:" not in err
+
+
 BIN = Path(sys.executable).parent
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli import settings
+from muster.cli import config, settings
 from muster.errors import ConfigError, UsageError
 
 
@@ -67,3 +67,13 @@ def test_what_cannot_be_read_back_is_not_written(file: Path, key: str, value: st
         settings.write(key, value)
 
     assert not file.exists()
+
+
+@pytest.mark.parametrize("name", ["Foo_", "a.b", "-a", "", "a" * 64, "../x"])
+def test_a_namespace_that_cannot_be_is_not_kept(file: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="namespace="):
+        config.command.main(["set", "--", "namespace", name], standalone_mode=False)
+
+    assert not file.exists()
+    config.command.main(["set", "namespace", "team-1"], standalone_mode=False)
+    assert settings.read() == {"namespace": "team-1"}

@@ -57,7 +57,7 @@ def command(
     with cluster.connect() as client:
         key = Key(where.namespace_in(cluster), name)
         pod = _pod(client, key, how["type_"], how["instance"])
-    container = how["container"] or pod.spec.containers[0].name
+        container = _container(client, pod, how["container"])
     note(f"Hello! Arena attach the container {container} of instance {pod.metadata.name}")
     run = _run(cluster.endpoint, pod.metadata.key, container, list(words) or ["sh"])
     try:
@@ -104,6 +104,21 @@ def _instance(job: View, instance: str) -> str:
             )
         return instance
     return (job.chief or job.instances[0]).name
+
+
+def _container(client: BlockingClient, pod: Pod, wanted: str) -> str:
+    """The container to enter: the one named, or the first."""
+    if not wanted:
+        return pod.spec.containers[0].name
+    spec = client.get(PODS.read_as(dict), pod.metadata.key)["spec"]
+    sorts = ("containers", "initContainers", "ephemeralContainers")
+    names = [container["name"] for sort in sorts for container in spec.get(sort) or ()]
+    if wanted not in names:
+        raise UsageError(
+            f"{pod.metadata.name} has no container {wanted}",
+            hint=f"Its containers: {', '.join(names)}.",
+        )
+    return wanted
 
 
 async def _run(endpoint: Endpoint, pod: Key, container: str, words: list[str]) -> int:

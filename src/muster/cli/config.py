@@ -29,6 +29,10 @@ def set_(key: str, value: str) -> None:
     _known(key)
     if key == "gang" and value.lower() not in (*settings.TRUE, *settings.FALSE):
         raise UsageError(f"gang={value}: write true or false")
+    if key == "namespace":
+        from muster.cli.manifests import check_name
+
+        check_name({"apiVersion": "v1", "kind": "Namespace"}, value, f"namespace={value}")
     settings.write(key, value)
     note(f"{settings.path()}: {key}={value}")
 

@@ -198,6 +198,9 @@ def _dispatch(program: str, argv: list[str]) -> int:
 def _usage_error(program: str, error: click.ClickException) -> int:
     import click
 
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(error.format_message(), file=sys.stderr)
+        return 2
     print(f"error: {error.format_message()}", file=sys.stderr)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         print(f"see: {error.ctx.command_path} --help", file=sys.stderr)

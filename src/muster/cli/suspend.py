@@ -40,7 +40,8 @@ def switch(client: BlockingClient, kind: Kind[Raw], raw: Raw, *, on: bool) -> st
     """Suspend or resume one job; the line says whether it was so already."""
     name, seen = called(raw), view(raw, [])
     if seen.over:
-        raise MusterError(f"{name} has {seen.status.lower()} already: there is nothing to stop")
+        what = "stop" if on else "resume"
+        raise MusterError(f"{name} has {seen.status.lower()} already: there is nothing to {what}")
     word = "suspended" if on else "resumed"
     spec = raw.get("spec") or {}
     policy = spec.get("runPolicy")
