@@ -29,6 +29,7 @@ from tests.conformance.cases import (
     verbs,
     warned,
     watches,
+    workloads,
     wrong_definitions,
 )
 
@@ -51,6 +52,7 @@ ALL = [
         pod_rules,
         defaulted,
         formats,
+        workloads,
         service_rules,
         tables,
         roles,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _REMEMBERED = 3 * 3600  # seconds
+_NO_LIMIT = 2**31 - 1
 
 
 def defaults(collection: str, obj: Raw) -> None:
@@ -63,7 +64,7 @@ def _job(job: Raw) -> None:
         completionMode="NonIndexed",
         manualSelector=False,
         suspend=False,
-        backoffLimit=6,
+        backoffLimit=_NO_LIMIT if part(job, "spec").get("backoffLimitPerIndex") is not None else 6,
         podReplacementPolicy="Failed" if rules else "TerminatingOrFailed",
     )
     if spec.get("completions") is None and spec.get("parallelism") is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import objects, status
 from muster.local.apiserver.admission import claim_changes, pod_changes, service_changes
+from muster.local.apiserver.admission.validation import jobs
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -20,7 +21,14 @@ _FIELD = "field is immutable"
 _FIXED = {
     "deployments.apps": ("spec.selector",),
     "replicasets.apps": ("spec.selector",),
-    "jobs.batch": ("spec.selector", "spec.template"),
+    "jobs.batch": (
+        "spec.selector",
+        "spec.template",
+        "spec.completionMode",
+        "spec.podFailurePolicy",
+        "spec.backoffLimitPerIndex",
+        "spec.successPolicy",
+    ),
     "secrets": ("type",),
     "resourcequotas": ("spec.scopes",),
     "storageclasses.storage.k8s.io": ("provisioner", "parameters"),
@@ -43,6 +51,8 @@ def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
     match resource.collection:
         case "pods":
             causes += pod_changes.check(new["spec"], old["spec"])
+        case "jobs.batch":
+            causes += jobs.check_change(new["spec"], old["spec"])
         case "services":
             causes += service_changes.check(new["spec"], old["spec"])
         case "persistentvolumeclaims":
