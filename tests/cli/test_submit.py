@@ -462,7 +462,10 @@ FILES = {
     "text for a number": "kind: tf\nname: j\nimage: i\ncommand: x\nworkers: two\n",
     "text for a switch": "kind: tf\nname: j\nimage: i\ncommand: x\ngang: maybe\n",
     "nested": "kind: tf\nname: j\ncommand: x\nimage: {a: b}\n",
-    "fraction": "kind: tf\nname: j\nimage: i\ncommand: x\nenv: {V: 1.10}\n",
+    "octal": "kind: tf\nname: j\nimage: i\ncommand: x\nworkers: 010\n",
+    "underscores": "kind: tf\nname: j\nimage: i\ncommand: x\nworkers: 1_000\n",
+    "nothing": "kind: tf\nname: j\nimage: i\ncommand: x\nenv: {A: }\n",
+    "list in a mapping": "kind: tf\nname: j\nimage: i\ncommand: x\nenv: {A: [b]}\n",
     "no job": "apiVersion: v1\nkind: Pod\nmetadata: {name: j}\n",
     "no replicas": "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec: {}\n",
     "upper case": "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: J}\nspec: {}\n",
@@ -526,7 +529,8 @@ def malformed() -> Iterator[tuple[str, ...]]:
         yield (*named, "--data=c:/dev/shm", "x")
     for other in ("tff", "horovodjob", "etjob", "spark"):
         yield (other, "--name=j", "--image=i", "x")
-    for change in ("workers", "=1", "wokers=2", "env.A.B.C=1", "command[3]=x"):
+    for change in ("workers", "=1", "wokers=2", "env.A.B.C=1", "command[3]=x", "workers=1e3",
+                   "command=[a", "command='a' b", "command=[a] # b", "gang=perhaps"):  # fmt: skip
         yield ("-f", "good.yaml", "--set", change)
     yield from (("-f", f"{name}.yaml") for name in (*FILES, "missing"))
 

@@ -1,8 +1,9 @@
 """`arena submit -f FILE [--set PATH=VALUE]…`: a job from a file.
 
 The file is a job manifest, or the short form: the flags of `arena submit KIND` as YAML keys, with
-`kind` and `command`. `--set` changes a field before the file is understood. Promise: a key nobody
-reads is an error with the nearest one, never dropped.
+`kind` and `command`. `--set` changes a field before the file is understood. Promises: a key nobody
+reads is an error with the nearest one, never dropped; and what the short form says is taken as it
+is written, as on a command line: `1.10` is no number to be shortened, `yes` no other word for true.
 """
 
 from __future__ import annotations
@@ -12,11 +13,9 @@ import re
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from muster.cli import manifests
 from muster.cli.output import called
-from muster.cli.submit import orders, table
+from muster.cli.submit import orders, table, verbatim
 from muster.cli.submit.transaction import COMPANIONS, record
 from muster.cli.verbs import unknown
 from muster.errors import UsageError
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 
 _COLON = ("data", "data_dir", "config_file")
 """Fields whose entries are written `A:B`; in a mapping A is the key."""
+_YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+"""Neither 010, which YAML takes for 8, nor 1_000."""
 _MANY = "`arena apply -f` takes many objects."
 _STEP = re.compile(r"((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
 
@@ -41,9 +43,10 @@ def submit(place: str, changes: Iterable[str], where: Where, order: orders.Order
     extras: tuple[Raw, ...] = ()
     if document.get("kind") == "List":
         document, extras = _apart(document, source)
+    manifest = "apiVersion" in document
     for change in changes:
-        put(document, change)
-    if "apiVersion" in document:
+        put(document, change, typed=manifest)
+    if manifest:
         orders.send(build.Bundle(_manifest(document, source), extras), where, order)
         return
     kind, given = short_form(document, source)
@@ -52,7 +55,7 @@ def submit(place: str, changes: Iterable[str], where: Where, order: orders.Order
 
 def _read(place: str) -> tuple[Raw, str]:
     found = [
-        (document, source)
+        (document, source, text)
         for source, text in manifests.texts(place)
         for document in manifests.documents(text, source)
     ]
@@ -61,10 +64,10 @@ def _read(place: str) -> tuple[Raw, str]:
             f"{place}: {len(found)} documents, where one job is wanted",
             hint=_MANY,
         )
-    document, source = found[0]
+    document, source, text = found[0]
     if not isinstance(document, dict):
         raise UsageError(f"{source}: not a job", hint="Begin with `kind: tf`, or with apiVersion.")
-    return document, source
+    return document if "apiVersion" in document else verbatim.document(text), source
 
 
 def _apart(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
@@ -131,37 +134,40 @@ def _value(where: str, field: str, value: Any, default: object) -> Any:
         return tuple(_text(where, item) for item in (value if isinstance(value, list) else [value]))
     if default == ():
         return _entries(where, field, value)
+    text = _text(where, value)
     if isinstance(default, bool):
-        if isinstance(value, bool):
-            return value
-        raise UsageError(f"{where} is {value!r}; write true or false")
+        if text.lower() in (*_YES, *_NO):
+            return text.lower() in _YES
+        raise UsageError(f"{where} is {text!r}; write true or false")
     if isinstance(default, int):
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        raise UsageError(f"{where} is {value!r}; write a whole number")
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        raise UsageError(f"{where} is {text!r}; write a whole number")
     if default is MISSING or isinstance(default, str):
-        return str(value) if isinstance(value, float) else _text(where, value)
+        return text
     raise TypeError(field)
 
 
 def _entries(where: str, field: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, dict):
         between = ":" if field in _COLON else "="
-        return tuple(f"{key}{between}{_text(where, item)}" for key, item in value.items())
+        return tuple(
+            f"{key}{between}{_text(f'{where}.{key}', item)}" for key, item in value.items()
+        )
     items = value if isinstance(value, list) else [value]
     return tuple(_text(where, item) for item in items)
 
 
 def _text(where: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int):
-        return str(value)
-    raise UsageError(f"{where} is {value!r}; write text, in quotes if it looks like a number")
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise UsageError(f"{where} is empty", hint="Leave it out, or write '' for an empty text.")
+    raise UsageError(f"{where} is {value!r}; write one text")
 
 
-def put(document: Raw, change: str) -> None:
-    """`a.b[0].c=value` in a document; the value is read as YAML."""
+def put(document: Raw, change: str, *, typed: bool) -> None:
+    """`a.b[0].c=value` in a document, whose values are text unless it is `typed`."""
     path, equals, text = change.partition("=")
     steps = [index or name.replace("\\", "") for name, index in _STEP.findall(path)]
     if not equals or not steps:
@@ -169,7 +175,7 @@ def put(document: Raw, change: str) -> None:
     at: Any = document
     for number, step in enumerate(steps[:-1]):
         at = _below(at, step, ".".join(steps[: number + 1]))
-    _assign(at, steps[-1], _scalar(text), path)
+    _assign(at, steps[-1], verbatim.value(change, text, typed=typed), path)
 
 
 def _below(at: Any, step: str, path: str) -> Any:
@@ -206,12 +212,3 @@ def _refuse_typo(at: Raw, step: str, path: str) -> None:
     near = difflib.get_close_matches(step.lower(), list(lower), n=1, cutoff=0.8)
     if near and not re.search(r"\d", step):
         raise UsageError(f"--set {path}: did you mean {lower[near[0]]}?")
-
-
-def _scalar(text: str) -> Any:
-    try:
-        return yaml.load(text, manifests.Loader) if text else ""
-    except yaml.YAMLError as error:
-        if text.startswith(("[", "{", '"', "'")):
-            raise UsageError(f"--set {text!r} is not YAML: {error}".split("\n")[0]) from None
-        return text  # a command like `echo "a: b: c"`, which nobody would quote twice
