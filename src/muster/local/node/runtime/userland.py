@@ -7,7 +7,7 @@ restart of the daemon by its PID and start time, and ended with the cluster.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import json
 import os
 import select
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _READY = 5.0
+_DEVICE = "/dev/net/tun"
+_NO_NEWS = "child failed"
+_MOST_LINES = 3
 _SLIRP_DNS = "10.0.2.3"
 _PASTA_DNS = "169.254.53.53"
 
@@ -32,6 +35,7 @@ class Userland:
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir
         self._record = data_dir / "outside"
+        self._errors = data_dir / "outside.err"
         self.how = ""
         self.why_not = ""
 
@@ -46,6 +50,7 @@ class Userland:
         if known.get("holder") == holder and kernel.started(known["pid"]) == known["started"]:
             self.how = known["how"]
             return
+        trouble = []
         for name, start in (("slirp4netns", self._slirp), ("pasta", self._pasta)):
             program = shutil.which(name)
             pid = start(program, holder) if program else 0
@@ -54,7 +59,9 @@ class Userland:
                 facts = {"pid": pid, "started": kernel.started(pid), "how": name, "holder": holder}
                 write(self._record, json.dumps(facts))
                 return
-        self.why_not = self.why_not or "neither slirp4netns nor pasta is installed"
+            if program:
+                trouble.append(_explained(name, self._errors.read_text(errors="replace")))
+        self.why_not = "; ".join(trouble) or "neither slirp4netns nor pasta is installed"
 
     def close(self) -> None:
         known = self._known()
@@ -78,7 +85,7 @@ class Userland:
         with open(ready, "rb", buffering=0) as heard:
             if select.select([heard], [], [], _READY)[0] and heard.read(1):
                 return pid
-        self._failed(pid)
+        sandbox.end(pid)
         return 0
 
     def _pasta(self, program: str, holder: int) -> int:
@@ -89,24 +96,31 @@ class Userland:
         flags = ["--config-net", "--dns-forward", _PASTA_DNS, "--pid", str(file), *ports]
         pid = self._spawn([program, *flags, str(holder)])
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if code:
-            self._failed(0)
-            return 0
-        return int(file.read_text())
+        return 0 if code else int(file.read_text())
 
     def _spawn(self, argv: list[str]) -> int:
-        errors = str(self._folder / "outside.err")
         actions: list[tuple[Any, ...]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
-            (os.POSIX_SPAWN_OPEN, 2, errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (
+                os.POSIX_SPAWN_OPEN,
+                2,
+                str(self._errors),
+                os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+                0o600,
+            ),
         ]
         env = os.environ | {"MUSTER_HOLDER": str(self._folder)}
         return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
 
-    def _failed(self, pid: int) -> None:
-        if pid:
-            sandbox.end(pid)
-        with contextlib.suppress(OSError):
-            lines = (self._folder / "outside.err").read_text(errors="replace").splitlines()
-            self.why_not = next((line for line in reversed(lines) if line.strip()), "it ended")
+
+def _explained(name: str, said: str) -> str:
+    """Why the program does not work: in its own words, and what they mean if that is known."""
+    lines = [line.strip() for line in said.splitlines()]
+    telling = [line for line in lines if line and not line.startswith(_NO_NEWS)]
+    own = f"{name}: {', '.join(telling[-_MOST_LINES:]) or 'it ended without a word'}"
+    if _DEVICE in own and os.strerror(errno.EACCES) in own:
+        return f"this user may not open {_DEVICE} ({own})"
+    if _DEVICE in own and os.strerror(errno.ENOENT) in own:
+        return f"this machine has no {_DEVICE} ({own})"
+    return own
