@@ -12,8 +12,8 @@ REPLICA_SETS = "/apis/apps/v1/namespaces/$ns/replicasets"
 BATCH_JOBS = "/apis/batch/v1/namespaces/$ns/jobs"
 RUN = {"containers": [{"name": "main", "image": "a:1"}]}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": RUN}
-INDEXED = {"completionMode": "Indexed", "completions": 3}
-SUCCESS = {"successPolicy": {"rules": [{"succeededCount": 1}]}}
+INDEXED: dict[str, Any] = {"completionMode": "Indexed", "completions": 3}
+SUCCESS: dict[str, Any] = {"successPolicy": {"rules": [{"succeededCount": 1}]}}
 
 
 def owner(place: str, **spec: Any) -> Step:

@@ -1,6 +1,6 @@
 """How a claim of storage may change: it gets its volume, and a bound one may ask for more.
 
-Called by `immutable.py` on every update of a claim, and by `policy.py`, which knows the classes.
+Pure; called by `immutable.py` on every update of a claim, and by `policy.py`, which knows its class.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.status import Cause
-    from muster.local.apiserver.store import Store
 
 _ONLY = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for"
     " bound claims"
 )
-_CLASSES = "storageclasses.storage.k8s.io"
 _FIXED = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc"
     " must support resize"
@@ -48,13 +46,10 @@ def check(new: Raw, old: Raw) -> Iterator[Cause]:
         yield status.forbidden_field("spec.resources.requests.storage", told)
 
 
-def check_growth(new: Raw, old: Raw, store: Store) -> None:
-    """Raise a Refusal for a claim that asks for more of what cannot grow."""
+def check_growth(new: Raw, old: Raw, storage: Raw) -> None:
+    """Raise a Refusal for a claim that asks for more of what cannot grow, as its class says."""
     asked, had = objects.at(new, _STORAGE), objects.at(old, _STORAGE)
-    if not asked or not had or not _less(had, asked):
-        return
-    entry = store.get(f"{_CLASSES}//{new['spec'].get('storageClassName') or ''}")
-    if entry is None or not objects.decode(entry.value).get("allowVolumeExpansion"):
+    if asked and had and _less(had, asked) and not storage.get("allowVolumeExpansion"):
         name = str(new["metadata"]["name"])
         raise status.forbidden("", "persistentvolumeclaims", name, _FIXED)
 

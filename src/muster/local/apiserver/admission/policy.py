@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.registry import Resource
     from muster.local.apiserver.store import Store
 
+_CLASSES = "storageclasses.storage.k8s.io"
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -45,8 +46,14 @@ def on_update(new: Raw, old: Raw, resource: Resource, store: Store, now: datetim
     elif resource.collection == "services":
         nodeports.keep(new, old, store)
     elif resource.collection == "persistentvolumeclaims":
-        claim_changes.check_growth(new, old, store)
+        claim_changes.check_growth(new, old, _storage_class(new, store))
     return new
+
+
+def _storage_class(claim: Raw, store: Store) -> Raw:
+    """The class of a claim's storage, or nothing."""
+    entry = store.get(f"{_CLASSES}//{claim['spec'].get('storageClassName') or ''}")
+    return objects.decode(entry.value) if entry else {}
 
 
 def _names_beside(crd: Raw, store: Store) -> list[Raw]:
