@@ -525,6 +525,8 @@ def malformed() -> Iterator[tuple[str, ...]]:
         yield (*named, "--sync-branch=b", "x")
         yield (*named, "--sync-mode=git", "x")
         yield (*named, "--dry-run=often", "x")
+        yield (*named, "--dry-run", "server", "x")
+        yield (*named, "python", "t.py", "--dry-run", "client")
         yield (*named, "--model-name=m", "x")
         yield (*named, "--data=c:/dev/shm", "x")
     for other in ("tff", "horovodjob", "etjob", "spark"):
@@ -564,6 +566,18 @@ def test_an_unknown_flag_is_answered_with_the_nearest(place: Place, wrong: str, 
 
     assert code == 2
     assert near in err.partition(wrong.partition("=")[0])[2]
+
+
+def test_the_value_of_a_dry_run_is_never_a_word_of_the_command(place: Place) -> None:
+    for words in (
+        ("--dry-run", "server", "python", "t.py"),
+        ("python", "t.py", "--dry-run", "server"),
+    ):
+        code, out, err = place.arena(*TF, *words)
+        assert (code, out) == (2, [])
+        assert "--dry-run server: its value follows a '=': --dry-run=server" in err
+    assert place.arena(*TF, "--dry-run", "--", "server")[0] == 0
+    assert place.arena(*TF, "--dry-run", "python server")[0] == 0
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 3])

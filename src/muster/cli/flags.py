@@ -14,7 +14,7 @@ import click
 from muster.cli.output import note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
@@ -39,7 +39,8 @@ class Command(click.Command):
     """A command whose switches may be written `--gang`, `--gang=true` or `--gang=false`.
 
     As in arena, a word after a bare switch is never its value. Where that word is `true` or `false`
-    and more follow, it was meant to be one: that is an error and not part of the command.
+    and more follow, it was meant to be one: that is an error and not part of the command. So is
+    `--dry-run server`, wherever it stands.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -106,6 +107,19 @@ class Command(click.Command):
                 raise click.UsageError(
                     f"{before} {word}: the value of a switch follows a '=': {before}={word}"
                 )
+        choices = self._choices()
+        for before, word in itertools.pairwise(words):
+            if word in choices.get(before, ()):
+                raise click.UsageError(f"{before} {word}: its value follows a '=': {before}={word}")
+
+    def _choices(self) -> dict[str, Sequence[str]]:
+        """The values of the options that may stand without one."""
+        return {
+            spelling: option.type.choices
+            for option in self._options()
+            if isinstance(option.type, click.Choice) and isinstance(option.flag_value, str)
+            for spelling in option.opts
+        }
 
 
 def _parted(word: str, shorts: set[str]) -> list[str]:
