@@ -1,6 +1,7 @@
 """How a claim of storage may change: it gets its volume, and a bound one may ask for more.
 
-Pure; called by `immutable.py` on every update of a claim, and by `policy.py`, which knows its class.
+Pure; called by `immutable.py` on every update of a claim, and by `policy.py`, which knows its
+class.
 """
 
 from __future__ import annotations
