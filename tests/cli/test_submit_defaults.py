@@ -21,7 +21,7 @@ from muster.cli.submit import mlflow
 from muster.errors import MusterError
 from muster.jobs import build
 from muster.jobs.build import code
-from muster.jobs.build.pod import literal
+from muster.jobs.build.pod import literal, shells
 from muster.local.node.env import expand
 from tests.cli.submitting import Machine
 
@@ -122,6 +122,21 @@ def test_a_variable_and_a_command_are_kept_to_the_letter(machine: Machine, text:
 @example("$$($$)$$")
 def test_dollars_reach_the_container_as_they_were_written(text: str) -> None:
     assert expand(literal(text), {"other": "1"}) == text
+
+
+@given(st.text(alphabet="$() aX"))
+@example("$(X)")
+@example("$$(X)$$$(a)$")
+@example("$(X$(X))")
+def test_a_command_reaches_the_shell_as_it_was_written(text: str) -> None:
+    assert expand(shells(text), {"X": "1", "a": "2", "": "3", "$(X": "4"}) == text
+
+
+def test_a_variable_is_put_into_another_and_not_into_the_command(machine: Machine) -> None:
+    built = machine.dry(*TF, "-e", "hostname=z", "-e", "K=$(hostname)", "echo $(hostname) $HOME")
+
+    assert built.at("main:Worker/env/K/value") == "$(hostname)"
+    assert built.at("main:Worker/command")[2] == "echo $$(hostname) $HOME"
 
 
 def test_the_words_of_the_command_are_joined_by_one_space(machine: Machine) -> None:

@@ -23,6 +23,7 @@ ENI = "k8s.aliyun.com/eni"
 WORKERS = "workers"
 """The variable that tells every container how many workers there are."""
 _DOLLARS = re.compile(r"\$\([^)]*\)|\$\$")
+_SPECIAL = re.compile(r"\$+\(|\$\$+")
 
 
 def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
@@ -94,7 +95,7 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
         "imagePullPolicy": values.choice(
             "--image-pull-policy", args.image_pull_policy, PULL_POLICIES
         ),
-        "command": [args.shell, "-c", literal(" ".join(args.command))] if role.runs else [],
+        "command": [args.shell, "-c", shells(" ".join(args.command))] if role.runs else [],
         "workingDir": args.working_dir,
         **environment,
         "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
@@ -130,6 +131,14 @@ def literal(text: str) -> str:
     the brackets is nobody's to change.
     """
     return _DOLLARS.sub(lambda found: "$$$$" if found[0] == "$$" else found[0], text)
+
+
+def shells(text: str) -> str:
+    """The command such that the shell gets it as it is: `$(date)` is the shell's to run.
+
+    Kubernetes would put in a variable of that name, and whoever writes a command means the shell.
+    """
+    return _SPECIAL.sub(lambda found: found[0].replace("$", "$$"), text)
 
 
 def _source(text: str) -> Raw:
