@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.cases.definitions import CRDS, NAME, THINGS, definition, established, version
-from tests.conformance.cases.requests import delete, get, patch, post
-from tests.conformance.transcript import Case, Step
+from tests.conformance.cases.requests import answered, delete, get, patch, post
+from tests.conformance.transcript import JSON_PATCH, Case, Step
 
 # For each format, texts that may be of it.
 TEXTS = {
@@ -95,6 +95,7 @@ def defined(*steps: Step) -> list[Step]:
     ]
 
 
+PATTERN = "/spec/versions/0/schema/openAPIV3Schema/properties/metadata/properties/name/pattern"
 TIMES = ("date", "date-time", "duration")
 PLACES = ("email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uri")
 
@@ -127,6 +128,12 @@ CASES = [
             post(THINGS, thing("other")),
             post(THINGS, thing("thing-that-is-too-long")),
             post(THINGS, thing("thing")),
+            patch(
+                f"{CRDS}/{NAME}", [{"op": "replace", "path": PATTERN, "value": "^z"}], JSON_PATCH
+            ),
+            get(THINGS, until=lambda reply: reply.status == 200),
+            post(f"{THINGS}?dryRun=All", thing("thong"), until=answered(422)),
+            patch(f"{THINGS}/thing", {"metadata": {"labels": {"a": "b"}}}),
         ),
         ("crd-at-once", "wording"),
     ),

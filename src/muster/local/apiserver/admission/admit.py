@@ -56,7 +56,7 @@ def on_create(resource: Resource, obj: Raw, namespace: str, birth: Birth) -> Raw
     if not resource.custom:
         defaults(resource.collection, obj)
     complete(resource.collection, obj, timestamp(birth.now))
-    _refuse(resource, obj, _check(resource, obj) + kinds.check_new(resource.collection, obj))
+    _refuse(resource, obj, _check(resource, obj) + _check_new(resource, obj))
     return obj
 
 
@@ -125,15 +125,16 @@ def _comparable(obj: Raw) -> Raw:
 
 def _check(resource: Resource, obj: Raw) -> list[Cause]:
     causes = list(metadata.check(resource.collection, obj["metadata"]))
-    if resource.custom:
-        return causes + _check_name(resource, str(obj["metadata"].get("name") or ""))
-    return causes + kinds.check(resource.collection, obj)
+    return causes if resource.custom else causes + kinds.check(resource.collection, obj)
 
 
-def _check_name(resource: Resource, name: str) -> list[Cause]:
-    """All that a custom kind can say about metadata: what its objects may be called."""
-    metadata: Raw = (resource.schema.get("properties") or {}).get("metadata") or {}
-    rules: Raw = (metadata.get("properties") or {}).get("name") or {}
+def _check_new(resource: Resource, obj: Raw) -> list[Cause]:
+    """What only a new object may not be. A custom kind can say what its objects may be called."""
+    if not resource.custom:
+        return kinds.check_new(resource.collection, obj)
+    declared: Raw = (resource.schema.get("properties") or {}).get("metadata") or {}
+    rules: Raw = (declared.get("properties") or {}).get("name") or {}
+    name = str(obj["metadata"].get("name") or "")
     return structural.check(name, Schema(rules), "metadata.name") if rules else []
 
 
