@@ -20,6 +20,7 @@ from tests.conformance.cases import (
     patches,
     pod_rules,
     pods,
+    queries,
     roles,
     selectors,
     service_rules,
@@ -63,6 +64,7 @@ ALL = [
         validation,
         warned,
         watches,
+        queries,
         wrong_definitions,
     )
     for case in module.CASES

@@ -52,11 +52,35 @@ async def test_a_full_disk_is_told_to_those_who_ask_whether_we_are_ready(
     monkeypatch.setattr(reserve, "_room", lambda: 1000)
     reserve.spend()
 
-    for path in ("/readyz", "/livez", "/healthz"):
-        assert (await talk.say("GET", path)).status == (500 if path == "/readyz" else 200)
+    for path in ("/readyz", "/readyz/etcd", "/livez", "/healthz", "/readyz/ping"):
+        reply = await talk.say("GET", path)
+        failed = path in ("/readyz", "/readyz/etcd")
+        assert reply.status == (500 if failed else 200)
+        assert ("disk is full" in str(reply.body)) == failed
     refused = await talk.say("POST", CM, {"metadata": {"name": "a"}})
     assert refused.status == 500
     assert "disk" in refused.body["message"]
+
+
+async def test_health_is_told_at_length_to_those_who_ask(talk: Talk) -> None:
+    reply = await talk.say("GET", "/livez?verbose")
+
+    assert reply.body.splitlines()[0] == "[+]ping ok"
+    assert reply.body.splitlines()[-1] == "livez check passed"
+
+
+async def test_the_root_lists_paths_that_are_all_there(talk: Talk) -> None:
+    paths = (await talk.say("GET", "/")).body["paths"]
+
+    assert {"/api/v1", "/apis/apps/v1", "/readyz/ping"} <= set(paths)
+    for path in paths:
+        assert (await talk.say("GET", path)).status == 200, path
+
+
+async def test_the_core_group_says_where_the_server_is(talk: Talk) -> None:
+    told = (await talk.say("GET", "/api")).body["serverAddressByClientCIDRs"]
+
+    assert [row["serverAddress"] for row in told] == [f"127.0.0.1:{talk.server.port}"]
 
 
 async def test_the_certificate_is_good_for_the_names_pods_use(talk: Talk) -> None:

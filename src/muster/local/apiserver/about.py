@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store import Store
 
 
-_FULL = "[-]store failed: the disk is full\nreadyz check failed\n"
+_HEALTH = ("healthz", "livez", "readyz")
+_CHECKS = ("ping", "log", "etcd")
+"""What is looked at, by the names that monitors know; the last one is our store."""
 
 
 def answer(request: web.Request, registry: Registry, store: Store) -> web.StreamResponse:
     """What the path tells of; 404 if it tells of nothing."""
     path, accept = request.path, request.headers.get("Accept", "")
-    if path.partition("/")[2].partition("/")[0] in ("healthz", "livez", "readyz"):
-        if path.startswith("/readyz") and store.full:
-            return web.Response(status=500, text=_FULL)
-        return web.Response(text="ok")
+    if path.split("/")[1] in _HEALTH:
+        return _health(request, store)
     if request.method not in ("GET", "HEAD"):
         raise status.not_allowed()
     if path == "/metrics":
@@ -42,6 +42,35 @@ def answer(request: web.Request, registry: Registry, store: Store) -> web.Stream
     else:
         found = discovery.answer(registry, path, accept)
         kind = discovery.content_type(accept, path)
+    if path == "/":
+        found = {"paths": _paths(registry)}
+    elif path == "/api" and found is not None and found["kind"] == "APIVersions":
+        here = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
+        found["serverAddressByClientCIDRs"] = [here]
     if found is None:
         raise web.HTTPNotFound(text="404 page not found\n")
     return web.Response(body=objects.dump(found), headers={"Content-Type": kind})
+
+
+def _health(request: web.Request, store: Store) -> web.Response:
+    _, asked, *check = request.path.rstrip("/").split("/")
+    if check and (len(check) > 1 or check[0] not in _CHECKS):
+        raise web.HTTPNotFound(text="404 page not found\n")
+    failed = asked == "readyz" and store.full and check in ([], ["etcd"])
+    if not failed and (check or "verbose" not in request.query):
+        return web.Response(text="ok")
+    rows = [f"[+]{name} ok" for name in check or _CHECKS]
+    if failed:
+        rows[-1] = "[-]etcd failed: the disk is full"
+    told = f"{asked} check {'failed' if failed else 'passed'}"
+    return web.Response(status=500 if failed else 200, text="\n".join([*rows, told, ""]))
+
+
+def _paths(registry: Registry) -> list[str]:
+    """Where there is something to be read."""
+    found = {"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
+    found |= {f"/{name}{part}" for name in _HEALTH for part in ("", *(f"/{c}" for c in _CHECKS))}
+    for resource in registry.all():
+        root = f"/apis/{resource.group}" if resource.group else "/api"
+        found |= {root, f"{root}/{resource.version}"}
+    return sorted(found)

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -61,6 +62,8 @@ _HEAD_LIMIT = 1024 * 1024
 Headers = list[tuple[str, str]]
 _CALL = web.RequestKey("call", Call)
 """Where a request keeps what is known of it, to warn the client whatever becomes of it."""
+_NO_PAGE = partial(web.HTTPNotFound, text="404 page not found\n")
+_OF_ONE_NAMESPACE = ("create", "deletecollection")
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
@@ -222,7 +225,9 @@ class ApiServer:
             self.gate.check_path(user, request.method, path)
             return about.answer(request, self.registry, self.store)
         self.gate.check(user, route, request.query)
-        form = negotiate(request.headers.get("Accept", ""))
+        form = negotiate(request.headers.get("Accept", ""), route.verb)
+        if form.shape == "Table":
+            options.check_table(request.query)
         call = await self._call(request, route, user)
         if not route.subresource or route.subresource in call.resource.subresources:
             request[_CALL] = call
@@ -257,17 +262,19 @@ class ApiServer:
             return resource
         if any(r.group == group and not r.custom for r in self.registry.all()):
             raise status.no_such_path()
-        raise web.HTTPNotFound(text="404 page not found\n")
+        raise _NO_PAGE()
 
     def _located(self, route: Route) -> Resource:
         """The resource of a path, which has a namespace only if its objects have one."""
         resource = self._resource(route.group, route.version, route.plural)
         if resource.namespaced and route.name and not route.namespace:
             raise status.no_such_path()
+        if resource.namespaced and not route.namespace and route.verb in _OF_ONE_NAMESPACE:
+            raise _NO_PAGE() if resource.custom else status.not_allowed()
+        if route.name in (".", "..") or "%" in route.name:
+            raise status.bad_request(f"invalid name {route.name!r}: it cannot be part of a path")
         if route.namespace and not resource.namespaced and resource.collection != "namespaces":
-            if resource.custom:
-                raise web.HTTPNotFound(text="404 page not found\n")
-            raise status.no_such_path()
+            raise _NO_PAGE() if resource.custom else status.no_such_path()
         return resource
 
     async def _answer(self, call: Call) -> Answer:

@@ -93,6 +93,9 @@ class Verbs:
 
     async def get(self, call: Call) -> Answer:
         """One object."""
+        asked = call.query.get("resourceVersion", "")
+        if asked.isdecimal() and int(asked[:20]) > self.store.revision:
+            raise status.too_new(int(asked[:20]), self.store.revision)
         return one(call.resource, self.read(call))
 
     async def list(self, call: Call) -> Answer:

@@ -1,6 +1,6 @@
 """The options in a request's query, checked as the real server does: before anything is done.
 
-Pure; called by `lists.py`, `watching.py` and, for everything that writes, by `serve.py`.
+Pure; called by `lists.py`, `watching.py` and, for tables and everything that writes, by `serve.py`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,13 @@ def _check_manager(name: str) -> list[Cause]:
     if not name.isprintable():
         return [status.bad_value("fieldManager", name, "should only contain printable characters")]
     return []
+
+
+def check_table(query: Mapping[str, str]) -> None:
+    """Refuse to put what nobody knows into the rows of a table."""
+    include = query.get("includeObject", "")
+    if include not in ("", "None", "Metadata", "Object"):
+        raise status.bad_request(f"unrecognized includeObject value: {include!r}")
 
 
 def check_list(query: Mapping[str, str]) -> None:

@@ -41,6 +41,8 @@ _OF_NAMESPACES = frozenset({"status", "finalize"})
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> Route | None:
     """The route of a resource path; None for every other path."""
+    if path.startswith("//"):
+        return None
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) >= 3:
         group, version, parts = "", parts[1], parts[2:]

@@ -52,6 +52,8 @@ async def page(store: Store, call: Call) -> Page:
     wanted = selection(call.resource, call.query, call.route.name)
     call.number("timeoutSeconds")  # nothing takes that long here, but it must be a number
     limit = min(call.number("limit") or 0, sys.maxsize - 1)
+    if call.query.get("resourceVersion") == "0":
+        limit = 0  # whatever is at hand, and that is all of it
     token = _token(call.query.get("continue", ""))
     revision = (token.rv if token else _exact(call)) or store.revision
     asked = call.number("resourceVersion") or 0

@@ -12,7 +12,10 @@ from muster.errors import Refusal
 
 JSON, YAML = "application/json", "application/yaml"
 _OFFERED = (JSON, YAML, "application/vnd.kubernetes.protobuf")
-_FORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+_STREAMED = ", ".join(f"{media};stream=watch" for media in _OFFERED if media != YAML)
+_ONE = frozenset({"Table", "PartialObjectMetadata"})
+_MANY = frozenset({"Table", "PartialObjectMetadataList"})
+_FORMS = {"watch": _ONE | _MANY, "list": _MANY, "deletecollection": _MANY}
 
 
 class Form(NamedTuple):
@@ -46,8 +49,15 @@ def media_of(accept: str) -> str:
         return JSON
 
 
-def negotiate(accept: str) -> Form:
-    """The form that the client likes best and the server knows; 406 if there is none."""
+def _fits(verb: str, media: str, shape: str) -> bool:
+    """Whether what a client likes best goes with what it wants; then it is not asked again."""
+    if verb == "watch" and media == YAML:  # a watch has no end, and so is no document
+        return False
+    return not shape or shape in _FORMS.get(verb, _ONE)
+
+
+def negotiate(accept: str, verb: str = "") -> Form:
+    """The form that the client likes best and the verb has; 406 if there is none."""
     if not accept:
         return Form()
     known = False
@@ -56,9 +66,11 @@ def negotiate(accept: str) -> Form:
             continue
         known = True
         shape = chosen.get("as", "")
-        if not shape or (shape in _FORMS and chosen.get("v") == "v1"):
+        if not shape or (shape in _ONE | _MANY and chosen.get("v") == "v1"):
+            if not _fits(verb, media, shape):
+                break
             return Form(YAML if media == YAML else JSON, shape)
-    listed = ", ".join(_OFFERED)
+    listed = _STREAMED if verb == "watch" else ", ".join(_OFFERED)
     if known:
         told = f"only the following media types are accepted: {listed}"
         raise Refusal(told, status=406, reason="NotAcceptable")

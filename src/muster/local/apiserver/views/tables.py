@@ -27,7 +27,7 @@ _NAME_FORMAT = "name"
 
 def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
     """The body of an answer in the form the client asked for."""
-    wanted = negotiate(call.accept).shape
+    wanted = negotiate(call.accept, call.route.verb).shape
     is_list = call.route.verb in ("list", "deletecollection") and not call.route.name
     if not wanted or answer.code >= 300 or not (answer.resource or is_list):
         return answer.body
@@ -54,7 +54,7 @@ def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
 
 def shower(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
     """How each object of a watch is shown. Only the first table names its columns."""
-    wanted = negotiate(call.accept).shape
+    wanted = negotiate(call.accept, call.route.verb).shape
     include = call.query.get("includeObject", "Metadata")
     if wanted.startswith("PartialObjectMetadata"):
         return lambda value: objects.dump(_partial(objects.decode(value)))

@@ -47,7 +47,7 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
     seconds = call.number("timeoutSeconds")
     # The initial objects and the revision to go on from are taken in one breath.
     entries = [e for e in store.scan(prefix) if wanted.matches(e)] if initial else []
-    if initial:
+    if since is None:
         since = store.revision
     try:
         changes = await store.watch(prefix, since)
@@ -68,13 +68,14 @@ async def watch(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, N
         changes.close()
 
 
-def _start(call: Call) -> tuple[int, bool]:
-    """The revision to watch from, and whether what is there comes first."""
+def _start(call: Call) -> tuple[int | None, bool]:
+    """The revision to watch from, None for the present, and whether what is there comes first."""
     asked = call.query.get("resourceVersion", "")
-    if truth(call.query.get("sendInitialEvents")):
-        return 0, True
+    initial = call.query.get("sendInitialEvents")
+    if truth(initial):
+        return None, True
     if asked in ("", "0"):
-        return 0, True
+        return None, initial is None
     if not asked.isdigit():
         raise status.bad_request(f"Invalid value: {asked!r}: resourceVersion must be a number")
     return int(asked), False
