@@ -23,8 +23,7 @@ WRONG_KEY = {"/": "x"}
 TWICE = b'{"data":{"k":"1","k":"2"}}'
 TWICE_AND_UNKNOWN = b'{"nope":1,"data":{"k":"1","k":"2"}}'
 NEW_TWICE = (
-    b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},'
-    b'"data":{"k":"1","k":"2"},"x":1}'
+    b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","k":"2"},"x":1}'
 )
 JOB_TWICE = (
     b'{"apiVersion":"kubeflow.org/v1","kind":"TFJob","metadata":{"name":"a","nope":1},"z":1,'

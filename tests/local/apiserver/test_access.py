@@ -127,7 +127,7 @@ async def test_roles_that_an_admin_changed_stay_changed_after_a_restart(tmp_path
         await talk.say("PATCH", f"{ROLES}/system:discovery", {"rules": []}, MERGE)
         token = await token_for(talk)
     async with running(tmp_path) as talk:
-        assert (await talk.say("GET", f"{ROLES}/system:discovery")).body["rules"] == []
+        assert not (await talk.say("GET", f"{ROLES}/system:discovery")).body.get("rules")
         assert (await say_as(talk, token, "GET", "/apis")).status == 403
 
 
