@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from muster.jobs.build import code
+from muster.errors import UsageError
+from muster.jobs.build import TensorFlow, code
 from tests.jobs.repositories import PASSWORD, Repository, commit, git, served
 
 
@@ -144,6 +146,40 @@ def test_without_a_password_it_fails_and_does_not_ask(tmp_path: Path, guarded: s
         fetch(tmp_path / "code", guarded)
 
 
+def test_a_password_within_the_address_is_not_told(tmp_path: Path, guarded: str) -> None:
+    word = quote(PASSWORD, safe="")
+    known = guarded.replace("://", f"://me:{word}@")
+    said = fetch(tmp_path / "code", known)
+    assert said.startswith(f"{guarded} at ")
+
+    with pytest.raises(RuntimeError) as failed:
+        fetch(tmp_path / "other", guarded.replace("://", "://me:s3cr3t@"))
+    assert "s3cr3t" not in str(failed.value)
+
+
+@pytest.mark.parametrize("name", ["GIT_SYNC_BRANCH", "GIT_SYNC_REV", "GIT_SYNC_REPO"])
+def test_what_begins_with_a_dash_is_no_option_of_git(
+    tmp_path: Path, repository: Repository, name: str
+) -> None:
+    touched = tmp_path / "touched"
+    with pytest.raises(RuntimeError):
+        fetch(
+            tmp_path / "code", str(repository.path), {name: f"--upload-pack=touch {touched}; false"}
+        )
+
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"sync_branch": "-x"}, {"sync_branch": "a b"}, {"sync_revision": "--all"},
+              {"sync_source": "-x/project"}],
+)  # fmt: skip
+def test_what_git_could_take_for_an_option_is_refused(wrong: dict[str, str]) -> None:
+    said = {"sync_mode": "git", "sync_source": "https://host/p.git"} | wrong
+    with pytest.raises(UsageError, match=f"--{next(iter(wrong)).replace('_', '-')} "):
+        code.check(TensorFlow(name="j", command=("x",), **said))  # type: ignore[arg-type]
+
+
 def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> None:
     keys, programs = tmp_path / "keys", tmp_path / "bin"
     keys.mkdir()
@@ -161,7 +197,7 @@ def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> 
     done = subprocess.run(["sh", "-c", script], env=env, check=True, capture_output=True, text=True)
 
     *words, rsh, key = done.stdout.splitlines()
-    assert words == ["-avP", "me@host:/a folder/project", "/code"]
+    assert words == ["-avP", "--", "me@host:/a folder/project", "/code"]
     assert "IdentitiesOnly=yes" in rsh
     assert "StrictHostKeyChecking=accept-new" in rsh
     assert key == "the key"

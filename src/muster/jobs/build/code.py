@@ -64,15 +64,15 @@ into="$GIT_SYNC_ROOT/$GIT_SYNC_DEST"
 rm -rf "$into"
 git init --quiet "$into"
 cd "$into"
-git remote add origin "$GIT_SYNC_REPO"
+git remote add -- origin "$GIT_SYNC_REPO"
 branch=${GIT_SYNC_BRANCH:-HEAD}
 revision=${GIT_SYNC_REV:-}
 if [ "$revision" = HEAD ]; then revision=; fi
 depth=
 if [ "${GIT_SYNC_DEPTH:-0}" -gt 0 ]; then depth="--depth=$GIT_SYNC_DEPTH"; fi
 if [ -z "$revision" ]; then
-  git fetch --quiet $depth origin "$branch"
-elif ! git fetch --quiet $depth origin "$revision" 2>/dev/null; then
+  git fetch --quiet $depth -- origin "$branch"
+elif ! git fetch --quiet $depth -- origin "$revision" 2>/dev/null; then
   git fetch --quiet --tags origin '+refs/heads/*:refs/remotes/origin/*'
   git update-ref FETCH_HEAD "$(git rev-parse --verify --quiet "$revision^{commit}" ||
     git rev-parse --verify "origin/$revision^{commit}")"
@@ -84,7 +84,8 @@ case ${GIT_SYNC_SUBMODULES:-recursive} in
   shallow) git -c protocol.file.allow=always submodule --quiet update --init $depth;;
   *) git -c protocol.file.allow=always submodule --quiet update --init --recursive $depth;;
 esac
-echo "$GIT_SYNC_REPO at $(git rev-parse HEAD)"
+shown=$(printf '%s\\n' "$GIT_SYNC_REPO" | sed 's#^\\([A-Za-z0-9+.-]*://\\)[^/]*@#\\1#')
+echo "$shown at $(git rev-parse HEAD)"
 """
 )
 
@@ -93,11 +94,11 @@ RSYNC_SCRIPT = (
     _PROLOGUE
     + """\
 if command -v rsync >/dev/null || [ ! -d "$SYNC_SOURCE" ]; then
-  exec rsync -avP "$SYNC_SOURCE" "$SYNC_ROOT"
+  exec rsync -avP -- "$SYNC_SOURCE" "$SYNC_ROOT"
 fi
 case $SYNC_SOURCE in
-  */) exec cp -a "$SYNC_SOURCE." "$SYNC_ROOT";;
-  *) exec cp -a "$SYNC_SOURCE" "$SYNC_ROOT";;
+  */) exec cp -a -- "$SYNC_SOURCE." "$SYNC_ROOT";;
+  *) exec cp -a -- "$SYNC_SOURCE" "$SYNC_ROOT";;
 esac
 """
 )
@@ -120,6 +121,10 @@ def check(args: Submission) -> None:
     only_git = [name for name in given if name[7:] in ("branch", "revision", "depth", "submodules")]
     if mode == "rsync" and only_git:
         raise UsageError(f"{only_git[0]} is for --sync-mode=git")
+    for name in ("source", "branch", "revision"):
+        text = getattr(args, f"sync_{name}")
+        if text.startswith("-") or (name != "source" and any(map(str.isspace, text))):
+            raise values.wrong(f"--sync-{name}", text, "Nothing of that name can be fetched.")
     if args.sync_submodules:
         values.choice("--sync-submodules", args.sync_submodules, ("recursive", "shallow", "off"))
     if not project(args.sync_source):
