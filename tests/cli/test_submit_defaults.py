@@ -361,7 +361,7 @@ def test_a_changed_value_that_is_broken_yaml_is_refused(machine: Machine) -> Non
 
     code, _, err = machine.run(*words, "command=[a")
     assert code == 2
-    assert "--set '[a' is not YAML" in err
+    assert "--set 'command=[a' is not YAML" in err
     assert machine.run(*words, 'command=echo "a: b: c"')[0] == 0
 
 
