@@ -106,8 +106,9 @@ def _inconsistent(token: _Token) -> Refusal:
 
 
 def _exact(call: Call) -> int:
-    """The revision a list must be at, if the caller insists on one."""
-    if call.query.get("resourceVersionMatch") != "Exact":
+    """The revision a list must be at, if the caller insists on one, or asks for a page of one."""
+    paged = (call.number("limit") or 0) > 0
+    if call.query.get("resourceVersionMatch", "Exact" if paged else "") != "Exact":
         return 0
     return call.number("resourceVersion") or 0
 
