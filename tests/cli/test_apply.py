@@ -396,10 +396,11 @@ def test_an_upper_case_name_is_refused_with_the_lower_case_one(
         "metadata": {"name": "training-distributed-userN"},
     }
 
-    told = refused(yaml.safe_dump_all([config_map("fine"), job]))
+    for beside in ("fine", "training-distributed-userN-program"):
+        told = refused(yaml.safe_dump_all([config_map(beside), job]))
 
-    assert "TFJob: the name 'training-distributed-userN' is not possible" in told
-    assert "Use training-distributed-usern (" in told
+        assert "TFJob: the name 'training-distributed-userN' is not possible" in told
+        assert "Use training-distributed-usern (" in told
 
 
 @pytest.mark.parametrize(

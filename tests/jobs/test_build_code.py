@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -201,3 +202,20 @@ def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> 
     assert "IdentitiesOnly=yes" in rsh
     assert "StrictHostKeyChecking=accept-new" in rsh
     assert key == "the key"
+
+
+@pytest.mark.parametrize(("end", "place"), [("", "project/file"), ("/", "file")])
+def test_a_last_slash_stands_for_what_is_in_a_directory(
+    tmp_path: Path, end: str, place: str
+) -> None:
+    source, root, programs = (tmp_path / name for name in ("project", "code", "bin"))
+    for folder in (source, root, programs):
+        folder.mkdir()
+    (source / "file").write_text("x")
+    for name in ("sh", "mktemp", "cat", "cp"):  # and no rsync
+        (programs / name).symlink_to(str(shutil.which(name)))
+    env = {"PATH": str(programs), "SYNC_SOURCE": f"{source}{end}", "SYNC_ROOT": str(root)}
+    script = code.RSYNC_SCRIPT.replace(code.KEYS, str(tmp_path / "no-secret"))
+    subprocess.run(["sh", "-c", script], env=env, check=True)
+
+    assert (root / place).read_text() == "x"

@@ -17,6 +17,7 @@ from muster.cli.failures import Failures
 from muster.cli.output import called, structured
 from muster.cli.resources import CRD, Resources
 from muster.errors import UsageError
+from muster.jobs.shapes import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,16 +103,19 @@ def everything(
 
 
 def _read(order: Order, where: Where) -> list[Raw]:
-    items = []
-    for place in order.files:
-        for source, text in manifests.texts(place, recursive=order.recursive):
-            for document in manifests.documents(text, source):
-                for item in manifests.objects(document, source):
-                    manifests.check(item, source, generate=order.verb == "create")
-                    items.append(placed(item, where.namespace))
-    if not items:
+    found = [
+        (item, source)
+        for place in order.files
+        for source, text in manifests.texts(place, recursive=order.recursive)
+        for document in manifests.documents(text, source)
+        for item in manifests.objects(document, source)
+    ]
+    if not found:
         raise UsageError(f"no objects to {order.verb} in {', '.join(order.files)}")
-    return items
+    # Jobs first: what goes with one is named after it, and it is its name that is to be mended.
+    for item, source in sorted(found, key=lambda row: str(row[0].get("kind")) not in SHAPES):
+        manifests.check(item, source, generate=order.verb == "create")
+    return [placed(item, where.namespace) for item, _ in found]
 
 
 def placed(item: Raw, wanted: str) -> Raw:
