@@ -204,7 +204,7 @@ async def restarts_whole(story: Story) -> None:
     assert job["status"]["restarts"] == 1
 
 
-async def restarts_whole_after_a_crash_in_place(story: Story) -> None:
+async def crashes_in_place_as_one(story: Story) -> None:
     await story.submit({"Worker": replica(2, "OnFailure")}, {"muster.dev/restart": "gang"})
     await story.run_all()
     before = await story.uids()
@@ -229,6 +229,25 @@ async def is_drained(story: Story) -> None:
     await story.renewed(before, "chief-0")
     rows = (await story.client.get(TFJOBS, story.key))["status"]["conditions"]
     assert "Succeeded" not in [row["type"] for row in rows]
+
+
+async def finds_its_name_taken(story: Story) -> None:
+    foreign = Key(story.ns, f"{story.name}-worker-1")
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    body = {"metadata": {"name": foreign.name, "namespace": story.ns}, "spec": spec}
+    await story.client.create(PODS, body)
+    await story.create()
+
+    async def waits() -> bool:
+        job = await story.client.get(TFJOBS, story.key)
+        message: str = job.get("status", {}).get("waiting", {}).get("message", "")
+        return message == f"Pod {foreign.name} exists and is not this job's; waiting"
+
+    await becomes(waits, what=f"{story.name} saying so", timeout=PATIENCE)
+    before = await story.uids()
+    await story.client.delete(PODS, foreign)
+    await story.renewed(before, "worker-1")
+    await story.run_all()
 
 
 async def is_suspended_and_resumed(story: Story) -> None:
@@ -291,8 +310,9 @@ STORIES: list[Callable[[Story], Coroutine[Any, Any, None]]] = [
     follows_its_chief,
     retries_by_exit_code,
     restarts_whole,
-    restarts_whole_after_a_crash_in_place,
+    crashes_in_place_as_one,
     is_drained,
+    finds_its_name_taken,
     is_suspended_and_resumed,
     is_scaled,
     is_mended,
