@@ -28,10 +28,12 @@ CHUNK = 32 << 10
 class Typist:
     """A client that types very much, and keeps what it is shown."""
 
-    def __init__(self, amount: int = MUCH, *, after: bytes = b"") -> None:
+    def __init__(self, amount: int = MUCH, *, after: bytes = b"", then_stay: bool = False) -> None:
         self._amount = amount
         self._after = after
+        self._stays = then_stay
         self.typed = 0
+        self.done = False
         self.out = b""
 
     async def stdin(self) -> AsyncIterator[bytes]:
@@ -39,6 +41,9 @@ class Typist:
         while self.typed < self._amount:
             yield b"x" * CHUNK
             self.typed += CHUNK
+        self.done = True
+        if self._stays:
+            await asyncio.Event().wait()
 
     async def resizes(self) -> AsyncIterator[tuple[int, int]]:
         no_terminal: tuple[tuple[int, int], ...] = ()
@@ -63,7 +68,8 @@ def gated(gate: Path, script: str, **fields: object) -> Raw:
     """A pod whose program may wait for files in /gate."""
     gate.mkdir()
     mounts = [{"name": "gate", "mountPath": "/gate"}]
-    body = container("main", "sh", "-c", script, stdin=True, volumeMounts=mounts, **fields)
+    once = {"stdin": True, "stdinOnce": True, "volumeMounts": mounts}
+    body = container("main", "sh", "-c", script, **(once | fields))
     return manifest("p", body, volumes=[{"name": "gate", "hostPath": {"path": str(gate)}}])
 
 
@@ -160,3 +166,37 @@ async def test_a_container_with_a_terminal_is_told_its_kind_unless_it_says_anoth
     for name, term in (("p", "<xterm>"), ("own", "<vt100>"), ("none", "<>")):
         await local.ended(name)
         assert (await local.log(name)).strip() == term
+
+
+async def test_the_input_ends_with_the_first_who_typed_if_the_pod_says_so(
+    local: Cluster, tmp_path: Path
+) -> None:
+    """Also if that one just goes away."""
+    await local.run(gated(tmp_path / "gate", "echo up; wc -c"))
+    await local.says("p", "up")
+    pod = await local.phase("p", "Running")
+    async with asyncio.TaskGroup() as group:
+        typist = Typist(CHUNK, then_stay=True)
+        attached = group.create_task(
+            local.backend.exec(pod, ExecOptions("main", stdin=True), typist)
+        )
+        await eventually(lambda: typist.typed == CHUNK, what="all is typed")
+        attached.cancel()
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert (await local.log("p")).split() == ["up", str(CHUNK)]
+
+
+async def test_the_input_goes_on_with_whoever_comes_next_if_not(
+    local: Cluster, tmp_path: Path
+) -> None:
+    script = f"head -c {2 * CHUNK} | wc -c"
+    await local.run(gated(tmp_path / "gate", script, stdinOnce=False))
+    pod = await local.phase("p", "Running")
+    options = ExecOptions("main", stdin=True)
+    async with asyncio.TaskGroup() as group:
+        for typist in (Typist(CHUNK), Typist(CHUNK)):
+            group.create_task(local.backend.exec(pod, options, typist))
+            await eventually(lambda one=typist: one.done, what="all is typed")  # type: ignore[misc]
+
+    assert (await local.log("p")).split() == [str(2 * CHUNK)]

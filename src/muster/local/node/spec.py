@@ -90,6 +90,7 @@ class Container(Object, frozen=True):
     volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str = ""
     stdin: bool = False
+    stdin_once: bool = False
     tty: bool = False
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None

@@ -87,6 +87,7 @@ class Starter:
                 mounts=volumes.mounts(pod, container, places, variables),
                 tty=container.tty,
                 stdin=container.stdin,
+                stdin_once=container.stdin_once,
                 memory=_most_memory(container),
                 message_path=container.termination_message_path,
                 message_from_log=container.termination_message_policy == _FROM_LOG,

@@ -47,6 +47,8 @@ class ContainerSpec:
     mounts: tuple[Mount, ...] = ()
     tty: bool = False
     stdin: bool = False
+    stdin_once: bool = False
+    """Whether its input ends when the first who typed has ended, or is gone."""
     memory: int | None = None
     """The most bytes that its processes may use."""
     message_path: str = "/dev/termination-log"

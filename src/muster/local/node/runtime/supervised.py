@@ -82,6 +82,7 @@ class Supervised:
             "cwd": spec.cwd,
             "tty": spec.tty,
             "stdin": spec.stdin,
+            "stdin_once": spec.stdin_once,
             "memory": self._limited(spec),
             "message_from_log": spec.message_from_log,
         }

@@ -28,6 +28,7 @@ class Peer:
     ) -> None:
         self.watching = False
         self.attached = False
+        self.typing = False
         self._client = client
         self._select = select
         self._hear = hear

@@ -158,15 +158,25 @@ class Shim:
 
     def _accept(self, _: Any, __: int) -> None:
         client, _address = self._listener.accept()
-        self._peers.add(Peer(client, self._select, self._asked, self._peers.discard))
+        self._peers.add(Peer(client, self._select, self._asked, self._left))
+
+    def _left(self, peer: Peer) -> None:
+        self._peers.discard(peer)
+        if peer.typing:
+            self._typed_all()
+
+    def _typed_all(self) -> None:
+        """Whoever typed is done; another may come, unless the pod wants one only."""
+        if self._inlet is not None and self._spec.get("stdin_once"):
+            self._inlet.end()
 
     def _asked(self, peer: Peer, channel: int, payload: bytes) -> None:
         if channel == wire.STDIN and self._inlet is not None:
             self._inlet.take(payload)
             if self._inlet.full:
                 peer.listen(False)
-        elif channel == wire.CLOSE_STDIN and self._inlet is not None:
-            self._inlet.end()
+        elif channel == wire.CLOSE_STDIN:
+            self._typed_all()
         elif channel == wire.RESIZE and self._terminal >= 0:
             size = json.loads(payload)
             spawn.resize(self._terminal, size["Height"], size["Width"])
@@ -185,6 +195,7 @@ class Shim:
                 peer.send(wire.message(wire.STATUS, self._state))
             case "attach":
                 peer.watching = peer.attached = True
+                peer.typing = bool(ask.get("stdin"))
             case "stop":
                 self._stop(float(ask["grace"]))
             case "exec":
