@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from muster.api import schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from muster.api.meta import Raw
     from muster.local.apiserver.registry import Resource
 
@@ -56,37 +54,35 @@ def struct(resource: Resource) -> str:
 
 def fill_nulls(obj: Raw, message: str) -> None:
     """Write zeros, in place, for nulls in maps and lists; those in fields mean nothing."""
-    for value, field in _known(obj, message):
+    layout = _layout(message)
+    for value, field in ((v, layout[name]) for name, v in obj.items() if name in layout):
         zero = _ZEROS.get(field.type)
-        if field.shape == "m" and isinstance(value, dict) and zero is not None:
+        if zero is None:
+            for part in _parts(value, field):
+                fill_nulls(part, field.type)
+        elif field.shape == "m" and isinstance(value, dict):
             value.update({k: zero for k, v in value.items() if v is None})
-        elif field.shape == "r" and isinstance(value, list) and zero is not None:
+        elif field.shape == "r" and isinstance(value, list):
             value[:] = [zero if v is None else v for v in value]
-        for part in _parts(value, field):
-            fill_nulls(part, field.type)
 
 
 def drop(obj: Raw, message: str) -> None:
     """Take out, in place, what is left out when it is empty. Types must be right."""
     layout = _layout(message)
-    for name in [n for n, v in obj.items() if not v and n in layout and layout[n].drops]:
-        del obj[name]
-    for value, field in _known(obj, message):
-        for part in _parts(value, field):
-            drop(part, field.type)
+    for name, value in list(obj.items()):
+        field = layout.get(name)
+        if field is None:
+            continue
+        if not value and field.drops:
+            del obj[name]
+        elif value and field.type not in _ZEROS:
+            for part in _parts(value, field):
+                drop(part, field.type)
 
 
-def _known(obj: Raw, message: str) -> Iterator[tuple[Any, _Field]]:
-    layout = _layout(message)
-    return ((value, layout[name]) for name, value in obj.items() if name in layout)
-
-
-def _parts(value: Any, field: _Field) -> Iterator[Raw]:
+def _parts(value: Any, field: _Field) -> list[Raw]:
     """The structs in a field."""
-    if field.type in _ZEROS:
-        return
-    inner = [value] if field.shape == "o" else value
-    if isinstance(inner, dict):
-        inner = inner.values()
-    if isinstance(inner, list) or field.shape == "m":
-        yield from (part for part in inner if isinstance(part, dict))
+    if field.shape == "o":
+        return [value] if isinstance(value, dict) else []
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [part for part in inner if isinstance(part, dict)]
