@@ -183,7 +183,7 @@ async def test_objects_appear_as_files_and_variables(local: Cluster) -> None:
             }
         },
     }
-    script = "cat /c/a/rate /s/token /d/labels; stat -c %a /s/token; echo $RATE $IP"
+    script = "cat /c/a/rate /s/token /d/labels; stat -L -c %a /s/token; echo $RATE $IP"
     ref = {"configMapKeyRef": {"name": "conf", "key": "rate"}}
     pod = manifest(
         "p",

@@ -40,7 +40,20 @@ def _runs(executable: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("what", ["pods", "files", "recovery", "access", "health", "services"])
+FILES = [
+    "pods",
+    "files",
+    "recovery",
+    "access",
+    "health",
+    "services",
+    "attach",
+    "hung",
+    "init_again",
+]
+
+
+@pytest.mark.parametrize("what", FILES)
 def test_an_ordinary_user_runs_the_same_pods(what: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)
