@@ -165,7 +165,7 @@ TENSORFLOW: dict[str, Effect] = {
     ),
     "--success-policy": Effect("AllWorkers", "job/spec/successPolicy", "AllWorkers"),
     "--starting-timeout": Effect(
-        "5m", "job/spec/runPolicy/schedulingPolicy/scheduleTimeoutSeconds", 300
+        "5m", "job/metadata/annotations/muster.dev~starting-deadline-seconds", "300"
     ),
     "--role-sequence": Effect(
         "p,Worker", "job/metadata/annotations/job-role-sequence", "PS,Worker"

@@ -228,6 +228,38 @@ def test_a_deadline_has_a_timer_and_ends_what_runs_whatever_the_policy() -> None
     assert GROUP not in model.objects
 
 
+def late(model: Model) -> None:
+    model.raw["metadata"]["annotations"] = {"muster.dev/starting-deadline-seconds": "60"}
+
+
+def test_a_job_that_has_not_started_in_its_time_fails_and_leaves_nothing_that_could() -> None:
+    model = Model(manifest())
+    late(model)
+    model.settle()
+    assert model.wait() == 60
+
+    model.later(60)
+    model.settle()
+
+    assert model.conditions() == ["Created", "Failed"]
+    assert "had not started after 60 seconds" in model.status["conditions"][-1]["message"]
+    assert not model.pods
+    assert GROUP not in model.objects
+
+
+def test_a_job_that_started_in_time_is_not_late_afterwards() -> None:
+    model = Model(manifest())
+    late(model)
+    model.settle()
+    model.later(59)
+    model.run()
+    model.settle()
+    model.later(1000)
+    model.settle()
+
+    assert model.conditions() == ["Created", "Running"]
+
+
 def test_suspending_takes_everything_away_and_resuming_brings_it_back() -> None:
     model = Model(manifest())
     model.settle()

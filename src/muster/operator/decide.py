@@ -19,7 +19,7 @@ from muster.api.meta import timestamp
 from muster.jobs.job import SERVED_BY_US, Job
 from muster.operator import backoff, claim, ensure, gang, invalid, status, waiting
 from muster.operator.actions import Action, Delete, DeleteJob, Emit, PatchStatus, Wait
-from muster.operator.judge import ended_by_limit, judge, left_of_deadline
+from muster.operator.judge import ended_by_limit, judge, left_of_deadline, left_to_start
 from muster.operator.kinds import table
 from muster.operator.pods import leaving, role_of
 
@@ -181,8 +181,8 @@ def _written(job: Job, after: Raw, events: list[Emit]) -> list[Action]:
 
 
 def _deadline(job: Job, current: Raw, now: datetime) -> list[Action]:
-    left = left_of_deadline(job, current, now)
-    return [] if left is None else [Wait(left)]
+    both = (left_of_deadline(job, current, now), left_to_start(job, current, now))
+    return [Wait(left) for left in both if left is not None]
 
 
 def _expiry(job: Job, final: Raw, now: datetime) -> list[Action]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Member
 
+STARTING = "starting-deadline-seconds"
 _NOBODY = "all its pods have ended and none of them was its success."
 
 
@@ -52,15 +53,31 @@ def left_of_deadline(job: Job, current: Raw, now: datetime) -> float | None:
     return job.policy.deadline - (now - start).total_seconds()
 
 
+def left_to_start(job: Job, current: Raw, now: datetime) -> float | None:
+    """Seconds in which the job must have begun to run; None if it has, or may wait for ever."""
+    limit = job.annotation(STARTING)
+    start = status.time(current, "startTime")
+    if start is None or not limit.isdecimal() or _has_begun(current, start):
+        return None
+    return int(limit) - (now - start).total_seconds()
+
+
+def _has_begun(current: Raw, start: datetime) -> bool:
+    running = status.time(status.condition(current, "Running") or {}, "lastTransitionTime")
+    return running is not None and running >= start  # an older one is from before a suspension
+
+
 def ended_by_limit(job: Job, final: Raw) -> bool:
-    """Whether a finished job ended by backoffLimit or deadline: told by its status alone."""
+    """Whether a finished job ended by backoffLimit or a deadline: told by its status alone."""
     if not status.is_true(final, "Failed"):
         return False
     if restarts.exhausted(job, final):
         return True
     end = status.time(final, "completionTime")
-    left = left_of_deadline(job, final, end) if end else None
-    return left is not None and left <= 0
+    if end is None:
+        return False
+    both = (left_of_deadline(job, final, end), left_to_start(job, final, end))
+    return any(left is not None and left <= 0 for left in both)
 
 
 def finish(job: Job, current: Raw, type_: str, message: str, now: datetime) -> Raw:
@@ -233,10 +250,16 @@ class _Judge:
             why = f"it has reached the specified backoff limit{self._last_straw()}"
         elif (left := left_of_deadline(job, self.status, self.now)) is not None and left <= 0:
             why = "it was active longer than specified deadline"
+        elif self._is_late():
+            why = f"it had not started after {job.annotation(STARTING)} seconds"
         else:
             return False
         self._end("Failed", f"Job {job.name} has failed because {why}")
         return True
+
+    def _is_late(self) -> bool:
+        left = left_to_start(self.job, self.status, self.now)
+        return left is not None and left <= 0 and not self.rules.running(self.job, self.by_role)
 
     def _last_straw(self) -> str:
         """The pod whose restart was one too many, if it is still there to be asked."""

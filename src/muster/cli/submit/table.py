@@ -127,7 +127,7 @@ TENSORFLOW = (
         )
     ),
     Flag("--success-policy", "ChiefWorker or AllWorkers."),
-    Flag("--starting-timeout", "Give up the gang if it has not started after this time."),
+    Flag("--starting-timeout", "Fail the job if it has not started after this time."),
     Flag("--role-sequence", "Order in which roles start, e.g. PS,Worker."),
 )
 

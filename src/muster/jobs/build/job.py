@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from muster.jobs.build.submission import Submission
 
 GANG = "muster.dev/gang"
+STARTING = "muster.dev/starting-deadline-seconds"
 GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
@@ -121,6 +122,9 @@ def _about(args: Submission, site: Site, present: list[Role]) -> dict[str, str]:
         rows["scheduling.x-k8s.io/suspend"] = "true"
     if isinstance(args, TensorFlow) and args.role_sequence:
         rows["job-role-sequence"] = _sequence(args.role_sequence)
+    if isinstance(args, TensorFlow) and args.starting_timeout:
+        wait = values.seconds("--starting-timeout", args.starting_timeout)
+        rows |= {STARTING: str(wait)} if wait else {}
     return rows
 
 
@@ -150,11 +154,7 @@ def _run_policy(args: Submission, members: int) -> Raw:
         policy |= {"ttlSecondsAfterFinished": ttl} if ttl else {}
     if args.retry:
         policy["backoffLimit"] = args.retry
-    scheduling: Raw = {"minAvailable": members} if args.gang else {}
-    if isinstance(args, TensorFlow) and args.starting_timeout:
-        wait = values.seconds("--starting-timeout", args.starting_timeout)
-        scheduling |= {"scheduleTimeoutSeconds": wait} if wait else {}
-    return policy | ({"schedulingPolicy": scheduling} if scheduling else {})
+    return policy | ({"schedulingPolicy": {"minAvailable": members}} if args.gang else {})
 
 
 def _success_policy(args: TensorFlow) -> str:
