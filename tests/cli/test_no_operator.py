@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.api.meta import Key
-from muster.cli import find, main
+from muster.api.kinds import TFJOBS
+from muster.cli import main
 from muster.cli.progress import summary
-from muster.jobs.view import View
+from muster.cli.vigil import Vigil
 from tests.cli.objects import Objects, Scene, condition, job, pod
 from tests.cli.test_apply import LocalServer
 
@@ -86,11 +86,15 @@ def test_a_job_that_no_operator_has_seen_says_so(scene: Scene) -> None:
 
     for verb in ("get", "explain"):
         assert UNSEEN in scene.arena(verb, "a")[1], verb
-    assert f"a PENDING: {UNSEEN}" == summary(found(scene))
 
 
-def found(scene: Scene) -> View:
-    return find.one(Objects(scene.objects), Key("default", "a"))
+def test_waiting_for_a_job_that_no_operator_has_seen_says_so() -> None:
+    raw = job("TFJob", "a", {"Worker": 1})
+    raw["metadata"] |= {"resourceVersion": "1", "creationTimestamp": "2020-01-01T00:00:00Z"}
+
+    waited = Vigil(Objects({"tfjobs": [raw], "pods": []}), TFJOBS, raw).look()
+
+    assert summary(waited) == f"a PENDING: {UNSEEN}"
 
 
 def test_a_job_that_is_new_or_taken_up_is_not_said_to_be_unseen(scene: Scene) -> None:

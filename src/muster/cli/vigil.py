@@ -8,6 +8,7 @@ looks. Where watching is not possible (no right to, history gone), the job is lo
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.meta import key_of
@@ -49,7 +50,8 @@ class Vigil:
         """How the job is, or how it ended; NotFound if it was deleted before its end."""
         if self._gone and not view(self._raw, []).over:
             raise NotFound(f"the job {self._key.name} was deleted", status=404)
-        return view(self._raw, find.pods_of(self._client, self._key))
+        pods = find.pods_of(self._client, self._key)
+        return view(self._raw, pods, datetime.now(UTC))
 
     def keeps_logs(self, job: View) -> bool:
         """Whether a log is left of the job that has ended: its end takes pods away, and so itself.
