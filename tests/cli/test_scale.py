@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from muster.cli import scale
 from muster.jobs import build
 
-KINDS: dict[str, dict[str, Any]] = {"tfjob": {"chief": True, "ps": 2}, "mpijob": {"gputopology": True}, "pytorchjob": {},
-         "jaxjob": {}}  # fmt: skip
+KINDS: dict[str, dict[str, Any]] = {
+    "tfjob": {"chief": True, "ps": 2},
+    "mpijob": {"gputopology": True},
+    "pytorchjob": {},
+    "jaxjob": {},
+}
 
 
 def changed(document: Any, operations: list[dict[str, Any]]) -> Any:
