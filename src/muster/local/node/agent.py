@@ -11,7 +11,6 @@ import asyncio
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import CONFIG_MAPS, SECRETS, Partial
@@ -25,7 +24,7 @@ from muster.local.node.backend import Backend
 from muster.local.node.checks import Checks
 from muster.local.node.crew import Crew
 from muster.local.node.events import Recorder
-from muster.local.node.fresh import Freshness, Objects, users
+from muster.local.node.fresh import Freshness, Objects
 from muster.local.node.gpus import Devices
 from muster.local.node.loop import Parts, PodLoop
 from muster.local.node.names import Names
@@ -212,12 +211,7 @@ class Agent:
             if key is not None:
                 queue.add(key)
 
-        def object_changed(kind: str, change: Change[Partial]) -> None:
-            for key in users(pods.all(), kind, change.current.metadata.key):
-                queue.add(key)
-
-        objects.config_maps.subscribe(partial(object_changed, "config"))
-        objects.secrets.subscribe(partial(object_changed, "secret"))
+        objects.tell_users(pods, queue.add)
         prober.changed = process_changed
         pods.subscribe(pod_changed)
         manager.loop(queue, loop.reconcile, workers=_WORKERS)

@@ -1,22 +1,24 @@
 """Which pods have volumes that are behind the objects they are made of.
 
-Asked by the starter when the pod loop looks at a running pod; the agent wakes that loop when a
-ConfigMap or Secret changes (`users`). Labels and annotations of the pod itself count too: the
-downward API shows them.
+Asked by the starter when the pod loop looks at a running pod; `tell_users` wakes that loop when a
+ConfigMap or Secret changes. Labels and annotations of the pod itself count too: the downward API
+shows them.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import Key
 from muster.local.node import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable
 
     from muster.api.kinds import Partial
     from muster.kube.informer import Informer
+    from muster.kube.store import Change
     from muster.local.node.spec import Pod, Volume
 
 
@@ -25,6 +27,19 @@ class Objects(NamedTuple):
 
     config_maps: Informer[Partial]
     secrets: Informer[Partial]
+
+    def tell_users(self, pods: Informer[Pod], wake: Callable[[Key], None]) -> None:
+        """Call `wake` for every pod that has a volume of an object when that changes."""
+
+        def changed(kind: str, change: Change[Partial]) -> None:
+            key = change.current.metadata.key
+            for pod in pods.all():
+                near = pod.metadata.namespace == key.namespace
+                if near and (kind, key.name) in sources.in_volumes(pod):
+                    wake(pod.metadata.key)
+
+        self.config_maps.subscribe(partial(changed, "config"))
+        self.secrets.subscribe(partial(changed, "secret"))
 
 
 class Freshness:
@@ -58,11 +73,3 @@ class Freshness:
 def _shows_the_pod(volume: Volume) -> bool:
     parts = volume.projected.sources if volume.projected is not None else ()
     return volume.downward_api is not None or any(part.downward_api for part in parts)
-
-
-def users(pods: Iterable[Pod], kind: str, changed: Key) -> Iterator[Key]:
-    """The pods with a volume of that ConfigMap ("config") or Secret ("secret")."""
-    for pod in pods:
-        meta = pod.metadata
-        if meta.namespace == changed.namespace and (kind, changed.name) in sources.in_volumes(pod):
-            yield meta.key
