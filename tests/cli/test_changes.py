@@ -355,8 +355,14 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_pauses")
 def test_waiting_ends_with_success_and_survives_a_cluster_that_is_away() -> None:
     look = looks("Created", Unreachable("x"), "Running", "Succeeded")
+    shown: list[str] = []
 
-    assert wait.reached(look, ("SUCCEEDED",), float("inf")).status == "SUCCEEDED"
+    ended = wait.reached(
+        look, ("SUCCEEDED",), float("inf"), show=lambda job: shown.append(job.status)
+    )
+
+    assert ended.status == "SUCCEEDED"
+    assert list(dict.fromkeys(shown)) == ["PENDING", "RUNNING"]
 
 
 @pytest.mark.usefixtures("no_pauses")

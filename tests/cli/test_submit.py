@@ -344,6 +344,16 @@ def test_who_interrupts_is_told_what_could_not_be_taken_back(
     assert err.splitlines()[-1] == "interrupted: left behind: configmap/j-tfjob, tfjob/j"
 
 
+def test_config_files_that_no_config_map_holds_are_refused(place: Place) -> None:
+    (place.home / "big").write_bytes(b"x" * ((1 << 20) + 1))
+
+    code, _, err = place.arena(*TF, f"--config-file={place.home}/big:/etc/app/big", "x")
+
+    assert code == 2
+    assert "big are 1,048,577 bytes; a ConfigMap holds 1,048,576" in err
+    assert place.left() == []
+
+
 def test_config_files_become_config_maps_of_the_job(place: Place) -> None:
     (place.home / "a.conf").write_text("text")
     (place.home / "b.bin").write_bytes(b"\xff\x00")

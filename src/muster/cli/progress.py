@@ -42,7 +42,7 @@ def until_finished(
     """
     begun = time.monotonic()
     seen: dict[str, str] = {}
-    with _Line() as line:
+    with Line() as line:
         while True:
             job = _patient(look, line)
             if job is not None:
@@ -79,7 +79,7 @@ def _result(job: View, *, logs: bool) -> View:
     return job
 
 
-def _patient(look: Callable[[], View], line: _Line) -> View | None:
+def _patient(look: Callable[[], View], line: Line) -> View | None:
     try:
         return look()
     except NotFound as error:
@@ -90,7 +90,7 @@ def _patient(look: Callable[[], View], line: _Line) -> View | None:
         return None
 
 
-def _tell_instances(job: View, seen: dict[str, str], line: _Line) -> None:
+def _tell_instances(job: View, seen: dict[str, str], line: Line) -> None:
     for instance in job.instances:
         where = f" on {instance.node}" if instance.node else ""
         now = f"{instance.status}{where}"
@@ -99,23 +99,23 @@ def _tell_instances(job: View, seen: dict[str, str], line: _Line) -> None:
             line.above(f"{instance.name} {now}")
 
 
-class _Line:
+class Line:
     """The last line of stderr, drawn over on a terminal."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        self.is_drawn = sys.stderr.isatty()
         self._last = ""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.end()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            self.end()
             note("no longer waiting; the job goes on")
 
     def show(self, text: str, timing: str) -> None:
-        if self._terminal:
+        if self.is_drawn:
             width = shutil.get_terminal_size().columns - 1
             drawn = printable(f"{timing} {text}".strip()).replace("\n", " ")[:width]
             print(f"\r{drawn}\x1b[K", end="", file=sys.stderr, flush=True)
@@ -125,10 +125,11 @@ class _Line:
 
     def above(self, text: str) -> None:
         """A line that stays, above the one that is drawn over."""
-        if self._terminal:
+        if self.is_drawn:
             print("\r\x1b[K", end="", file=sys.stderr)
         note(text)
 
     def end(self) -> None:
-        if self._terminal and self._last:
+        if self.is_drawn and self._last:
             print(file=sys.stderr)
+        self._last = ""

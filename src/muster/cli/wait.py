@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.api.meta import Key
-from muster.cli import find
+from muster.cli import find, progress
 from muster.cli.cluster import Where, cluster_options
 from muster.cli.failures import Failures
 from muster.cli.vigil import Vigil
@@ -56,7 +56,8 @@ def command(where: Where, names: tuple[str, ...], goal: str, timeout: str, type_
             return
         for vigil in _look_first(client, keys, type_):
             try:
-                job = reached(vigil.look, GOALS[goal], end, vigil.wait)
+                with progress.Line() as line:
+                    job = reached(vigil.look, GOALS[goal], end, vigil.wait, shown_on(line))
                 print(f"{job.trainer}/{job.name} {job.status.lower()}")
             except JobFailed as error:
                 failures.errors.append(error)
@@ -74,11 +75,19 @@ def _look_first(client: BlockingClient, keys: Sequence[Key], type_: str) -> list
     return found
 
 
+def shown_on(line: progress.Line) -> Callable[[View], None]:
+    """On a terminal, how the job is while it is waited for; a script waits without a word."""
+    if not line.is_drawn:
+        return lambda _: None
+    return lambda job: line.show(progress.summary(job), progress.age(job))
+
+
 def reached(
     look: Callable[[], View],
     good: tuple[str, ...],
     end: float,
     sleep: Callable[[float], None] = time.sleep,
+    show: Callable[[View], None] = lambda _: None,
 ) -> View:
     """Look until the job is in a good state.
 
@@ -95,6 +104,7 @@ def reached(
                 f"the job {job.name} is still {job.status.lower()}{job.because}",
                 hint=f"`arena explain {job.name}` says more.",
             )
+        show(job)
         sleep(LOOK_AGAIN)
         try:
             job = look()

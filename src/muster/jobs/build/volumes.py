@@ -15,12 +15,13 @@ from muster.errors import UsageError
 from muster.jobs.build import values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from muster.api.meta import Raw
     from muster.jobs.build.submission import Site, Submission
 
 LOGS = "training-logs-volume"
+_CONFIG_LIMIT = 1 << 20
 _WHO_MOUNTS = "--data, --data-dir, --config-file, --logdir and code sync each need their own place."
 
 
@@ -98,6 +99,7 @@ def config_maps(args: Submission, site: Site) -> list[Raw]:
     """`--config-file`: a ConfigMap for each directory in the container."""
     made = []
     for folder, files in sorted(_folders(site).items()):
+        _check_size(files)
         plain: dict[str, str] = {}
         binary: dict[str, str] = {}
         for name, content in files.items():
@@ -115,6 +117,16 @@ def config_maps(args: Submission, site: Site) -> list[Raw]:
             }
         )
     return made
+
+
+def _check_size(files: Mapping[str, bytes]) -> None:
+    total = sum(map(len, files.values()))
+    if total > _CONFIG_LIMIT:
+        raise UsageError(
+            f"--config-file: {', '.join(sorted(files))} are {total:,} bytes; "
+            f"a ConfigMap holds {_CONFIG_LIMIT:,}",
+            hint="Put large files on a volume: --data CLAIM:/path or --data-dir.",
+        )
 
 
 def config_files(args: Submission, site: Site) -> list[Mounted]:
