@@ -103,7 +103,6 @@ CASES = [
     Case(
         "tokens in volumes",
         [
-            volume({"serviceAccountToken": {"path": "token"}}),
             volume({"serviceAccountToken": {"path": "token"}}, serviceAccountName="x"),
             volume({"serviceAccountToken": {}}, serviceAccountName="default"),
             volume(

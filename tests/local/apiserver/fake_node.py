@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from muster.errors import Refusal
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
 
 
 class FakeNode:
-    """Commands: `cat` repeats its input, `exit N` exits so, `size` tells the terminal's size."""
+    """Commands: `cat` repeats its input, `slow` does so once `awake` is set, `exit N` exits so,
+    `size` tells the terminal's size."""
 
     def __init__(self, web_address: tuple[str, int] = ("127.0.0.1", 1)) -> None:
+        self.awake = asyncio.Event()
         self.asked: list[LogOptions | ExecOptions] = []
         self.web_address = web_address
 
@@ -31,6 +34,10 @@ class FakeNode:
         self.asked.append(options)
         match options.command:
             case ["cat"]:
+                async for data in streams.stdin():
+                    await streams.stdout(data)
+            case ["slow"]:
+                await self.awake.wait()
                 async for data in streams.stdin():
                     await streams.stdout(data)
             case ["exit", code]:

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from muster.local.apiserver.backend import ExecOptions, LogOptions
+from muster.local.apiserver.pods import channels
 from tests.local.apiserver.fake_node import FakeNode
 from tests.local.apiserver.running import MERGE, running
 
@@ -73,6 +74,33 @@ async def test_a_command_gets_its_input_and_ends_with_it(tmp_path: Path) -> None
     assert output == [(1, b"hello")]
     assert outcome["status"] == "Success"
     assert node.asked == [ExecOptions("main", ("cat",), stdin=True, stdout=True, stderr=False)]
+
+
+async def test_a_command_that_does_not_read_for_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is not even heard meanwhile: here it answers no ping."""
+    monkeypatch.setattr(channels, "_PING", 0.02)
+    node, sent = FakeNode(), [b"\x00%d" % n for n in range(200)]
+    async with running(tmp_path, node) as talk:
+        await talk.create_pod("a", nodeName="n")
+        url = f"{talk.server.url}{PODS}/a/exec?command=slow&stdin=true&stdout=true"
+        received: list[bytes] = []
+        async with (
+            asyncio.timeout(60),
+            talk.session.ws_connect(url, protocols=(V5,), autoping=False) as socket,
+        ):
+            for message in (*sent, b"\xff\x00"):
+                await socket.send_bytes(message)
+            pings = 0
+            async for answer in socket:
+                pings += answer.type == WSMsgType.PING
+                if pings == 5:
+                    node.awake.set()
+                if answer.type == WSMsgType.BINARY and answer.data[0] == 1:
+                    received.append(answer.data[1:])
+
+    assert received == [message[1:] for message in sent]
 
 
 async def test_a_failing_command_tells_its_exit_code(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ async def run(
     request: web.Request, backend: NodeBackend, pod: Raw, options: ExecOptions
 ) -> web.StreamResponse:
     """Carry one exec or attach from upgrade to end."""
-    socket = web.WebSocketResponse(protocols=(V5, V4), heartbeat=_PING)
+    socket = web.WebSocketResponse(protocols=(V5, V4))
     if not socket.can_prepare(request):
         raise status.bad_request("Upgrade request required")
     await socket.prepare(request)
@@ -95,6 +95,7 @@ async def run(
     async with asyncio.TaskGroup() as group:
         running = group.create_task(_outcome(backend, pod, options, channels))
         pump = group.create_task(channels.pump())
+        pings = group.create_task(_keep_open(socket))
         await asyncio.wait((running, pump), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             with suppress(ConnectionResetError):  # the client may leave without waiting for this
@@ -102,7 +103,17 @@ async def run(
                 await socket.close()
         running.cancel()
         pump.cancel()
+        pings.cancel()
     return socket
+
+
+async def _keep_open(socket: web.WebSocketResponse) -> None:
+    """Let nobody on the way take a quiet connection for a dead one. Answers are not asked for: we
+    do not hear them while a program does not read what was typed."""
+    with suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(_PING)
+            await socket.ping()
 
 
 async def _outcome(backend: NodeBackend, pod: Raw, options: ExecOptions, channels: Channels) -> Raw:

@@ -36,7 +36,7 @@ _NEEDED = {
 _SHORTEST, _LONGEST = 600, 2**32
 
 
-def check(volume: Raw, path: str, taken: set[str], spec: Raw) -> Iterator[Cause]:
+def check(volume: Raw, path: str, taken: set[str]) -> Iterator[Cause]:
     """What is wrong with a volume of a pod; its name is then taken."""
     sources = sorted(kind for kind in volume if kind != "name" and volume[kind] is not None)
     for kind in sources[1:]:
@@ -49,7 +49,7 @@ def check(volume: Raw, path: str, taken: set[str], spec: Raw) -> Iterator[Cause]
         if kind == "hostPath":
             yield from one_of(volume[kind], "type", _HOST_PATHS, f"{path}.{kind}")
         if kind == "projected":
-            yield from _projected(volume[kind], f"{path}.{kind}", spec)
+            yield from _projected(volume[kind], f"{path}.{kind}")
     name = str(volume.get("name") or "")
     wrong = names.check_label(name) if name else []
     if not name:
@@ -61,18 +61,15 @@ def check(volume: Raw, path: str, taken: set[str], spec: Raw) -> Iterator[Cause]
         taken.add(name)
 
 
-def _projected(projected: Raw, path: str, spec: Raw) -> Iterator[Cause]:
+def _projected(projected: Raw, path: str) -> Iterator[Cause]:
     for i, source in enumerate(projected.get("sources") or ()):
         token = source.get("serviceAccountToken")
         if token is not None:
-            yield from _token(token, path, f"{path}.sources[{i}].serviceAccountToken", spec)
+            yield from _token(token, path, f"{path}.sources[{i}].serviceAccountToken")
 
 
-def _token(token: Raw, path: str, where: str, spec: Raw) -> Iterator[Cause]:
+def _token(token: Raw, path: str, where: str) -> Iterator[Cause]:
     """A token in a file. The real server does not say which source has the wrong path."""
-    if not spec.get("serviceAccountName"):
-        told = "must not be specified when serviceAccountName is not set"
-        yield status.forbidden_field(where, told)
     seconds = token.get("expirationSeconds")
     if seconds is not None and seconds < _SHORTEST:
         told = "may not specify a duration less than 10 minutes"

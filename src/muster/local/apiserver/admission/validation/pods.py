@@ -28,7 +28,7 @@ def check(spec: Raw, path: str) -> Iterator[Cause]:
     """What is wrong with the spec."""
     volumes: set[str] = set()
     for i, volume in enumerate(spec.get("volumes") or ()):
-        yield from pod_volumes.check(volume, f"{path}.volumes[{i}]", volumes, spec)
+        yield from pod_volumes.check(volume, f"{path}.volumes[{i}]", volumes)
     if not spec.get("containers"):
         yield status.required(f"{path}.containers")
     seen: set[str] = set()
