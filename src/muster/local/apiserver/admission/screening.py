@@ -71,8 +71,7 @@ def decode(call: Call, obj: Raw) -> None:
         return
     patched = call.route.verb == "patch"
     unknown = _screen_metadata(resource, obj)
-    # YAML has more words for it.
-    if not resource.custom and (b"null" in call.body or "yaml" in call.content_type):
+    if not resource.custom and _may_hold_nulls(call):
         empties.fill_nulls(obj, empties.struct(resource))
     unknown += structural.prune(obj, schema, top=True)
     told = [Told(f'unknown field "{path}"', path) for path in unknown]
@@ -88,6 +87,12 @@ def decode(call: Call, obj: Raw) -> None:
         _check_struct(resource, obj, schema, call.body if patched else b"")
     if strictness != "Ignore":
         call.warn(*(one.text for one in told))
+
+
+def _may_hold_nulls(call: Call) -> bool:
+    """YAML has more words for it, and JSON patches copy it from where nothing is."""
+    worded = "yaml" in call.content_type or "json-patch" in call.content_type
+    return worded or b"null" in call.body
 
 
 def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
