@@ -20,6 +20,13 @@ from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supervisors that do not hang end far sooner."""
+    monkeypatch.setattr("muster.local.node.runtime.supervised._ENDING", 1.0)
+    monkeypatch.setattr("muster.local.node.agent._PATIENCE", 1.0)
+
+
 async def hang(local: Cluster, pod: Raw) -> int:
     """Stop the supervisor of the pod's container; its PID."""
     folder = local.home / "pods" / pod["metadata"]["uid"] / "containers/main/0"

@@ -104,8 +104,9 @@ class Supervised:
         if self._groups is not None:
             self._groups.remove(f"{uid}.")
 
-    async def shims_ended(self, uid: str, patience: float = _ENDING) -> None:
+    async def shims_ended(self, uid: str, patience: float | None = None) -> None:
         """Return when the pod's shims have written down how it ended, or after so long."""
+        patience = _ENDING if patience is None else patience
         deadline = asyncio.get_running_loop().time() + patience
         while self.records.supervised(uid) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LETTING_GO)
