@@ -6,13 +6,12 @@ raises InvalidJob.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import InvalidJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from muster.api.meta import Raw
 
 
@@ -33,12 +32,18 @@ def lookup(raw: Raw, name: str, path: str) -> Any:
     return raw[found[0]] if found else None
 
 
-def in_this_case(raw: Raw, names: Iterable[str], path: str) -> None:
+def in_this_case(raw: Raw, names: tuple[str, ...], path: str) -> None:
     """Refuse what is one of these fields but for its letter case: it would not be heeded."""
-    for name in names:
-        for key in spelt(raw, name):
-            if key != name:
-                raise InvalidJob(f"{path}.{key}", "is no field", hint=f"write {name}")
+    known = _in_small(names)
+    for key, value in raw.items():
+        name = known.get(str(key).lower(), key)
+        if name != key and value is not None:
+            raise InvalidJob(f"{path}.{key}", "is no field", hint=f"write {name}")
+
+
+@lru_cache(maxsize=32)
+def _in_small(names: tuple[str, ...]) -> dict[str, str]:
+    return {name.lower(): name for name in names}
 
 
 def mapping(value: object, path: str) -> Raw:

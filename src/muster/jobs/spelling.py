@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.errors import InvalidJob
-from muster.jobs.fields import in_this_case, mapping, spelt
+from muster.jobs.fields import in_this_case, mapping
 from muster.jobs.job import ELSEWHERE, SERVED_BY_US
 from muster.jobs.shapes import SHAPES
 
@@ -43,12 +43,27 @@ _OWN = {
 """Fields of spec that one kind reads. That of its replicas is read in any letter case."""
 
 
+_FIELDS = {kind: (*_SPEC, *_OWN.get(kind, ())) for kind in SHAPES}
+_RUN_POLICY = (*_POLICY, "schedulingPolicy")
+
+
+def _places(kind: str) -> list[str]:
+    """The fields of spec that may hold replicas, in small letters, the kind's own first."""
+    all_kinds = (shape.replicas for shape in SHAPES.values())
+    single = ["template"] if kind == "MPIJob" else []
+    fields = (SHAPES[kind].replicas, "replicaSpecs", *all_kinds, *single)
+    return list(dict.fromkeys(field.lower() for field in fields))
+
+
+_PLACES = {kind: _places(kind) for kind in SHAPES}
+
+
 def check(kind: str, spec: Raw) -> None:
     """Refuse what would be passed over in silence."""
     _check_one_place(kind, spec)
-    in_this_case(spec, (*_SPEC, *_OWN.get(kind, ())), "spec")
+    in_this_case(spec, _FIELDS[kind], "spec")
     policy = mapping(spec.get("runPolicy"), "spec.runPolicy")
-    in_this_case(policy, (*_POLICY, "schedulingPolicy"), "spec.runPolicy")
+    in_this_case(policy, _RUN_POLICY, "spec.runPolicy")
     path = "spec.runPolicy.schedulingPolicy"
     in_this_case(mapping(policy.get("schedulingPolicy"), path), _GANG, path)
     if kind == "PyTorchJob":
@@ -59,13 +74,11 @@ def check(kind: str, spec: Raw) -> None:
 
 def _check_one_place(kind: str, spec: Raw) -> None:
     """Replicas stand in one field, whatever kinds and versions have such fields."""
-    own = SHAPES[kind].replicas
-    fields = [own, "replicaSpecs", *(shape.replicas for shape in SHAPES.values())]
-    if kind == "MPIJob":
-        fields.append("template")
-    given = list(dict.fromkeys(key for field in fields for key in spelt(spec, field)))
+    places = _PLACES[kind]
+    given = [k for k, value in spec.items() if value is not None and str(k).lower() in places]
     if len(given) > 1:
-        raise InvalidJob(f"spec.{given[1]}", f"spec.{given[0]} is given too", hint="keep one")
+        own, other, *_ = sorted(given, key=lambda key: places.index(str(key).lower()))
+        raise InvalidJob(f"spec.{other}", f"spec.{own} is given too", hint="keep one")
 
 
 def _check_manager(kind: str, spec: Raw, policy: Raw) -> None:
