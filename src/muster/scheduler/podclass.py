@@ -94,8 +94,6 @@ class PodClass:
     preferred: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadTerm, ...] = ()
     claims: tuple[str, ...] = ()
-    body: bytes = b""
-    """All that makes it what it is but its labels."""
     cache: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -104,6 +102,11 @@ class PodClass:
         return bool(
             self.ports or self.affinity or self.anti_affinity or self.spread or self.preferred
         )
+
+    @property
+    def body(self) -> bytes:
+        """All that makes the class of a waiting pod what it is, but its labels."""
+        return _encode((self.namespace, *_deciding(self.spec)))
 
     @property
     def likes(self) -> tuple[tuple[int, PodTerm], ...]:
@@ -160,7 +163,6 @@ class Classes:
             preferred=_preferred(pod, affinity, anti),
             claims=claims_of(pod),
             spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),
-            body=_encode((pod.metadata.namespace, _allocated(pod), *_deciding(spec))),
         )
         for term in (*made.affinity, *made.anti_affinity, *(t for _, t in made.preferred)):
             self.interesting |= selector_keys(term.selector)
