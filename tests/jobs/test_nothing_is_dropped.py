@@ -189,3 +189,15 @@ def test_there_is_one_chief_at_most(role: str) -> None:
 
     assert str(error) == f"spec.tfReplicaSpecs.{role}.replicas: is 3; a TFJob has one {role}"
     assert read({"tfReplicaSpecs": {role: {"replicas": 0, "template": pod()}, **WORKER}}).total == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "roles"),
+    [("TFJob", "tfReplicaSpecs", WORKER), ("MPIJob", "mpiReplicaSpecs", MPI)],
+)
+def test_the_scheduler_that_a_job_names_is_that_of_all_its_replicas(
+    kind: str, field: str, roles: Raw
+) -> None:
+    job = read({field: roles, "schedulerName": "other"}, kind)
+
+    assert {replica.spec["schedulerName"] for replica in job.replicas} == {"other"}

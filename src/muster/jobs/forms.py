@@ -12,16 +12,15 @@ the path of the field and what to write instead. It never changes its argument.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api import quantity
 from muster.api.meta import Key, Raw
-from muster.errors import InvalidJob, InvalidQuantity
-from muster.jobs import elastic, mpi, names, spelling, templates
+from muster.errors import InvalidJob
+from muster.jobs import elastic, mpi, names, policies, spelling, templates
 from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
-from muster.jobs.job import Job, Replica, RunPolicy, SchedulingPolicy
+from muster.jobs.job import Job, Replica, RunPolicy
 from muster.jobs.shapes import SHAPES, Shape
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 RESTARTS = ("Always", "OnFailure", "Never", "ExitCode")
 _REPLICA = ("replicas", "template", "tfPort", "restartPolicy")
-CLEANINGS = ("All", "Running", "None")
 MOST = 10_000
 """Members of one job. Everyone is told of everyone, and a slip of the pen must cost nobody else."""
 
@@ -50,12 +48,13 @@ def read(raw: Raw) -> Job:
         written = ((role, path, body) for role, path, body in mpi.from_template(spec))
     else:
         written = _from_map(spec, shape)
-    replicas, warnings = _replicas(shape, written, honour_template=array is not None or single)
-    job = _assemble(raw, spec, shape, replicas, warnings)
+    first = array is not None or single
+    found = _replicas(shape, written, honour_template=first)
+    job = _assemble(raw, spec, shape, policies.read(spec, first=first), found)
     if array is not None:
         job = replace(job, phases=True, chief=_termination(spec, job))
     if kind == "MPIJob":
-        replicas = mpi.main_named(spec, replicas)
+        replicas = mpi.main_named(spec, job.replicas)
         options = mpi.options(spec, replicas, single_template=single)
         job = replace(job, replicas=mpi.with_defaults(spec, replicas, options), mpi=options)
     _check(job)
@@ -168,9 +167,10 @@ def _assemble(
     raw: Raw,
     spec: Raw,
     shape: Shape,
-    replicas: tuple[Replica, ...],
-    warnings: tuple[tuple[str, str], ...],
+    policy: RunPolicy,
+    written: tuple[tuple[Replica, ...], tuple[tuple[str, str], ...]],
 ) -> Job:
+    replicas, warnings = written
     meta = mapping(raw.get("metadata"), "metadata")
     scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
     if scheduler:
@@ -186,7 +186,7 @@ def _assemble(
         labels=templates.strings(meta.get("labels"), "metadata.labels"),
         annotations=templates.strings(meta.get("annotations"), "metadata.annotations"),
         replicas=replicas,
-        policy=_policy(spec),
+        policy=policy,
         spec=spec,
         status=mapping(raw.get("status"), "status"),
         success_policy=_success_policy(spec),
@@ -198,68 +198,6 @@ def _assemble(
 def _scheduled_by(replica: Replica, scheduler: str) -> Replica:
     template = {**replica.template, "spec": {**replica.spec, "schedulerName": scheduler}}
     return replace(replica, template=template)
-
-
-def _policy(spec: Raw) -> RunPolicy:
-    """Flat and nested policies as one; the nested field wins."""
-    inner = mapping(spec.get("runPolicy"), "spec.runPolicy")
-
-    def where(name: str) -> tuple[Any, str]:
-        if inner.get(name) is not None:
-            return inner[name], f"spec.runPolicy.{name}"
-        return spec.get(name), f"spec.{name}"
-
-    def number(name: str, most: int = 2**31 - 1) -> int | None:
-        value, path = where(name)
-        return None if value is None else integer(value, path, 0, most)
-
-    return RunPolicy(
-        clean=_cleaning(spec, *where("cleanPodPolicy")),
-        ttl=number("ttlSecondsAfterFinished"),
-        deadline=number("activeDeadlineSeconds", 2**63 - 1),
-        backoff_limit=number("backoffLimit"),
-        suspend=boolean(*where("suspend")),
-        managed_by=text(*where("managedBy")),
-        scheduling=_scheduling(inner),
-    )
-
-
-def _cleaning(spec: Raw, value: object, path: str) -> str:
-    default = "None"
-    if value is None:
-        value, path = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy"
-        # Of the first version: a list of replicas, or one template for launcher and workers.
-        first = lookup(spec, "replicaSpecs", "spec") is not None or _is_single(spec)
-        default = "All" if first else "None"
-    policy = text(value, path) or default
-    if policy not in CLEANINGS:
-        raise InvalidJob(path, f"{policy!r} is unknown", hint=f"use {', '.join(CLEANINGS)}")
-    return policy
-
-
-def _scheduling(run_policy: Raw) -> SchedulingPolicy:
-    path = "spec.runPolicy.schedulingPolicy"
-    policy = mapping(run_policy.get("schedulingPolicy"), path)
-    least = policy.get("minAvailable")
-    timeout = policy.get("scheduleTimeoutSeconds")
-    return SchedulingPolicy(
-        min_available=None if least is None else integer(least, f"{path}.minAvailable", 0),
-        queue=text(policy.get("queue"), f"{path}.queue"),
-        min_resources=_amounts(policy.get("minResources"), f"{path}.minResources"),
-        priority_class=text(policy.get("priorityClass"), f"{path}.priorityClass"),
-        timeout=None if timeout is None else integer(timeout, f"{path}.scheduleTimeoutSeconds", 0),
-    )
-
-
-def _amounts(value: object, path: str) -> Raw:
-    amounts = mapping(value, path)
-    for name, amount in amounts.items():
-        try:
-            plain = isinstance(amount, int | float) and not isinstance(amount, bool)
-            quantity.amount(name, amount if plain else str(amount))
-        except InvalidQuantity as error:
-            raise InvalidJob(f"{path}.{name}", str(error), hint='write a number like "4"') from None
-    return amounts
 
 
 def _success_policy(spec: Raw) -> str:
@@ -334,7 +272,9 @@ def stub(raw: Raw) -> Job:
     """A job that is a name and, if they make sense, policies; for one whose manifest does not."""
     meta, spec = raw.get("metadata") or {}, raw.get("spec")
     try:
-        policy = _policy(mapping(spec, "spec"))
+        written = mapping(spec, "spec")
+        array = lookup(written, "replicaSpecs", "spec")
+        policy = policies.read(written, first=array is not None or _is_single(written))
     except InvalidJob:
         policy = RunPolicy()
     return Job(
