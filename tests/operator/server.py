@@ -11,8 +11,10 @@ import asyncio
 import json
 import random
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from muster.api.selectors import parse_fields
 from muster.kube.request import Request, Response
 from tests.operator.builders import merged
 
@@ -185,10 +187,13 @@ class Server:
 
     def _within(self, request: Request) -> list[tuple[str, Raw]]:
         selector = dict(request.query).get("labelSelector", "")
+        fields = parse_fields(dict(request.query).get("fieldSelector", ""))
         return [
             (path, obj)
             for path, obj in self.objects.items()
-            if _inside(path, request.path) and _has(obj, selector)
+            if _inside(path, request.path)
+            and _has(obj, selector)
+            and fields.matches(partial(_field, obj))
         ]
 
     def _write(self, kind: str, path: str, obj: Raw) -> None:
@@ -231,6 +236,13 @@ def _inside(path: str, collection: str) -> bool:
     """Whether this object is of that collection, in one namespace or in all."""
     prefix, _, plural = collection.rpartition("/")
     return path.startswith(prefix) and path.split("/")[-2] == plural
+
+
+def _field(obj: Raw, path: str) -> str:
+    found: Any = obj
+    for step in path.split("."):
+        found = (found or {}).get(step)
+    return str(found or "")
 
 
 def _has(obj: Raw, selector: str) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.jobs.job import Job
 
+_DIGITS = 10
 PROCESSES = ("auto", "cpu", "gpu")
 """What torchrun counts by itself."""
 _PATH = "spec.elasticPolicy"
@@ -45,7 +46,8 @@ def _check_processes(value: object, path: str) -> None:
     if value is None or value in PROCESSES:
         return
     written = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    if not (written.isascii() and written.isdecimal() and int(written) > 0):
+    number = written.lstrip("0") if written.isascii() and written.isdecimal() else ""
+    if not 0 < len(number) <= _DIGITS:
         known = ", ".join(PROCESSES)
         raise InvalidJob(path, f"{value!r} is unknown", hint=f"use {known} or a number from 1")
 

@@ -69,8 +69,8 @@ def cut_short(pod: Pod, container: str) -> bool:
 
     Times are whole seconds: an end within the second of the request counts as its consequence.
     """
-    asked = _asked_to_go(pod)
-    if asked is None or pod.status.phase != "Succeeded":
+    asked = _asked_to_go(pod) if pod.status.phase == "Succeeded" else None
+    if asked is None:
         return False
     end = _end(pod, container)
     at = end.finished_at if end is not None else None

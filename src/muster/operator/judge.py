@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Member
 
 STARTING = "starting-deadline-seconds"
+_DIGITS = 10
 _NOBODY = "all its pods have ended and none of them was its success."
 
 
@@ -57,7 +58,8 @@ def left_to_start(job: Job, current: Raw, now: datetime) -> float | None:
     """Seconds in which the job must have begun to run; None if it has, or may wait for ever."""
     limit = job.annotation(STARTING)
     start = status.time(current, "startTime")
-    if start is None or not limit.isdecimal() or _has_begun(current, start):
+    written = limit.isdecimal() and len(limit) <= _DIGITS
+    if start is None or not written or _has_begun(current, start):
         return None
     return int(limit) - (now - start).total_seconds()
 
@@ -107,6 +109,7 @@ class _Judge:
         self.present = [pod for pod in mine if pod.metadata.uid not in known]
         self.counted = [pod for pod in self.present if not self._cut_short(pod)]
         self.by_role = self._roles(self.counted)
+        self.fates = self._failures()
 
     def look(self, wanted: Sequence[Member]) -> Judgement:
         self.status["replicaStatuses"] = status.counts(self.job, self.by_role)
@@ -144,10 +147,9 @@ class _Judge:
 
     def _failed(self, wanted: Sequence[Member]) -> bool:
         """End the job if a pod failed in a way that no policy forgives, or if no pod is left."""
-        fates = self._failures()
-        failed = [pod for pod, fate in fates if fate is Fate.FATAL]
-        if not failed and self._hopeless(wanted, fates):
-            failed = [pod for pod, _ in fates]
+        failed = [pod for pod, fate in self.fates if fate is Fate.FATAL]
+        if not failed and self._hopeless(wanted):
+            failed = [pod for pod, _ in self.fates]
         elif not failed:
             return False
         self._exited(failed)
@@ -161,11 +163,11 @@ class _Judge:
         count = sum(role_of(self.job, pod) == role for pod in failed)
         return f"{count} {role} replica(s) failed. {_told(first)}"
 
-    def _hopeless(self, wanted: Sequence[Member], fates: Sequence[tuple[Pod, Fate]]) -> bool:
+    def _hopeless(self, wanted: Sequence[Member]) -> bool:
         """Whether all that could still succeed have ended, and none is made anew."""
         ended = {pod.metadata.name for pod in status.alive(self.counted) if pod.finished}
         deciding = _deciding(self.job, wanted)
-        settled = all(fate is Fate.IGNORED for _, fate in fates)
+        settled = all(fate is Fate.IGNORED for _, fate in self.fates)
         return settled and bool(deciding) and all(member.name in ended for member in deciding)
 
     def _failures(self) -> list[tuple[Pod, Fate]]:
@@ -190,7 +192,7 @@ class _Judge:
         known = set(self.status.get("replaced") or ())
         there = status.alive(self.counted)
         self.status = whole.kept(self.job, self.status, wanted, there)
-        anew = [(p, fate) for p, fate in self._failures() if fate in (Fate.RETRY, Fate.REPLACE)]
+        anew = [(p, fate) for p, fate in self.fates if fate in (Fate.RETRY, Fate.REPLACE)]
         if anew:
             self._restart_failed(anew)
         elif found := whole.broken(self.job, self.status, wanted, there, grown):
@@ -274,11 +276,11 @@ class _Judge:
         """
         there = status.alive(self.counted)
         phases = Counter(pod.status.phase for pod in there)
-        whole = phases["Running"] + phases["Succeeded"] >= wanted
+        complete = phases["Running"] + phases["Succeeded"] >= wanted
         if self.rules.running(self.job, self.by_role):
-            if whole or not status.is_true(self.status, "Restarting"):
+            if complete or not status.is_true(self.status, "Restarting"):
                 self._condition("Running", f"{self.job.kind} {self.job.key} is running.")
-        elif status.is_true(self.status, "Running") and not phases["Running"] and not whole:
+        elif status.is_true(self.status, "Running") and not phases["Running"] and not complete:
             self._say_restarting("none of its pods runs any more.")
 
     def _end(self, type_: str, message: str) -> None:

@@ -80,6 +80,8 @@ class Memory:
 
         The answer is whether that is news.
         """
+        if not why and job not in self._jobs:
+            return False  # nor is anything kept of a job that is gone
         entries = self._of(job)
         before, entries.hindered = entries.hindered, why
         return before != why

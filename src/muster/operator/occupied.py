@@ -1,8 +1,8 @@
 """Which ports of the hosts are taken, at the moment at which a job is to be given some.
 
 Used by `reconcile` for jobs on the host's network whose services do not show their ports yet. Pods
-that are not ours are not watched: they are looked at once, then. Where they may not be listed a
-port is chosen all the same, and the log says so.
+that are not ours are not watched: they are looked at then, for all jobs of the next few seconds.
+Where they may not be listed a port is chosen all the same, and the log says so once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from muster.kube.client import Client
 
+FRESH = 3.0
+"""Seconds for which one look at all pods will do."""
 KEEP = 60.0
 """Seconds after which watches surely show what was promised."""
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -33,10 +35,6 @@ class _Spec(Object, frozen=True):
     host_network: bool = False
 
 
-class _Status(Object, frozen=True):
-    phase: str = ""
-
-
 class _Meta(Object, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
@@ -46,7 +44,6 @@ class Holder(Object, frozen=True):
 
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
-    status: _Status = _Status()
 
 
 class Occupied:
@@ -55,17 +52,27 @@ class Occupied:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._promised: dict[str, tuple[float, frozenset[int]]] = {}
+        self._pods: tuple[Holder, ...] = ()
+        self._until = 0.0
+        self._told = False
 
     async def held(self, job: str) -> frozenset[int]:
-        """What all pods but those of this job hold now."""
+        """What all pods but those of this job hold, as of a moment ago."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._until:
+            self._pods = await self._look()
+            self._until = now + FRESH
+        return frozenset(port for pod in self._pods if not _is_of(job, pod) for port in _ports(pod))
+
+    async def _look(self) -> tuple[Holder, ...]:
         try:
             found = await self._client.list(PODS.read_as(Holder), fields=_UNFINISHED)
         except Forbidden:
-            log.warning("pods may not be listed: a host port is chosen that others may hold")
-            return frozenset()
-        return frozenset(
-            port for pod in found.items if not _is_of(job, pod) for port in _ports(pod)
-        )
+            if not self._told:
+                log.warning("pods may not be listed: host ports are chosen that others may hold")
+            self._told = True
+            return ()
+        return tuple(found.items)
 
     def promised(self, job: str) -> frozenset[int]:
         """What other jobs were promised of late."""
@@ -86,8 +93,6 @@ def _is_of(job: str, pod: Holder) -> bool:
 
 def _ports(pod: Holder) -> Iterator[int]:
     """Those of its host that a pod holds; on the host's network whatever it listens on."""
-    if pod.status.phase in ("Succeeded", "Failed"):
-        return
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for port in container.ports:
             number = port.host_port or (port.container_port if pod.spec.host_network else 0)
