@@ -7,7 +7,6 @@ JobFailed when it has failed, and NotFound when it was deleted meanwhile.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from datetime import UTC, datetime
@@ -116,6 +115,8 @@ class Line:
 
     def show(self, text: str, timing: str) -> None:
         if self.is_drawn:
+            import shutil  # brings compression along, which a command in a pipe does not need
+
             width = shutil.get_terminal_size().columns - 1
             drawn = printable(f"{timing} {text}".strip()).replace("\n", " ")[:width]
             print(f"\r{drawn}\x1b[K", end="", file=sys.stderr, flush=True)

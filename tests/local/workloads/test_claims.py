@@ -75,11 +75,12 @@ async def test_the_volume_goes_with_its_claim(client: Client) -> None:
     await eventually(lambda: volumes(0), what="no volume")
 
 
+@pytest.mark.parametrize("named", ["", CLASS])
 async def test_a_volume_that_somebody_made_is_bound_and_kept_when_its_claim_goes(
-    client: Client,
+    client: Client, named: str
 ) -> None:
-    await client.create(CLAIMS, claim(storageClassName=""))
-    await client.create(VOLUMES, made("disk"))
+    await client.create(CLAIMS, claim(storageClassName=named))
+    await client.create(VOLUMES, made("disk", storageClassName=named))
 
     async def phases() -> tuple[str, str]:
         disk = await client.get(VOLUMES, Key("", "disk"))

@@ -3,6 +3,9 @@
 Used by `claims`. A volume is for a claim if class, mode and access modes agree, it is large enough
 and has the labels asked for; the smallest such one is taken. A volume that names a claim is for
 that claim only, a claim that names a volume gets that one or none.
+
+The scheduler knows much the same rules (`scheduler/storage.py`), to choose a node before anything
+is bound; the two meet only at the API.
 """
 
 from __future__ import annotations

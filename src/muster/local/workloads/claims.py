@@ -84,7 +84,7 @@ class Claims:
                 continue
             name = Key("", volume["metadata"]["name"])
             with contextlib.suppress(NotFound):
-                if volume["spec"].get("storageClassName") == CLASS:
+                if volume["metadata"]["name"] == own_name(volume["spec"]["claimRef"]["uid"]):
                     await self._client.delete(VOLUMES, name, uid=volume["metadata"]["uid"])
                 elif volume.get("status", {}).get("phase") != "Released":
                     await self._set_phase(name, "Released")
@@ -143,11 +143,16 @@ def storage_class() -> Raw:
     }
 
 
+def own_name(claim: str) -> str:
+    """What the volume is called that is made for the claim of that uid."""
+    return f"pvc-{claim}"
+
+
 def volume(claim: Raw, folder: str) -> Raw:
     """The volume that is made for a claim."""
     spec = claim["spec"]
     return {
-        "metadata": {"name": f"pvc-{claim['metadata']['uid']}"},
+        "metadata": {"name": own_name(claim["metadata"]["uid"])},
         "spec": {
             "capacity": spec.get("resources", {}).get("requests", {"storage": "1Gi"}),
             "accessModes": spec.get("accessModes", []),
