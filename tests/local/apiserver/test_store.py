@@ -231,6 +231,16 @@ async def test_a_watcher_that_falls_too_far_behind_is_ended_and_can_resume(
     assert [key for key, _, _ in await seen(resumed, 20)] == [f"pods/a/{i:02}" for i in range(20)]
 
 
+async def test_a_watch_that_is_ended_still_tells_what_was_waiting(store: Store) -> None:
+    watch = await store.watch("pods/", store.revision)
+    await store.create("pods/a/before", value("x"))
+    watch.end()
+    await store.create("pods/a/after", value("x"))
+
+    assert [change.entry.key for change in await watch.next()] == ["pods/a/before"]
+    watch.close()
+
+
 async def test_a_store_in_use_is_refused_to_a_second_server(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="in use"):
         await Store.open(tmp_path / "db" / "objects.db")

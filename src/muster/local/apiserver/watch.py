@@ -33,7 +33,9 @@ class Watch:
         """Called by the store for each change of the collection."""
         if change.entry.revision <= self._since or not change.entry.key.startswith(self.prefix):
             return
-        if self.over or len(self._waiting) >= BACKLOG or self._size >= LARGEST:
+        if self.over:
+            return
+        if len(self._waiting) >= BACKLOG or self._size >= LARGEST:
             self._waiting.clear()  # to be read from the table when the watcher comes back
             self.end()
             return

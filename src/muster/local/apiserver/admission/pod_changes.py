@@ -44,6 +44,8 @@ def complete(new: Raw, old: Raw, subresource: str) -> None:
 
 def check(new: Raw, old: Raw) -> Iterator[Cause]:
     """What was changed in a pod's spec though it may not be."""
+    if new == old:
+        return  # as with most changes: of labels, owners and finalizers
     late = list(_deadline(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")))
     yield from late
     if late:

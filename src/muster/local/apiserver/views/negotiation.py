@@ -6,6 +6,7 @@ they all accept.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from muster.errors import Refusal
@@ -56,6 +57,7 @@ def _fits(verb: str, media: str, shape: str) -> bool:
     return not shape or shape in _FORMS.get(verb, _ONE)
 
 
+@lru_cache(maxsize=256)
 def negotiate(accept: str, verb: str = "") -> Form:
     """The form that the client likes best and the verb has; 406 if there is none."""
     if not accept:
