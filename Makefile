@@ -62,7 +62,7 @@ demo: $(VENV)/.demo
 
 # The pages that are made from the code.
 docs: install
-	$(BIN)/python -m scripts.cli_reference
+	$(BIN)/python -m scripts.generate_cli_reference
 
 format: install
 	$(BIN)/ruff format .

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.kube import config
-from muster.kube.blocking import BlockingClient
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ def lose_a_worker() -> None:
     name = "tf-dist-worker-1"
     before = member(name)
     say(f"{name} is lost from {before['node']}. Seven GPUs are free: the rival would fit.")
-    with BlockingClient(config.load(Path(os.environ["MUSTER_HOME"], "kubeconfig"))) as client:
+    with BlockingClient(kube_config.load(Path(os.environ["MUSTER_HOME"], "kubeconfig"))) as client:
         uid = client.get(PODS, Key("default", name)).metadata.uid
         arena("delete", f"pod/{name}")
         await_job(

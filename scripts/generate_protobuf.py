@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane.pin import MODULES
+from tests.controlplane.pin_versions import MODULES
 
 from muster.api import schemas
 

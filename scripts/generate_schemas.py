@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.controlplane.build import build
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.control_plane import ControlPlane
 
-from muster.local.apiserver.builtin import BUILTIN
+from muster.local.apiserver.kinds.builtin import BUILTIN
 from muster.local.apiserver.views.openapi import references
 
 TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/builtin.json.gz"

@@ -87,7 +87,8 @@ def test_no_test_sleeps_to_wait() -> None:
 
 @pytest.mark.parametrize("verb", ["list", "get", "logs", "delete"])
 def test_quick_verbs_do_not_import_heavy_modules(verb: str) -> None:
-    script = f"import sys, muster.cli.{verb}, muster.kube.blocking; print(*sys.modules)"
+    modules = f"sys, muster.cli.verbs.{verb}, muster.kube.blocking_client"
+    script = f"import {modules}; print(*sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

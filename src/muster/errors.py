@@ -27,10 +27,15 @@ MusterError                     exit 1
 └── Bug                         an invariant of ours broke: please report
 
 Raised everywhere, mapped to an exit code only in `cli/main.py`. Imports nothing of Muster.
+
+Errors of the system in words for people: what happened, without numbers and without reprs.
+
+Used wherever one of them ends up in a pod's status, an event or an answer of the API.
 """
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 
@@ -106,7 +111,7 @@ class Invalid(ApiError):
     """The object failed validation."""
 
 
-class TooMany(ApiError):
+class TooManyRequests(ApiError):
     """The server asks us to slow down."""
 
 
@@ -114,7 +119,7 @@ class ServerError(ApiError):
     """The server failed; whether a write happened is unknown."""
 
 
-class Refusal(ApiError):
+class StatusError(ApiError):
     """What the local API server answers with; `details` and `metadata` are the Status' own."""
 
     def __init__(
@@ -136,7 +141,7 @@ class Unreachable(MusterError):
     exit_code = 5
 
 
-class Untrusted(Unreachable):
+class UntrustedCertificate(Unreachable):
     """A certificate was refused, by us or by the server."""
 
 
@@ -188,11 +193,11 @@ class CannotRun(MusterError):
     """The local node could not make a pod's namespaces or start a container."""
 
 
-class Missing(MusterError):
+class MissingReference(MusterError):
     """A pod refers to an object, a key or a path that is not there (yet)."""
 
 
-class Terminal(MusterError):
+class TerminalError(MusterError):
     """A reconcile that no retry will mend."""
 
 
@@ -211,7 +216,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     410: Gone,
     415: Unsupported,
     422: Invalid,
-    429: TooMany,
+    429: TooManyRequests,
 }
 
 
@@ -233,7 +238,7 @@ def api_error(
     return kind(message, status=status, reason=reason, causes=causes, retry_after=retry_after)
 
 
-def sole(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The one error inside nested groups, or the group when there are several.
 
     A task group wraps also a single failure; callers want to catch that as what it is.
@@ -242,3 +247,11 @@ def sole(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+def describe(error: Exception) -> str:
+    """The sentence of an error; for one of the system's its own, and the file it is about."""
+    if not isinstance(error, OSError) or error.errno is None or error.errno <= 0:
+        return str(error) or type(error).__name__
+    what = os.strerror(error.errno)
+    return f"{what}: {os.fsdecode(error.filename)}" if error.filename else what

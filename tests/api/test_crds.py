@@ -8,19 +8,19 @@ import pytest
 
 from muster.api import crds, schemas
 from muster.api.kinds import (
-    COSCHEDULING_GROUPS,
+    COSCHEDULING_POD_GROUPS,
     JOB_KINDS,
-    KUBE_BATCH_GROUPS,
-    SIGS_GROUPS,
-    VOLCANO_GROUPS,
+    KUBE_BATCH_POD_GROUPS,
+    SIGS_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
     Kind,
 )
 
 GROUPS: tuple[Kind[Any], ...] = (
-    VOLCANO_GROUPS,
-    KUBE_BATCH_GROUPS,
-    SIGS_GROUPS,
-    COSCHEDULING_GROUPS,
+    VOLCANO_POD_GROUPS,
+    KUBE_BATCH_POD_GROUPS,
+    SIGS_POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
 )
 
 

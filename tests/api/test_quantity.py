@@ -31,7 +31,7 @@ SUFFIXES = (
 
 def away_from_zero(number: Fraction) -> int:
     rounded = ceil(number) if number > 0 else floor(number)
-    return max(-quantity.LARGEST, min(quantity.LARGEST, rounded))
+    return max(-quantity.MAX_INT64, min(quantity.MAX_INT64, rounded))
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: repr(vector["in"]))
@@ -39,13 +39,13 @@ def test_it_agrees_with_the_parser_of_kubernetes(vector: dict[str, Any]) -> None
     text = vector["in"]
     if not vector["ok"]:
         with pytest.raises(InvalidQuantity):
-            quantity.milli(text)
+            quantity.parse_milli(text)
         with pytest.raises(InvalidQuantity):
-            quantity.whole(text)
+            quantity.parse_whole(text)
         return
     number = Fraction(vector["exact"])
-    assert quantity.milli(text) == expected(vector["milli"], number * 1000)
-    assert quantity.whole(text) == expected(vector["value"], number)
+    assert quantity.parse_milli(text) == expected(vector["milli"], number * 1000)
+    assert quantity.parse_whole(text) == expected(vector["value"], number)
 
 
 def expected(theirs: int, number: Fraction) -> int:
@@ -59,8 +59,8 @@ def kubernetes_is_right_about(number: Fraction) -> bool:
     nano units; elsewhere it rounds them away from zero, as we do.
     """
     if number < 0:
-        return number.denominator == 1 and -number <= quantity.LARGEST / 10**9
-    return number <= quantity.LARGEST
+        return number.denominator == 1 and -number <= quantity.MAX_INT64 / 10**9
+    return number <= quantity.MAX_INT64
 
 
 def test_the_vectors_cover_enough_to_mean_something() -> None:
@@ -87,51 +87,55 @@ def test_it_agrees_with_exact_fractions(
     number = Fraction(f"{sign}{whole}.{part or '0'}") * factor
     text = f"{sign}{whole}{'' if part is None else '.' + part}{suffix}"
 
-    assert quantity.milli(text) == away_from_zero(number * 1000)
-    assert quantity.whole(text) == away_from_zero(number)
+    assert quantity.parse_milli(text) == away_from_zero(number * 1000)
+    assert quantity.parse_whole(text) == away_from_zero(number)
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_either_a_quantity_or_refused_with_our_error(text: str) -> None:
     try:
-        answer = quantity.milli(text)
+        answer = quantity.parse_milli(text)
     except InvalidQuantity:
         return
-    assert -quantity.LARGEST <= answer <= quantity.LARGEST
+    assert -quantity.MAX_INT64 <= answer <= quantity.MAX_INT64
 
 
 @pytest.mark.parametrize(
     ("number", "milli", "whole"),
-    [(2, 2000, 2), (0.5, 500, 1), (1e21, quantity.LARGEST, quantity.LARGEST), (1e-7, 1, 1)],
+    [(2, 2000, 2), (0.5, 500, 1), (1e21, quantity.MAX_INT64, quantity.MAX_INT64), (1e-7, 1, 1)],
 )
 def test_plain_json_numbers_count_too(number: float, milli: int, whole: int) -> None:
-    assert (quantity.milli(number), quantity.whole(number)) == (milli, whole)
+    assert (quantity.parse_milli(number), quantity.parse_whole(number)) == (milli, whole)
 
 
 @pytest.mark.parametrize("wrong", [True, None, float("nan"), float("inf"), [1], {}])
 def test_other_json_values_are_refused(wrong: Any) -> None:
     with pytest.raises((InvalidQuantity, TypeError)):
-        quantity.milli(wrong)
+        quantity.parse_milli(wrong)
 
 
 @pytest.mark.parametrize(
     ("text", "answer"),
-    [("1e999999999999", quantity.LARGEST), ("-1e99999999", -quantity.LARGEST), ("1e-99999999", 1)],
+    [
+        ("1e999999999999", quantity.MAX_INT64),
+        ("-1e99999999", -quantity.MAX_INT64),
+        ("1e-99999999", 1),
+    ],
 )
 def test_an_absurd_exponent_costs_no_time(text: str, answer: int) -> None:
-    assert quantity.whole(text) == answer
+    assert quantity.parse_whole(text) == answer
 
 
 def test_a_number_of_a_million_digits_is_refused_in_a_short_sentence() -> None:
     with pytest.raises(InvalidQuantity) as caught:
-        quantity.whole("9" * 1_000_000)
+        quantity.parse_whole("9" * 1_000_000)
     assert len(str(caught.value)) < 100
 
 
 def test_cpu_is_counted_in_milli_and_all_else_in_whole_units() -> None:
-    assert quantity.amount("cpu", "1.5") == 1500
-    assert quantity.amount("memory", "1Ki") == 1024
-    assert quantity.amount("nvidia.com/gpu", "8") == 8
+    assert quantity.parse_amount("cpu", "1.5") == 1500
+    assert quantity.parse_amount("memory", "1Ki") == 1024
+    assert quantity.parse_amount("nvidia.com/gpu", "8") == 8
 
 
 def test_a_total_adds_resource_by_resource() -> None:
@@ -139,8 +143,8 @@ def test_a_total_adds_resource_by_resource() -> None:
         {"cpu": "500m", "memory": "1Gi"},
         {"cpu": 1, "nvidia.com/gpu": "2"},
     ]
-    assert quantity.total(lists) == {"cpu": 1500, "memory": 2**30, "nvidia.com/gpu": 2}
-    assert quantity.total([]) == {}
+    assert quantity.sum_resources(lists) == {"cpu": 1500, "memory": 2**30, "nvidia.com/gpu": 2}
+    assert quantity.sum_resources([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_cpu_is_shown_in_cores(thousandths: int, text: str) -> None:
 
 @given(st.integers(-(10**15), 10**15))
 def test_cpu_as_shown_means_the_same_number(thousandths: int) -> None:
-    assert quantity.milli(quantity.format_cpu(thousandths)) == thousandths
+    assert quantity.parse_milli(quantity.format_cpu(thousandths)) == thousandths
 
 
 @pytest.mark.parametrize(
@@ -179,8 +183,8 @@ def test_bytes_are_shown_in_the_largest_unit(count: int, text: str) -> None:
 @given(st.integers(0, 2**63 - 1))
 def test_bytes_as_shown_are_within_a_twentieth_of_a_unit(count: int) -> None:
     text = quantity.format_bytes(count)
-    unit = quantity.whole("1" + text.lstrip("0123456789."))
-    assert abs(quantity.whole(text) - count) <= (unit / 20 + 1 if unit > 1 else 0)
+    unit = quantity.parse_whole("1" + text.lstrip("0123456789."))
+    assert abs(quantity.parse_whole(text) - count) <= (unit / 20 + 1 if unit > 1 else 0)
 
 
 def test_amounts_are_shown_in_the_way_of_their_resource() -> None:

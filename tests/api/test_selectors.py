@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api import selectors
-from muster.api.affinity import LabelSelector, SelectorTerm
+from muster.api.affinity import LabelSelector, SelectorRequirement
 from muster.errors import InvalidSelector
 
 
@@ -109,9 +109,9 @@ def test_the_structured_form_asks_for_all_its_labels_and_expressions() -> None:
         LabelSelector(
             match_labels={"job": "x"},
             match_expressions=(
-                SelectorTerm("role", "In", ("ps", "worker")),
-                SelectorTerm("done", "DoesNotExist"),
-                SelectorTerm("zone", "NotIn", ("z",)),
+                SelectorRequirement("role", "In", ("ps", "worker")),
+                SelectorRequirement("done", "DoesNotExist"),
+                SelectorRequirement("zone", "NotIn", ("z",)),
             ),
         )
     )
@@ -137,17 +137,17 @@ def test_the_selector_of_nothing_can_never_be_read_as_everything() -> None:
 @pytest.mark.parametrize(
     "term",
     [
-        SelectorTerm("a", "In"),
-        SelectorTerm("a", "NotIn"),
-        SelectorTerm("a", "Exists", ("x",)),
-        SelectorTerm("a", "Gt", ("5",)),
-        SelectorTerm("a", "Equals", ("x",)),
-        SelectorTerm("a", "", ("x",)),
-        SelectorTerm("", "Exists"),
-        SelectorTerm("a", "In", ("not a value",)),
+        SelectorRequirement("a", "In"),
+        SelectorRequirement("a", "NotIn"),
+        SelectorRequirement("a", "Exists", ("x",)),
+        SelectorRequirement("a", "Gt", ("5",)),
+        SelectorRequirement("a", "Equals", ("x",)),
+        SelectorRequirement("a", "", ("x",)),
+        SelectorRequirement("", "Exists"),
+        SelectorRequirement("a", "In", ("not a value",)),
     ],
 )
-def test_structured_selectors_are_checked(term: SelectorTerm) -> None:
+def test_structured_selectors_are_checked(term: SelectorRequirement) -> None:
     with pytest.raises(InvalidSelector):
         selectors.from_labels(LabelSelector(match_expressions=(term,)))
 

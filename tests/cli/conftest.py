@@ -13,11 +13,11 @@ import pytest
 from muster.api import crds
 from muster.api.kinds import CRDS, JOB_KINDS, Kind
 from muster.errors import NotFound
-from muster.kube import config
-from muster.kube.blocking import BlockingClient
-from tests.cli.objects import Scene
-from tests.cli.test_apply import LocalServer
-from tests.controlplane.cluster import ControlPlane
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.cli.fake_cluster import Scene
+from tests.cli.verbs.test_apply import LocalServer
+from tests.controlplane.control_plane import ControlPlane
 from tests.waiting import until
 
 
@@ -48,7 +48,7 @@ def job_plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
 
 def teach(kubeconfig: Path) -> None:
     """Make the server know the job kinds, and wait until it does."""
-    with BlockingClient(config.load(kubeconfig)) as client:
+    with BlockingClient(kube_config.load(kubeconfig)) as client:
         for crd in crds.load_all():
             client.create(CRDS.read_as(dict), crd)
         for kind in JOB_KINDS:

@@ -12,8 +12,8 @@ import pytest
 
 from muster.cli import main
 from tests.controlplane.certificates import Authority
-from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.settings import kubeconfig
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.process_flags import kubeconfig
 
 
 class Outcome:

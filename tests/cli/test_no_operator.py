@@ -8,10 +8,10 @@ import pytest
 
 from muster.api.kinds import TFJOBS
 from muster.cli import main
-from muster.cli.progress import summary
-from muster.cli.vigil import Vigil
-from tests.cli.objects import Objects, Scene, condition, job, pod
-from tests.cli.test_apply import LocalServer
+from muster.cli.show.progress import summary
+from muster.client.jobs.waiting import JobWatch
+from tests.cli.fake_cluster import FakeCluster, Scene, condition, job, pod
+from tests.cli.verbs.test_apply import LocalServer
 
 NEXT = "`muster crds | arena apply -f -`"
 
@@ -92,7 +92,7 @@ def test_waiting_for_a_job_that_no_operator_has_seen_says_so() -> None:
     raw = job("TFJob", "a", {"Worker": 1})
     raw["metadata"] |= {"resourceVersion": "1", "creationTimestamp": "2020-01-01T00:00:00Z"}
 
-    waited = Vigil(Objects({"tfjobs": [raw], "pods": []}), TFJOBS, raw).look()
+    waited = JobWatch(FakeCluster({"tfjobs": [raw], "pods": []}), TFJOBS, raw).look()
 
     assert summary(waited) == f"a PENDING: {UNSEEN}"
 

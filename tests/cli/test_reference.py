@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from scripts import cli_reference
+from scripts import generate_cli_reference
 
 from muster.cli.main import VERBS
 
 
 def test_the_page_is_fresh() -> None:
-    assert cli_reference.PAGE.read_text() == cli_reference.page(), "stale: run `make docs`"
+    assert generate_cli_reference.PAGE.read_text() == generate_cli_reference.page(), (
+        "stale: run `make docs`"
+    )
 
 
 def test_the_page_tells_of_every_verb_and_its_flags() -> None:
-    page = cli_reference.page()
+    page = generate_cli_reference.page()
 
     assert [verb.name for verb in VERBS if f"\n## arena {verb.name}\n" not in page] == []
     assert "### arena submit tfjob" in page

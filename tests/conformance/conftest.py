@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.local.apiserver.serve import ApiServer
+from muster.local.apiserver.server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from muster.local.apiserver.backend import NodeBackend
-    from tests.controlplane.cluster import ControlPlane
+    from muster.local.apiserver.streams.node_backend import NodeBackend
+    from tests.controlplane.control_plane import ControlPlane
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests.conformance.cases import access
-from tests.conformance.normal import normal
+from tests.conformance.normalization import normalized
 from tests.conformance.test_conformance import installed
 from tests.conformance.transcript import Case, Conversation, Reply, Step, play
 
@@ -36,8 +36,8 @@ def test_both_servers_allow_and_refuse_alike(
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"
 
-    expected = shown(normal(play(real, case, name), case, name))
-    found = shown(normal(play(ours, case, name), case, name))
+    expected = shown(normalized(play(real, case, name), case, name))
+    found = shown(normalized(play(ours, case, name), case, name))
 
     for step, want, got in zip(case.steps, expected, found, strict=True):
         assert got == want, f"{step.method} {step.path} as {step.user or 'admin'}"
@@ -76,7 +76,7 @@ def told_with_a_token(server: Running, name: str) -> list[tuple[int, Any, Any]]:
         ask(server, Step("GET", pods), other),
     ]
     ask(server, Step("DELETE", home))
-    return normal(replies, Case("", []), name)
+    return normalized(replies, Case("", []), name)
 
 
 def test_a_token_opens_as_much_on_both_servers(ours: Running, real: Running) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.cases.requests import CM, cm, get, patch, post
+from tests.conformance.cases.steps import CM, cm, get, patch, post
 from tests.conformance.conftest import InThread, Running
-from tests.conformance.normal import normal
+from tests.conformance.normalization import normalized
 from tests.conformance.transcript import ASIDE, Case, play
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.control_plane import ControlPlane
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,12 +48,12 @@ def test_the_past_is_gone_alike(control_plane_binaries: Path, tmp_path: Path) ->
     host = InThread(tmp_path)
     ours = host.start()
     try:
-        found = normal(play(ours, CASE, namespace, host.compact), CASE, namespace)
+        found = normalized(play(ours, CASE, namespace, host.compact), CASE, namespace)
     finally:
         host.stop()
     with ControlPlane(control_plane_binaries, watch_cache=False) as plane:
         real = Running(plane.url, plane.token, plane.authority.certificate, plane.kubeconfig)
-        expected = normal(play(real, CASE, namespace, plane.compact), CASE, namespace)
+        expected = normalized(play(real, CASE, namespace, plane.compact), CASE, namespace)
 
     for step, want, got in zip(CASE.steps, expected, found, strict=True):
         assert got == want, f"{step.method} {step.path}"

@@ -10,7 +10,7 @@ import pytest
 
 from muster.api import crds
 from tests.conformance.cases import ALL
-from tests.conformance.normal import normal
+from tests.conformance.normalization import normalized
 from tests.conformance.transcript import Case, Conversation, Step, play
 from tests.waiting import until
 
@@ -44,8 +44,8 @@ def test_both_servers_answer_alike(
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"
 
-    expected = normal(play(real, case, name), case, name)
-    found = normal(play(ours, case, name), case, name)
+    expected = normalized(play(real, case, name), case, name)
+    found = normalized(play(ours, case, name), case, name)
 
     for step, want, got in zip(case.steps, expected, found, strict=True):
         assert got == want, f"{step.method} {step.path}"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from muster.local.apiserver.backend import Consumption
-from tests.local.apiserver.running import running
-from tests.local.apiserver.test_usage import MeteredNode
+from muster.local.apiserver.streams.node_backend import Consumption
+from tests.local.apiserver.running_server import running_server
+from tests.local.apiserver.views.test_resource_metrics import MeteredNode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.local.apiserver.running import Talk
+    from tests.local.apiserver.running_server import ApiClient
 
 pytestmark = pytest.mark.kube
 YES, NO = "yes\n", "no\n"
@@ -25,7 +25,7 @@ ACCOUNT = "--as=system:serviceaccount:default:a"
 
 class Kubectl(NamedTuple):
     program: Path
-    talk: Talk
+    talk: ApiClient
     node: MeteredNode
     kubeconfig: Path
 
@@ -42,7 +42,7 @@ class Kubectl(NamedTuple):
 @asynccontextmanager
 async def kubectl_on(folder: Path, binaries: Path) -> AsyncIterator[Kubectl]:
     node = MeteredNode()
-    async with running(folder / "server", node) as talk:
+    async with running_server(folder / "server", node) as talk:
         config = folder / "kubeconfig"
         talk.server.access.write_kubeconfig(config, talk.server.url)
         yield Kubectl(binaries / "kubectl", talk, node, config)

@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from muster.control.loop import After, Outcome, work
-from muster.control.queue import WorkQueue
-from muster.errors import Bug, Conflict, Terminal, TooMany, Unreachable
-from muster.kube.pace import Backoff
+from muster.control.loop import Outcome, RequeueAfter, run_workers
+from muster.control.work_queue import WorkQueue
+from muster.errors import Bug, Conflict, TerminalError, TooManyRequests, Unreachable
+from muster.kube.retry import Backoff
 
 pytestmark = pytest.mark.looptime
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.looptime
 class Bench:
     """A queue, a scripted reconcile function, and a record of what happened when."""
 
-    def __init__(self, *script: After | BaseException | None) -> None:
+    def __init__(self, *script: RequeueAfter | BaseException | None) -> None:
         self.queue: WorkQueue[str] = WorkQueue("bench", backoff=Backoff(first=1, jitter=0))
         self.visits: list[tuple[float, str]] = []
         self.outcomes: list[tuple[Outcome, float]] = []
         self._script = list(script)
 
-    async def reconcile(self, key: str) -> After | None:
+    async def reconcile(self, key: str) -> RequeueAfter | None:
         self.visits.append((asyncio.get_running_loop().time(), key))
         step = self._script.pop(0) if self._script else None
         if isinstance(step, BaseException):
@@ -38,7 +38,7 @@ class Bench:
     async def run(self, seconds: float) -> None:
         """Work for so long (of virtual time), then stop in the ordinary way."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(work(self.queue, self.reconcile, hook=self.hook))
+            group.create_task(run_workers(self.queue, self.reconcile, hook=self.hook))
             await asyncio.sleep(seconds)
             self.queue.shutdown()
 
@@ -58,7 +58,7 @@ async def test_none_means_done_until_something_adds_the_key() -> None:
 
 
 async def test_after_means_again_at_that_time() -> None:
-    bench = Bench(After(30), After(60), None)
+    bench = Bench(RequeueAfter(30), RequeueAfter(60), None)
     bench.queue.add("a")
 
     await bench.run(3600)
@@ -80,7 +80,7 @@ async def test_an_error_means_retry_with_backoff(caplog: pytest.LogCaptureFixtur
 
 
 async def test_terminal_means_no_retry(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench(Terminal("this will never do"))
+    bench = Bench(TerminalError("this will never do"))
     bench.queue.add("a")
 
     await bench.run(3600)
@@ -117,7 +117,7 @@ async def test_a_conflict_is_everyday_life_and_not_a_warning(
 
 
 async def test_retry_after_of_the_server_is_respected_also_inside_a_group() -> None:
-    busy = TooMany("slow down", status=429, retry_after=25)
+    busy = TooManyRequests("slow down", status=429, retry_after=25)
     bench = Bench(busy, ExceptionGroup("parts", [Unreachable("x"), busy]), None)
     bench.queue.add("a")
 
@@ -138,7 +138,7 @@ async def test_one_bad_key_does_not_hold_up_the_others() -> None:
     for key in ("bad", "x", "y"):
         queue.add(key)
     async with asyncio.TaskGroup() as group:
-        group.create_task(work(queue, reconcile))
+        group.create_task(run_workers(queue, reconcile))
         await asyncio.sleep(0.5)
         assert done == ["x", "y"]
         queue.shutdown()
@@ -162,7 +162,7 @@ async def test_workers_share_the_keys_but_never_one_key() -> None:
     for key in "abcde":
         queue.add(key)
     async with asyncio.TaskGroup() as group:
-        group.create_task(work(queue, reconcile, workers=3))
+        group.create_task(run_workers(queue, reconcile, workers=3))
         await asyncio.sleep(200)
         queue.shutdown()
     assert most == 3
@@ -179,7 +179,7 @@ async def test_shutdown_lets_the_running_attempt_finish() -> None:
     queue.add("a")
     queue.add("b")
     async with asyncio.TaskGroup() as group:
-        group.create_task(work(queue, reconcile))
+        group.create_task(run_workers(queue, reconcile))
         await asyncio.sleep(5)
         queue.shutdown()
 
@@ -197,11 +197,11 @@ async def test_cancellation_passes_through_and_a_later_run_finds_the_key() -> No
     queue.add("a")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(5):
-            await work(queue, reconcile)
+            await run_workers(queue, reconcile)
     assert finished == []
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(work(queue, reconcile))
+        group.create_task(run_workers(queue, reconcile))
         await asyncio.sleep(11)
         queue.shutdown()
     assert finished == ["a"]
@@ -230,7 +230,7 @@ async def test_a_burst_of_keys_leaves_the_event_loop_its_turns() -> None:
     for key in range(1000):
         queue.add(key)
     async with asyncio.TaskGroup() as group:
-        group.create_task(work(queue, from_memory))
+        group.create_task(run_workers(queue, from_memory))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -247,7 +247,7 @@ async def test_the_hook_is_told_how_long_an_attempt_took() -> None:
 
     queue.add("a")
     async with asyncio.TaskGroup() as group:
-        group.create_task(work(queue, reconcile, hook=lambda *what: told.append(what)))
+        group.create_task(run_workers(queue, reconcile, hook=lambda *what: told.append(what)))
         await asyncio.sleep(5)
         queue.shutdown()
     assert [(name, outcome) for name, outcome, _ in told] == [("slow", Outcome.DONE)]

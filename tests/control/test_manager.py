@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.control.manager import Manager
-from muster.control.queue import WorkQueue
+from muster.control.work_queue import WorkQueue
 from muster.errors import LeaseLost, Unreachable
 from muster.observe.health import Health
 

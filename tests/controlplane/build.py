@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.controlplane.pin import MODULES, PINS, Pin
+from tests.controlplane.pin_versions import MODULES, PINS, Pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.controlplane.build import Unavailable, build
-from tests.controlplane.cluster import ControlPlane
-from tests.require import lack
+from tests.controlplane.control_plane import ControlPlane
+from tests.prerequisites import missing_prerequisite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def control_plane_binaries() -> Path:
     try:
         return build()
     except Unavailable as error:
-        lack("go", str(error))
+        missing_prerequisite("go", str(error))
 
 
 @pytest.fixture(scope="session")

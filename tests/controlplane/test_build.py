@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.build import BINARIES
-from tests.controlplane.pin import MODULES, PINS, Pin, staging_replacements
+from tests.controlplane.pin_versions import MODULES, PINS, Pin, staging_replacements
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,10 +20,10 @@ from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.errors import MusterError
-from muster.kube import config
-from muster.kube.blocking import BlockingClient
-from muster.local.node.runtime.records import Records
-from tests.e2e.local import Local
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from muster.local.node.runtime.pod_records import PodRecords
+from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 
 JOB = "training.kubeflow.org/job-name"
@@ -35,14 +35,14 @@ MOST_RESTARTS = 2  # each further one would be waited for longer, up to minutes
 class Chaos:
     """Strikes at the pods of one cluster. `killed` and `deleted` count blows by job."""
 
-    def __init__(self, local: Local, up: tuple[str, ...], seed: int) -> None:
+    def __init__(self, local: LocalCluster, up: tuple[str, ...], seed: int) -> None:
         self.killed: Counter[str] = Counter()
         self.deleted: Counter[str] = Counter()
         self.blows: Counter[str] = Counter()
         self._local = local
         self._up = up
         self._random = Random(seed)
-        self._records = Records(local.home / "data" / "pods")
+        self._records = PodRecords(local.home / "data" / "pods")
 
     def __str__(self) -> str:
         return f"blows {self.blows}, killed {self.killed}, deleted {self.deleted}"
@@ -109,7 +109,7 @@ class Chaos:
             self.deleted[pod.metadata.labels[JOB]] += 1
 
     def _client(self) -> BlockingClient:
-        return BlockingClient(config.load(self._local.home / "kubeconfig"))
+        return BlockingClient(kube_config.load(self._local.home / "kubeconfig"))
 
     def _process(self, pod: Pod) -> int:
         """The container's process while it lives."""

@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.local.node.runtime.network import Network
+from muster.local.node.network.bridge import BridgeNetwork
 from tests.local.node import leftovers
 
 DIRECTORIES = (
@@ -68,7 +68,7 @@ def _mounts() -> list[str]:
 
 def _mark(home: Path) -> str:
     """What a cluster's links and control groups carry in their names."""
-    return Network(home / "data").bridge[-8:]
+    return BridgeNetwork(home / "data").bridge[-8:]
 
 
 def _groups() -> list[str]:

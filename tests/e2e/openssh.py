@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.require import lack
+from tests.prerequisites import missing_prerequisite
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster" / "openssh"
 SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -48,7 +48,7 @@ def make_image(folder: Path, programs: Path) -> None:
 def _sshd() -> Path:
     """A folder like /usr with sshd in it, and what the machine lacks of its libraries."""
     if shutil.which("ssh-keygen") is None or shutil.which("ssh") is None:
-        lack("ssh", "this machine has no ssh client")
+        missing_prerequisite("ssh", "this machine has no ssh client")
     if not (CACHE / "usr" / "sbin" / "sshd").exists():
         found = shutil.which("sshd", path=SYSTEM)
         if found:
@@ -72,4 +72,6 @@ def _unpack(*packages: str) -> None:
             for package in sorted(Path(folder).glob("*.deb")):
                 subprocess.run(["dpkg", "-x", str(package), str(CACHE)], check=True)
         except (OSError, subprocess.SubprocessError) as error:
-            lack("ssh", f"this machine has no sshd, and its package could not be had: {error}")
+            missing_prerequisite(
+                "ssh", f"this machine has no sshd, and its package could not be had: {error}"
+            )

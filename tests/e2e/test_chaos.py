@@ -16,7 +16,7 @@ import pytest
 from muster.api.meta import Raw
 from tests.e2e.chaos import DECK, Chaos
 from tests.e2e.footprint import Footprint
-from tests.e2e.local import EXAMPLES, Local
+from tests.e2e.local_cluster import EXAMPLES, LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -28,8 +28,8 @@ EITHER = {"SUCCEEDED", "FAILED"}
 
 
 @pytest.fixture
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    cluster = Local(tmp_path_factory.mktemp("home"))
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     before = Footprint.now()
     cluster.up(*UP)
     yield cluster
@@ -38,7 +38,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 
 def test_six_jobs_end_as_their_policies_say_whatever_is_killed(
-    local: Local, tmp_path: Path
+    local: LocalCluster, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     outlast(local, gate, jobs(1, gate, work=10), seconds=0, every=0.4)
@@ -46,7 +46,7 @@ def test_six_jobs_end_as_their_policies_say_whatever_is_killed(
 
 @pytest.mark.long
 def test_twenty_jobs_end_as_their_policies_say_after_two_minutes_of_kills(
-    local: Local, tmp_path: Path
+    local: LocalCluster, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     more = [gang("gang-3", work=15), gang("gang-4", work=15)]
@@ -54,7 +54,7 @@ def test_twenty_jobs_end_as_their_policies_say_after_two_minutes_of_kills(
 
 
 def outlast(
-    local: Local, gate: Path, submitted: Sequence[Raw], *, seconds: float, every: float
+    local: LocalCluster, gate: Path, submitted: Sequence[Raw], *, seconds: float, every: float
 ) -> None:
     """Submit, strike, and wait for all to end; a job that nobody struck has no excuse.
 
@@ -81,12 +81,12 @@ def outlast(
     local.arena("delete", *names)
 
 
-def ends(local: Local) -> dict[str, str]:
+def ends(local: LocalCluster) -> dict[str, str]:
     listed = json.loads(local.arena("list", "-o", "json").stdout)
     return {job["name"]: job["status"] for job in listed}
 
 
-def stuck(local: Local) -> str:
+def stuck(local: LocalCluster) -> str:
     """What there is to see of the jobs that have not ended."""
     names = [name for name, status in ends(local).items() if status not in EITHER]
     shown = [local.arena("get", name).stdout for name in names]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from muster.api.kinds import CONFIG_MAPS, SECRETS
-from muster.kube import config
-from muster.kube.blocking import BlockingClient
-from tests.e2e.local import Local
-from tests.jobs.repositories import PASSWORD, Repository, served
-from tests.require import lack
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.e2e.local_cluster import LocalCluster
+from tests.jobs.submission.git_repositories import PASSWORD, Repository, served
+from tests.prerequisites import missing_prerequisite
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,8 @@ sys.exit(int(sys.argv[1]))
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    cluster = Local(tmp_path_factory.mktemp("home"))
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     cluster.up("--nodes", "1")
     yield cluster
     cluster.down()
@@ -39,7 +39,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trainer on the main branch, and another commit on a branch."""
     if shutil.which("git") is None:
-        lack("git", "there is no git on this machine")
+        missing_prerequisite("git", "there is no git on this machine")
     folder = tmp_path_factory.mktemp("code") / "trainer"
     folder.mkdir()
 
@@ -58,13 +58,15 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def submit(
-    local: Local, name: str, *flags: str, check: bool = True
+    local: LocalCluster, name: str, *flags: str, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     words = ("submit", "jax", f"--name={name}", "--image=python:3.12", *flags, "--wait")
     return local.arena(*words, check=check)
 
 
-def test_a_job_trains_with_the_code_of_a_local_repository(local: Local, repository: Path) -> None:
+def test_a_job_trains_with_the_code_of_a_local_repository(
+    local: LocalCluster, repository: Path
+) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}")
     done = submit(local, "path", *git, "--workers=2", "--gang", "python code/trainer/train.py 0")
 
@@ -73,7 +75,9 @@ def test_a_job_trains_with_the_code_of_a_local_repository(local: Local, reposito
     assert log == ["on the first", "at /root/code/trainer/train.py"]
 
 
-def test_a_branch_by_address_and_another_working_directory(local: Local, repository: Path) -> None:
+def test_a_branch_by_address_and_another_working_directory(
+    local: LocalCluster, repository: Path
+) -> None:
     git = ("--sync-mode=git", f"--sync-source=file://{repository}", "--sync-branch=side")
     submit(local, "url", *git, "--working-dir=/srv/here", "python code/trainer/train.py 0")
 
@@ -81,7 +85,7 @@ def test_a_branch_by_address_and_another_working_directory(local: Local, reposit
     assert log == ["on the side", "at /srv/here/code/trainer/train.py"]
 
 
-def test_a_directory_is_copied_as_it_is(local: Local, repository: Path) -> None:
+def test_a_directory_is_copied_as_it_is(local: LocalCluster, repository: Path) -> None:
     (repository / "new.py").write_text("print('not committed')")
     rsync = ("--sync-mode=rsync", f"--sync-source={repository}")
     submit(local, "copied", *rsync, "python code/trainer/new.py")
@@ -90,13 +94,13 @@ def test_a_directory_is_copied_as_it_is(local: Local, repository: Path) -> None:
 
 
 def test_a_private_repository_is_fetched_with_a_secret_that_training_does_not_see(
-    local: Local, tmp_path: Path
+    local: LocalCluster, tmp_path: Path
 ) -> None:
     secret = {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "private"},
         "stringData": {"username": "me", "password": PASSWORD},
     }  # fmt: skip
-    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+    with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         client.create(SECRETS.read_as(dict), secret, namespace="default")
     show = "cat code/project/file; echo; env"
     with served(Repository(tmp_path / "project"), tmp_path / "served") as address:
@@ -109,8 +113,8 @@ def test_a_private_repository_is_fetched_with_a_secret_that_training_does_not_se
     assert PASSWORD not in log
 
 
-def test_keys_of_secrets_and_config_maps_are_variables(local: Local) -> None:
-    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+def test_keys_of_secrets_and_config_maps_are_variables(local: LocalCluster) -> None:
+    with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         for kind, data in ((SECRETS, "stringData"), (CONFIG_MAPS, "data")):
             body = {"metadata": {"name": "vars"}, data: {f"FROM_{kind.kind.upper()}": "a b"}}
             client.create(kind.read_as(dict), body, namespace="default")
@@ -120,7 +124,9 @@ def test_keys_of_secrets_and_config_maps_are_variables(local: Local) -> None:
     assert local.arena("logs", "vars").stdout == "a b, a b\n"
 
 
-def test_the_exit_code_of_a_waiting_submit_is_the_jobs(local: Local, repository: Path) -> None:
+def test_the_exit_code_of_a_waiting_submit_is_the_jobs(
+    local: LocalCluster, repository: Path
+) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}")
     done = submit(local, "bad", *git, "python code/trainer/train.py 3", check=False)
 
@@ -129,7 +135,7 @@ def test_the_exit_code_of_a_waiting_submit_is_the_jobs(local: Local, repository:
 
 
 def test_a_repository_that_is_not_there_fails_the_job_and_says_so(
-    local: Local, repository: Path
+    local: LocalCluster, repository: Path
 ) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}", "--sync-branch=nowhere")
     done = submit(local, "lost", *git, "python code/trainer/train.py 0", check=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.footprint import Footprint
-from tests.e2e.local import EXAMPLES
+from tests.e2e.local_cluster import EXAMPLES
 from tests.examples.training import PYTHON, mpirun, need
 
 pytestmark = pytest.mark.slow

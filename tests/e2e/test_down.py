@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.footprint import Footprint
-from tests.e2e.local import Local
+from tests.e2e.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_killed_daemon_that_had_no_pods_leaves_nothing_after_down(tmp_path: Path) -> None:
-    local, before = Local(tmp_path), Footprint.now()
+    local, before = LocalCluster(tmp_path), Footprint.now()
     local.up()
     local.kill_daemon()
 

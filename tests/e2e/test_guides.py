@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.local import EXAMPLES, Local
+from tests.e2e.local_cluster import EXAMPLES, LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
-GUIDES = Path(__file__).parent.parent / "operator" / "guides"
+GUIDES = Path(__file__).parent.parent / "operator" / "end_to_end" / "guides"
 PROGRAM = "opt/tf-benchmarks/scripts/tf_cnn_benchmarks"
 JOB = "tfjob-gang-scheduling"
 STAND_IN = """\
@@ -32,8 +32,8 @@ numpy_ps.main()
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    cluster = Local(tmp_path_factory.mktemp("home"))
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     cluster.up("--gpus-per-node", "1")
     for kind in ("cpu", "gpu"):
         image = f"gcr.io/kubeflow/tf-benchmarks-{kind}:v20171202-bdab599-dirty-284af3"
@@ -46,7 +46,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 
 @pytest.mark.parametrize("guide", ["volcano", "kube-arbitrator"])
-def test_a_guides_manifest_runs_to_success_as_written(local: Local, guide: str) -> None:
+def test_a_guides_manifest_runs_to_success_as_written(local: LocalCluster, guide: str) -> None:
     local.arena("apply", "-f", str(GUIDES / f"{guide}.yaml"))
 
     job = local.wait_job(JOB, "SUCCEEDED", "FAILED")

@@ -16,7 +16,7 @@ import pytest
 
 from muster.api.meta import Raw
 from tests.e2e.footprint import Footprint
-from tests.e2e.local import EXAMPLES, Local, processes_with
+from tests.e2e.local_cluster import EXAMPLES, LocalCluster, processes_with
 from tests.e2e.openssh import make_image
 from tests.examples.training import PYTHON, mpirun, need
 from tests.waiting import until
@@ -28,11 +28,11 @@ WITH_SSH = "mpi-with-ssh:1"
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two nodes with two declared GPUs each."""
     need("mpirun", "mpi4py")
     mpirun()
-    cluster = Local(tmp_path_factory.mktemp("home"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     before = Footprint.now()
     cluster.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
     yield cluster
@@ -40,7 +40,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     assert Footprint.now().beyond(before, cluster.home) == []
 
 
-def test_ranks_started_by_exec_train_together(local: Local) -> None:
+def test_ranks_started_by_exec_train_together(local: LocalCluster) -> None:
     submit(local, "by-exec", TRAIN)
 
     assert_trained_by_four_ranks(local, "by-exec")
@@ -48,7 +48,7 @@ def test_ranks_started_by_exec_train_together(local: Local) -> None:
     local.arena("delete", "by-exec")
 
 
-def test_ranks_started_by_ssh_train_together(local: Local) -> None:
+def test_ranks_started_by_ssh_train_together(local: LocalCluster) -> None:
     make_image(local.home / "images" / WITH_SSH, Path(PYTHON).parent)
     local.apply(over_ssh("by-ssh"))
 
@@ -57,7 +57,7 @@ def test_ranks_started_by_ssh_train_together(local: Local) -> None:
     local.arena("delete", "by-ssh")
 
 
-def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: Local) -> None:
+def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: LocalCluster) -> None:
     mark = "--steps=999"
     submit(local, "killed", f"mpirun python {SCRIPT} {mark} --pause=0.1 --report=1")
     until(
@@ -78,7 +78,7 @@ def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: Local) -> No
     local.arena("delete", "killed")
 
 
-def test_a_running_launcher_sees_workers_that_are_added(local: Local) -> None:
+def test_a_running_launcher_sees_workers_that_are_added(local: LocalCluster) -> None:
     """What an elastic launcher (horovodrun --host-discovery-script) asks again and again."""
     look = "until /etc/mpi/discover_hosts.sh | grep worker-2; do sleep 0.1; done"
     submit(local, "elastic", look, "--gpus=1")
@@ -91,7 +91,7 @@ def test_a_running_launcher_sees_workers_that_are_added(local: Local) -> None:
     local.arena("delete", "elastic")
 
 
-def submit(local: Local, name: str, command: str, gpus: str = "--gpus=2") -> None:
+def submit(local: LocalCluster, name: str, command: str, gpus: str = "--gpus=2") -> None:
     flags = (gpus, "--workers=2", "--gang=true", "--clean-task-policy=Running")
     local.arena("submit", "mpi", f"--name={name}", "--image=python:3.12", *flags, command)
 
@@ -120,7 +120,7 @@ def over_ssh(name: str) -> Raw:
     }
 
 
-def assert_trained_by_four_ranks(local: Local, name: str) -> None:
+def assert_trained_by_four_ranks(local: LocalCluster, name: str) -> None:
     job = local.wait_job(name, "SUCCEEDED", "FAILED", timeout=180)
     log = local.arena("logs", name).stdout
     assert job["status"] == "SUCCEEDED", log

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.local import ARENA, EXAMPLES, Local
+from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -22,14 +22,14 @@ JOB = "training-distributed-user1"
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    cluster = Local(tmp_path_factory.mktemp("home"))
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     cluster.up()
     yield cluster
     cluster.down()
 
 
-def test_the_workshops_lines_train_and_export_a_model(local: Local) -> None:
+def test_the_workshops_lines_train_and_export_a_model(local: LocalCluster) -> None:
     done = subprocess.run(
         ["bash", "-c", f'oc() {{ "{ARENA}" "$@"; }}\n{LINES}'],
         cwd=EXAMPLES,

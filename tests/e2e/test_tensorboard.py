@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from muster.api.kinds import PODS
-from muster.kube import config
-from muster.kube.blocking import BlockingClient
-from tests.e2e.local import EXAMPLES, Local
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.e2e.local_cluster import EXAMPLES, LocalCluster
 from tests.examples.training import PYTHON
-from tests.require import lack
+from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -36,11 +36,11 @@ with EventWriter("/training_logs/run") as events:
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two GPUs, and pods whose Python has TensorBoard beside it."""
     if shutil.which("tensorboard", path=str(Path(PYTHON).parent)) is None:
-        lack("tensorflow", f"there is no tensorboard beside {PYTHON}")
-    cluster = Local(tmp_path_factory.mktemp("home"))
+        missing_prerequisite("tensorflow", f"there is no tensorboard beside {PYTHON}")
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     cluster.up("--nodes", "1", "--gpus-per-node", "2", "--python", PYTHON)
     yield cluster
     cluster.down()
@@ -55,16 +55,16 @@ def fetched(url: str) -> Any:
         return None
 
 
-def boards(local: Local) -> list[tuple[str, str]]:
+def boards(local: LocalCluster) -> list[tuple[str, str]]:
     """Name and phase of every TensorBoard's pod."""
-    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+    with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         pods = client.list(PODS, "default", labels="role=tensorboard").items
     return [(pod.metadata.name, pod.status.phase) for pod in pods]
 
 
 @pytest.mark.parametrize(("type_", "flags"), [("tf", ("--workers=2", "--ps=1")), ("jax", ())])
 def test_the_scalars_of_a_running_gang_are_seen_in_the_browser(
-    local: Local, tmp_path: Path, type_: str, flags: tuple[str, ...]
+    local: LocalCluster, tmp_path: Path, type_: str, flags: tuple[str, ...]
 ) -> None:
     script = tmp_path / "writer.py"
     script.write_text(WRITER)
@@ -90,7 +90,7 @@ def test_the_scalars_of_a_running_gang_are_seen_in_the_browser(
     until(lambda: boards(local) == [], what="TensorBoard is gone with its job")
 
 
-def test_a_gang_that_waits_does_not_keep_its_tensorboard_from_anything(local: Local) -> None:
+def test_a_gang_that_waits_does_not_keep_its_tensorboard_from_anything(local: LocalCluster) -> None:
     local.arena(
         "submit", "mpi", "--name=waits", "--image=python:3.12", "--gang", "--workers=3",
         "--gpus=1", "--tensorboard", "mpirun python t.py",

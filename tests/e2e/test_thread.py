@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.footprint import Footprint
-from tests.e2e.local import EXAMPLES, Local, over, processes_with
+from tests.e2e.local_cluster import EXAMPLES, LocalCluster, over, processes_with
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -19,9 +19,9 @@ TRAIN = f"python {EXAMPLES / 'numpy_ps.py'}"
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two nodes with one declared GPU each; whatever they leave behind fails the module."""
-    cluster = Local(tmp_path_factory.mktemp("home"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     before = Footprint.now()
     cluster.up("--nodes", "2", "--gpus-per-node", "1")
     yield cluster
@@ -29,7 +29,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     assert Footprint.now().beyond(before, cluster.home) == []
 
 
-def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: Local) -> None:
+def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: LocalCluster) -> None:
     local.submit("big", "--gang", "--gpus=1", "--workers=3", "--ps=1", command=TRAIN)
 
     def explained() -> dict[str, Any] | None:
@@ -47,7 +47,7 @@ def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: Local) -> None
     local.arena("delete", "big")
 
 
-def test_a_gang_that_fits_trains_to_the_end(local: Local) -> None:
+def test_a_gang_that_fits_trains_to_the_end(local: LocalCluster) -> None:
     # Without AllWorkers the job ends with worker 0, and takes a worker away that still runs.
     flags = ("--gang", "--gpus=1", "--workers=2", "--ps=1", "--success-policy=AllWorkers")
     local.submit("fits", *flags, command=f"{TRAIN} --steps 40")
@@ -68,7 +68,7 @@ def test_a_gang_that_fits_trains_to_the_end(local: Local) -> None:
     until(lambda: local.arena("get", "fits", check=False).returncode == 3, what="the job is gone")
 
 
-def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: Local) -> None:
+def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: LocalCluster) -> None:
     steps = "--steps=111"
     command = f"{TRAIN} {steps} --pause=0.12 --report=1"
     local.submit("survivor", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=command)
@@ -87,7 +87,7 @@ def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: Local) ->
     local.arena("delete", "survivor")
 
 
-def test_a_cluster_that_was_stopped_starts_its_jobs_again(local: Local) -> None:
+def test_a_cluster_that_was_stopped_starts_its_jobs_again(local: LocalCluster) -> None:
     steps = "--steps=77"
     command = f"{TRAIN} {steps} --pause=0.05 --report=1"
     local.submit("again", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=command)
@@ -105,7 +105,7 @@ def test_a_cluster_that_was_stopped_starts_its_jobs_again(local: Local) -> None:
 
 
 def test_an_end_while_the_daemon_is_away_is_reported_with_its_exit_code(
-    local: Local, tmp_path: Path
+    local: LocalCluster, tmp_path: Path
 ) -> None:
     """The pod waits for a line in a pipe, so that the test decides when it ends."""
     gate = tmp_path / "gate"

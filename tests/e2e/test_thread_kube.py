@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.control_plane import ControlPlane
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kube]

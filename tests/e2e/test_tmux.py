@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.local import ARENA, EXAMPLES, Local
+from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.e2e.tmux import Screen
 from tests.examples.training import PYTHON, mpirun, need
 from tests.test_readme import commands
@@ -41,9 +41,9 @@ time.sleep(120)  # pace: the job is still running when it is looked at
 HEADER = "  NAME {2,}STATUS {2,}AGE {2,}IS_CHIEF {2,}GPU\\(Requested\\) {2,}NODE"
 
 
-def person(home: Path, **more: str) -> Local:
+def person(home: Path, **more: str) -> LocalCluster:
     """Somebody with an empty home."""
-    local = Local(home / ".muster")
+    local = LocalCluster(home / ".muster")
     local.env |= {
         "HOME": str(home), "PATH": f"{ARENA.parent}:{local.env['PATH']}", "LANG": "C.UTF-8", **more,
     }  # fmt: skip
@@ -52,13 +52,13 @@ def person(home: Path, **more: str) -> Local:
 
 
 @pytest.fixture
-def nobody(tmp_path: Path) -> Iterator[Local]:
+def nobody(tmp_path: Path) -> Iterator[LocalCluster]:
     local = person(tmp_path)
     yield local
     local.arena("down", check=False)
 
 
-def test_the_readmes_lines_lead_from_nothing_to_a_finished_job(nobody: Local) -> None:
+def test_the_readmes_lines_lead_from_nothing_to_a_finished_job(nobody: LocalCluster) -> None:
     lines = [line for line in commands() if " pip install " not in line]
     assert len(lines) >= 5
 
@@ -77,7 +77,7 @@ def test_the_readmes_lines_lead_from_nothing_to_a_finished_job(nobody: Local) ->
 
 
 @pytest.fixture(scope="module")
-def eight_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def eight_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Four nodes with two GPUs each, whose pods run the Python that trains."""
     local = person(tmp_path_factory.mktemp("home"))
     local.up("--nodes", "4", "--gpus-per-node", "2", "--python", PYTHON)
@@ -119,7 +119,7 @@ def instances(screen: Screen, wanted: str, count: int) -> list[list[str]]:
         raise AssertionError(f"{error}\n{screen.text()}") from None
 
 
-def test_five_workers_wait_whole_and_four_run(eight_gpus: Local, repository: str) -> None:
+def test_five_workers_wait_whole_and_four_run(eight_gpus: LocalCluster, repository: str) -> None:
     need("mpirun", "mpi4py")
     mpirun()
     with Screen(eight_gpus.env, EXAMPLES.parent) as screen:
@@ -155,7 +155,7 @@ def test_five_workers_wait_whole_and_four_run(eight_gpus: Local, repository: str
         screen.run("arena delete mpi-dist")
 
 
-def test_the_workshops_lines_run_with_oc_as_another_name(eight_gpus: Local) -> None:
+def test_the_workshops_lines_run_with_oc_as_another_name(eight_gpus: LocalCluster) -> None:
     process = (
         "oc process -f openshift/tf-job_distributed-template.yaml"
         " --param JOB_NAME=training-distributed-{user} --param IMAGE_NAME=training-{user}"

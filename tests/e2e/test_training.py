@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.footprint import Footprint
-from tests.e2e.local import EXAMPLES, Local, manifest, processes_with
+from tests.e2e.local_cluster import EXAMPLES, LocalCluster, manifest, processes_with
 from tests.examples.reader import Losses, Reader, reader
 from tests.examples.training import PYTHON, need
 from tests.waiting import until
@@ -25,10 +25,10 @@ STEPS = 40
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two nodes whose pods have the training environment's Python."""
     need("tensorflow", "tensorflow", "jax", "numpy")
-    cluster = Local(tmp_path_factory.mktemp("home"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     before = Footprint.now()
     cluster.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
     yield cluster
@@ -37,7 +37,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 
 def test_tensorflow_trains_with_a_parameter_server(
-    local: Local, reader: Reader, tmp_path: Path
+    local: LocalCluster, reader: Reader, tmp_path: Path
 ) -> None:
     flags = ("--gang", "--chief", "--workers=2", "--ps=1", f"--data-dir={tmp_path}")
     local.submit("tf-ps", *flags, command=example("tf_ps.py", tmp_path))
@@ -49,7 +49,7 @@ def test_tensorflow_trains_with_a_parameter_server(
 
 
 def test_tensorflow_trains_with_mirrored_workers(
-    local: Local, reader: Reader, tmp_path: Path
+    local: LocalCluster, reader: Reader, tmp_path: Path
 ) -> None:
     flags = ("--gang", "--workers=2", "--success-policy=AllWorkers", f"--data-dir={tmp_path}")
     local.submit("mirrored", *flags, command=example("tf_multiworker.py", tmp_path))
@@ -60,7 +60,7 @@ def test_tensorflow_trains_with_mirrored_workers(
     assert len(reader.losses(tmp_path / "logs")) == STEPS
 
 
-def test_jax_trains_over_two_processes(local: Local, reader: Reader, tmp_path: Path) -> None:
+def test_jax_trains_over_two_processes(local: LocalCluster, reader: Reader, tmp_path: Path) -> None:
     command = example("jax_dp.py", tmp_path)
     local.apply(manifest("JAXJob", "jax", {"Worker": 2}, command, folder=tmp_path))
 
@@ -70,7 +70,9 @@ def test_jax_trains_over_two_processes(local: Local, reader: Reader, tmp_path: P
     assert len(reader.losses(tmp_path / "logs")) == STEPS
 
 
-def test_pytorchs_contract_is_enough_to_train(local: Local, reader: Reader, tmp_path: Path) -> None:
+def test_pytorchs_contract_is_enough_to_train(
+    local: LocalCluster, reader: Reader, tmp_path: Path
+) -> None:
     """torch itself is too large to test with; the script reads the same variables."""
     command = example("numpy_allreduce.py", tmp_path)
     local.apply(manifest("PyTorchJob", "torch", {"Master": 1, "Worker": 2}, command, tmp_path))
@@ -81,7 +83,7 @@ def test_pytorchs_contract_is_enough_to_train(local: Local, reader: Reader, tmp_
     assert len(reader.losses(tmp_path / "logs")) == STEPS
 
 
-def test_a_killed_daemon_does_not_disturb_tensorflow(local: Local) -> None:
+def test_a_killed_daemon_does_not_disturb_tensorflow(local: LocalCluster) -> None:
     mark = "--steps=101"
     command = f"python {EXAMPLES / 'tf_multiworker.py'} {mark} --pause=0.12 --report=1"
     local.submit("calm", "--gang", "--workers=2", "--success-policy=AllWorkers", command=command)
@@ -108,7 +110,7 @@ def example(name: str, folder: Path) -> str:
     return f"python {EXAMPLES / name} --steps {STEPS} {files}"
 
 
-def assert_learns(local: Local, job: str, *, chief: str) -> None:
+def assert_learns(local: LocalCluster, job: str, *, chief: str) -> None:
     """The job succeeds, having started its loss high and ended it low."""
     ended = local.wait_job(job, "SUCCEEDED", "FAILED", timeout=180)
     assert ended["status"] == "SUCCEEDED", local.arena("logs", job).stdout
@@ -117,7 +119,7 @@ def assert_learns(local: Local, job: str, *, chief: str) -> None:
     assert curve[STEPS] < 0.6 * curve[min(curve)]
 
 
-def losses(local: Local, job: str, instance: str = "") -> Losses:
+def losses(local: LocalCluster, job: str, instance: str = "") -> Losses:
     """What a replica, by default the chief, has printed."""
     chosen = ("-i", instance) if instance else ()
     log = local.arena("logs", job, *chosen, check=False).stdout

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, PODS, SERVICES, VOLCANO_GROUPS
-from muster.kube import config
-from muster.kube.blocking import BlockingClient
-from tests.e2e.local import ARENA, EXAMPLES, Local
+from muster.api.kinds import CONFIG_MAPS, PODS, SERVICES, VOLCANO_POD_GROUPS
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.e2e.tmux import Screen
 from tests.waiting import until
 
@@ -24,8 +24,8 @@ COUNT = "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    cluster = Local(tmp_path_factory.mktemp("home"))
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     cluster.env["PATH"] = f"{ARENA.parent}:{cluster.env['PATH']}"
     cluster.up("--nodes", "2", "--gpus-per-node", "2")
     yield cluster
@@ -33,7 +33,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 
 @pytest.fixture
-def counting(local: Local) -> Iterator[Local]:
+def counting(local: LocalCluster) -> Iterator[LocalCluster]:
     """A job of two workers that count aloud for ever."""
     local.submit("count", "--workers=2", "--gpus=1", command=COUNT)
     local.wait_job("count", "RUNNING")
@@ -43,22 +43,22 @@ def counting(local: Local) -> Iterator[Local]:
     until(lambda: remains(local, "count") == [], what="everything of the job is gone")
 
 
-def remains(local: Local, job: str) -> list[str]:
+def remains(local: LocalCluster, job: str) -> list[str]:
     """Names of objects that begin with the job's."""
-    with BlockingClient(config.load(local.home / "kubeconfig")) as client:
+    with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         return [
             f"{kind.kind}/{name}"
-            for kind in (PODS, SERVICES, CONFIG_MAPS, VOLCANO_GROUPS)
+            for kind in (PODS, SERVICES, CONFIG_MAPS, VOLCANO_POD_GROUPS)
             for found in client.list(kind.read_as(dict), "default").items
             if (name := found["metadata"]["name"]).startswith(job)
         ]
 
 
-def pods(local: Local) -> list[str]:
+def pods(local: LocalCluster) -> list[str]:
     return [row["name"] for row in local.job("count")["instances"]]
 
 
-def test_what_jobs_and_nodes_use_is_measured(counting: Local) -> None:
+def test_what_jobs_and_nodes_use_is_measured(counting: LocalCluster) -> None:
     def measured() -> bool:
         found = json.loads(counting.arena("top", "job", "count", "-o", "json").stdout)
         return len([row for row in found["instances"] if row["used"]]) == 2 and (
@@ -73,7 +73,7 @@ def test_what_jobs_and_nodes_use_is_measured(counting: Local) -> None:
     assert sum(node["used"][1] for node in nodes) > 0
 
 
-def test_a_command_runs_in_an_instance_and_its_exit_code_comes_back(counting: Local) -> None:
+def test_a_command_runs_in_an_instance_and_its_exit_code_comes_back(counting: LocalCluster) -> None:
     words = ["attach", "count", "-i", "count-worker-1", "--", "sh", "-c", "hostname; exit 3"]
     done = counting.arena(*words, check=False)
 
@@ -91,7 +91,9 @@ def test_a_command_runs_in_an_instance_and_its_exit_code_comes_back(counting: Lo
     assert piped.stdout == "42\n"
 
 
-def test_a_shell_on_a_terminal_knows_the_terminals_size(counting: Local, tmp_path: Path) -> None:
+def test_a_shell_on_a_terminal_knows_the_terminals_size(
+    counting: LocalCluster, tmp_path: Path
+) -> None:
     with Screen(counting.env, tmp_path) as screen:
         screen.type("arena attach count; echo code $?")
         until(lambda: "Hello! Arena attach" in screen.text(), what="the greeting")
@@ -101,7 +103,7 @@ def test_a_shell_on_a_terminal_knows_the_terminals_size(counting: Local, tmp_pat
         until(lambda: "code 5" in screen.text().splitlines(), what="the shell's exit code")
 
 
-def test_a_picture_on_a_terminal_follows_the_job(counting: Local, tmp_path: Path) -> None:
+def test_a_picture_on_a_terminal_follows_the_job(counting: LocalCluster, tmp_path: Path) -> None:
     with Screen(counting.env, tmp_path) as screen:
         screen.type("arena get count -w")
         until(lambda: "Status:      RUNNING" in screen.text(), what="the job runs")
@@ -112,7 +114,7 @@ def test_a_picture_on_a_terminal_follows_the_job(counting: Local, tmp_path: Path
         screen.run("true")
 
 
-def test_a_job_is_stopped_started_and_scaled(counting: Local) -> None:
+def test_a_job_is_stopped_started_and_scaled(counting: LocalCluster) -> None:
     counting.arena("suspend", "count")
     until(lambda: pods(counting) == [], what="no pods")
     until(lambda: "suspended" in counting.job("count")["reason"], what="the reason")
@@ -124,7 +126,7 @@ def test_a_job_is_stopped_started_and_scaled(counting: Local) -> None:
     counting.arena("wait", "count", "--for", "running", "--timeout", "30s")
 
 
-def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: Local) -> None:
+def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: LocalCluster) -> None:
     follower = subprocess.Popen(
         [ARENA, "logs", "-f", "count"],
         env=counting.env,
@@ -147,7 +149,7 @@ def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: Local) -> N
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_all_logs_are_read_at_once(counting: Local) -> None:
+def test_all_logs_are_read_at_once(counting: LocalCluster) -> None:
     def spoken() -> bool:
         logs = [counting.arena("logs", "count", "-i", pod).stdout for pod in pods(counting)]
         return len(logs) == 2 and all("line 2\n" in log for log in logs)
@@ -164,7 +166,7 @@ def test_all_logs_are_read_at_once(counting: Local) -> None:
     ]
 
 
-def test_a_failed_jobs_log_and_exit_code_are_there_afterwards(local: Local) -> None:
+def test_a_failed_jobs_log_and_exit_code_are_there_afterwards(local: LocalCluster) -> None:
     local.submit("bad", command="echo it is broken; exit 9")
 
     done = local.arena("wait", "bad", "--timeout", "60s", check=False)
@@ -177,7 +179,7 @@ def test_a_failed_jobs_log_and_exit_code_are_there_afterwards(local: Local) -> N
     until(lambda: remains(local, "bad") == [], what="everything of the job is gone")
 
 
-def test_logs_wait_for_a_pod_that_has_no_room_yet(local: Local) -> None:
+def test_logs_wait_for_a_pod_that_has_no_room_yet(local: LocalCluster) -> None:
     local.submit("first", "--gpus=2", "--workers=2", "--gang", command="sleep 60")
     local.wait_job("first", "RUNNING")
     local.submit("second", "--gpus=2", "--workers=2", "--gang", command="echo at last")

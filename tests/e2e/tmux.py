@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Self
 
-from tests.require import lack
+from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
 
 PROMPT = re.compile(r"^(?:\^C)?>\Z", re.MULTILINE)
@@ -24,7 +24,7 @@ class Screen:
 
     def __init__(self, env: dict[str, str], folder: Path) -> None:
         if shutil.which("tmux") is None:
-            lack("tmux", "no tmux on the PATH")
+            missing_prerequisite("tmux", "no tmux on the PATH")
         self._socket = f"muster-{uuid.uuid4().hex[:12]}"
         self._env, self._folder = env, folder
         self._count = 0

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from tests.require import lack
+from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,14 +33,14 @@ def need(prerequisite: str, *modules: str) -> None:
     """Skip without these modules; fail instead where `prerequisite` is required."""
     missing = [name for name in modules if name not in installed()]
     if missing:
-        lack(prerequisite, f"{PYTHON} has no {', '.join(missing)}")
+        missing_prerequisite(prerequisite, f"{PYTHON} has no {', '.join(missing)}")
 
 
 def mpirun() -> str:
     """The launcher that belongs to the interpreter's own MPI, else the machine's."""
     beside = Path(PYTHON).with_name("mpirun")
     found = str(beside) if beside.exists() else shutil.which("mpirun")
-    return found or lack("mpirun", f"no mpirun beside {PYTHON} nor on the PATH")
+    return found or missing_prerequisite("mpirun", f"no mpirun beside {PYTHON} nor on the PATH")
 
 
 @functools.cache

@@ -10,16 +10,16 @@ import pytest
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.errors import ApiError, Conflict, Gone, ServerError, TooMany, Unreachable
+from muster.errors import ApiError, Conflict, Gone, ServerError, TooManyRequests, Unreachable
 from muster.kube.client import Client
 from muster.kube.request import Request, Response
-from tests.kube.fakes import FakeServer, pod, status
+from tests.kube.fake_apiserver import FakeApiServer, pod, status_response
 
 pytestmark = pytest.mark.looptime
 
 X = Key("ns", "x")
-BUSY = status(429, "TooManyRequests", "slow down", **{"Retry-After": "2"})
-FAILED = status(500, "InternalError", "oops")
+BUSY = status_response(429, "TooManyRequests", "slow down", **{"Retry-After": "2"})
+FAILED = status_response(500, "InternalError", "oops")
 
 
 def now() -> float:
@@ -27,7 +27,7 @@ def now() -> float:
 
 
 async def test_a_busy_server_is_given_its_time_for_reads_and_writes() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     client = Client(server)
     server.answers.extend([BUSY, BUSY])
     await client.create(PODS, pod("x"))
@@ -38,16 +38,16 @@ async def test_a_busy_server_is_given_its_time_for_reads_and_writes() -> None:
 
 
 async def test_it_gives_up_when_the_server_stays_busy() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     server.answers.extend([BUSY] * 50)
-    with pytest.raises(TooMany) as busy:
+    with pytest.raises(TooManyRequests) as busy:
         await Client(server).list(PODS)
     assert busy.value.retry_after == 2.0
     assert len(server.requests) == 6
 
 
 async def test_one_busy_answer_holds_back_everybody() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     await server.put(pod("x"))
     client = Client(server)
     server.answers.append(BUSY)
@@ -66,7 +66,7 @@ async def test_one_busy_answer_holds_back_everybody() -> None:
 
 
 async def test_a_write_that_may_have_happened_is_never_sent_again() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     server.answers.append(FAILED)
     with pytest.raises(ServerError):
         await Client(server).create(PODS, pod("x"))
@@ -77,9 +77,9 @@ async def test_a_write_that_may_have_happened_is_never_sent_again() -> None:
 
 
 async def test_a_read_is_sent_again_when_the_server_says_when() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     await server.put(pod("x"))
-    server.answers.append(status(503, "ServiceUnavailable", "", **{"Retry-After": "1"}))
+    server.answers.append(status_response(503, "ServiceUnavailable", "", **{"Retry-After": "1"}))
     await Client(server).get(PODS, X)
     server.answers.append(FAILED)
     with pytest.raises(ServerError, match="oops"):
@@ -87,22 +87,22 @@ async def test_a_read_is_sent_again_when_the_server_says_when() -> None:
 
 
 async def test_a_refused_eviction_is_an_answer_not_a_delay() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     server.answers.append(BUSY)
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyRequests):
         await Client(server).evict(X)
     assert len(server.requests) == 1
 
 
 async def test_conflicts_are_raised_at_once() -> None:
-    server = FakeServer()
-    server.answers.append(status(409, "Conflict", "changed"))
+    server = FakeApiServer()
+    server.answers.append(status_response(409, "Conflict", "changed"))
     with pytest.raises(Conflict):
         await Client(server).patch(PODS, X, {})
 
 
 async def test_no_more_requests_are_in_flight_than_allowed() -> None:
-    class Counting(FakeServer):
+    class Counting(FakeApiServer):
         flying = most = 0
 
         async def send(self, request: Request) -> Response:
@@ -123,24 +123,24 @@ async def test_no_more_requests_are_in_flight_than_allowed() -> None:
 
 
 async def test_a_list_whose_pages_expire_is_fetched_again_whole() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     for number in range(10):
         await server.put(pod(f"p{number}"))
 
     def expire(_: Request) -> None:
-        server.answers.append(status(410, "Expired", "the continue token is too old"))
+        server.answers.append(status_response(410, "Expired", "the continue token is too old"))
 
     server.answers.append(expire)
     listing = await Client(server).list(PODS, page=4)
     assert len(listing.items) == 10
     assert [dict(r.query).get("limit") for r in server.requests] == ["4", "4", None]
-    server.answers.append(status(410, "Expired", "gone"))
+    server.answers.append(status_response(410, "Expired", "gone"))
     with pytest.raises(Gone):
         await Client(server).list(PODS)
 
 
 async def test_raw_lists_say_what_their_items_are() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     await server.put(pod("x"))
     (item,) = (await Client(server).list(PODS.read_as(dict))).items
     assert (item["apiVersion"], item["kind"]) == ("v1", "Pod")
@@ -148,7 +148,7 @@ async def test_raw_lists_say_what_their_items_are() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"items": 5}'])
 async def test_an_answer_that_is_no_object_is_an_error_of_ours(body: bytes) -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     server.answers.extend([Response(200, {}, body), Response(200, {}, body)])
     with pytest.raises(ApiError, match=r"cannot be understood|is not a list"):
         await Client(server).list(PODS)
@@ -158,7 +158,7 @@ async def test_an_answer_that_is_no_object_is_an_error_of_ours(body: bytes) -> N
 
 
 async def test_an_empty_list_may_be_written_as_null() -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     body: dict[str, Any] = {"metadata": {"resourceVersion": "5"}, "items": None}
     server.answers.append(Response(200, {}, json.dumps(body).encode()))
     listing = await Client(server).list(PODS)

@@ -14,12 +14,15 @@ REVIEWS = {"name": "tokenreviews", "kind": "TokenReview", "verbs": ["create"]}
 def test_the_core_group_comes_first_and_every_group_in_the_version_it_prefers() -> None:
     groups = [{"name": "apps", "preferredVersion": {"groupVersion": "apps/v1"}}]
 
-    assert discovery.preferred(json.dumps({"groups": groups}).encode()) == ["v1", "apps/v1"]
+    assert discovery.preferred_versions(json.dumps({"groups": groups}).encode()) == [
+        "v1",
+        "apps/v1",
+    ]
 
 
 def test_the_core_group_has_a_root_of_its_own() -> None:
-    assert discovery.resources("v1").path == "/api/v1"
-    assert discovery.resources("kubeflow.org/v1").path == "/apis/kubeflow.org/v1"
+    assert discovery.resources_request("v1").path == "/api/v1"
+    assert discovery.resources_request("kubeflow.org/v1").path == "/apis/kubeflow.org/v1"
 
 
 def test_subresources_are_not_kinds() -> None:

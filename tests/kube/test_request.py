@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from muster.api.kinds import BUDGETS, CONFIG_MAPS, NODES, PODS, TFJOBS
+from muster.api.kinds import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, PODS, TFJOBS
 from muster.api.meta import Key
 from muster.errors import UsageError
 from muster.kube import request
@@ -47,7 +47,7 @@ def body(ask: Request) -> object:
             "?container=c&follow=true&tailLines=0&sinceSeconds=1&timestamps=true",
         ),
         (
-            request.delete_collection(BUDGETS, "ns", labels="a=b"),
+            request.delete_collection(POD_DISRUPTION_BUDGETS, "ns", labels="a=b"),
             "DELETE",
             "/apis/policy/v1/namespaces/ns/poddisruptionbudgets?labelSelector=a%3Db",
         ),
@@ -77,7 +77,7 @@ def test_a_key_that_names_nothing_is_refused(key: Key) -> None:
     with pytest.raises(UsageError):
         request.logs(key, LogOptions())
     with pytest.raises(UsageError):
-        request.session(key, "exec", ())
+        request.websocket_upgrade(key, "exec", ())
     with pytest.raises(UsageError):
         request.create(PODS, {}, namespace=key.namespace, name=key.name, subresource="binding")
 

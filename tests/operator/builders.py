@@ -11,22 +11,22 @@ import msgspec
 from muster.api.core import Pod, Service
 from muster.api.kinds import PODS, SERVICES
 from muster.api.meta import Raw, timestamp
-from muster.jobs import forms, names
+from muster.jobs import names, parse
 from muster.jobs.job import Job
-from muster.jobs.shapes import SHAPES
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.operator.actions import (
     Action,
     Create,
     Delete,
     DeleteJob,
-    Emit,
+    EmitEvent,
     Patch,
     PatchStatus,
-    Wait,
+    Requeue,
 )
-from muster.operator.decide import decide
-from muster.operator.gang import DIALECTS
-from muster.operator.seen import Seen, Settings
+from muster.operator.build.gang import DIALECTS
+from muster.operator.decide.decide import decide
+from muster.operator.observed import Observed, Settings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ALL_DIALECTS = frozenset(kind.resource for kind, _ in DIALECTS.values() if kind is not None)
@@ -45,7 +45,7 @@ def replica(count: int = 1, restart: str = "", name: str = "tensorflow", **spec:
 
 def manifest(kind: str = "TFJob", roles: Raw | None = None, name: str = "j", **spec: Any) -> Raw:
     """A job as the API server would hand it out."""
-    shape = SHAPES[kind]
+    shape = JOB_KIND_BY_NAME[kind]
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": kind,
@@ -66,22 +66,22 @@ class Model:
         self.services: dict[str, Raw] = {}
         self.objects: dict[tuple[str, str], Raw] = {}
         self.extra = {"installed": ALL_DIALECTS, **seen}
-        self.events: list[Emit] = []
+        self.events: list[EmitEvent] = []
         self.deleted = False
         self.uids = 0
         self.log: list[Action] = []
 
     @property
     def job(self) -> Job:
-        return forms.read(self.raw)
+        return parse.parse_job(self.raw)
 
     @property
     def status(self) -> Raw:
         found: Raw = self.raw.get("status") or {}
         return found
 
-    def seen(self) -> Seen:
-        return Seen(
+    def seen(self) -> Observed:
+        return Observed(
             pods=tuple(self.pods.values()),
             services=tuple(msgspec.convert(s, Service) for s in self.services.values()),
             objects=self.objects,
@@ -96,7 +96,7 @@ class Model:
         actions = self.decide()
         for action in actions:
             self._do(action)
-        done: list[Action] = [action for action in actions if not isinstance(action, Wait)]
+        done: list[Action] = [action for action in actions if not isinstance(action, Requeue)]
         self.log.extend(done)
         return done
 
@@ -118,7 +118,7 @@ class Model:
 
     def wait(self) -> float | None:
         """The timer asked for."""
-        return min((a.seconds for a in self.decide() if isinstance(a, Wait)), default=None)
+        return min((a.seconds for a in self.decide() if isinstance(a, Requeue)), default=None)
 
     def pod(self, name: str, **status: Any) -> None:
         """Give a pod a status."""
@@ -172,11 +172,11 @@ class Model:
                     self.objects[key] = merged(self.objects[key], action.change)
             case PatchStatus():
                 self.raw["status"] = merged(self.status, action.change)
-            case Emit():
+            case EmitEvent():
                 self.events.append(action)
             case DeleteJob():
                 self.deleted = True
-            case Wait():
+            case Requeue():
                 pass
 
     def _create(self, action: Create) -> None:

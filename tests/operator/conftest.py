@@ -10,14 +10,14 @@ import pytest
 from muster.api.kinds import NAMESPACES
 from muster.api.meta import Key
 from muster.kube.client import Client
-from muster.operator.kinds.mpi import ACCOUNTS
-from tests.operator import places
-from tests.operator.driving import becomes, found, hung_up
+from muster.operator.frameworks.mpi import ACCOUNTS
+from tests.operator import clusters
+from tests.operator.driver import becomes, found, hung_up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from tests.operator.places import Place
+    from tests.operator.clusters import Place
 
 
 @pytest.fixture(
@@ -27,10 +27,10 @@ def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
     if request.param == "kubernetes":
-        with places.kubernetes(request.getfixturevalue("control_plane_binaries")) as started:
+        with clusters.kubernetes(request.getfixturevalue("control_plane_binaries")) as started:
             yield started
     else:
-        with places.local(tmp_path_factory.mktemp("local")) as started:
+        with clusters.local(tmp_path_factory.mktemp("local")) as started:
             yield started
 
 

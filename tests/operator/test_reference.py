@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import BUDGETS, VOLCANO_GROUPS
-from muster.operator.actions import DeleteJob, Wait
-from muster.operator.seen import Settings
+from muster.api.kinds import POD_DISRUPTION_BUDGETS, VOLCANO_POD_GROUPS
+from muster.operator.actions import DeleteJob, Requeue
+from muster.operator.observed import Settings
 from tests.operator.builders import Model, manifest, replica
 
 RULES = {
@@ -140,7 +140,7 @@ def known() -> frozenset[str]:
     """The names of all tests that assert something themselves: of jobs, control and operator."""
     tests = Path(__file__).parents[1]
     folders = (tests / "jobs", tests / "control", tests / "operator")
-    files = [path for folder in folders for path in folder.glob("test_*.py")]
+    files = [path for folder in folders for path in folder.rglob("test_*.py")]
     trees = [ast.parse(path.read_text()) for path in files]
     return frozenset(
         node.name
@@ -201,7 +201,7 @@ def test_a_suspended_job_does_not_expire() -> None:
     model.settle()
     model.later(3600)
 
-    assert not [a for a in model.decide() if isinstance(a, DeleteJob | Wait)]
+    assert not [a for a in model.decide() if isinstance(a, DeleteJob | Requeue)]
 
 
 def test_nothing_is_done_or_said_twice_about_a_job_that_ended() -> None:
@@ -210,7 +210,7 @@ def test_nothing_is_done_or_said_twice_about_a_job_that_ended() -> None:
     model.exit("j-worker-0", 0)
     model.settle()
     said = list(model.events)
-    assert (VOLCANO_GROUPS.resource, "j") not in model.objects
+    assert (VOLCANO_POD_GROUPS.resource, "j") not in model.objects
 
     model.later(60)
     model.run("j-worker-1", phase="Succeeded")
@@ -223,7 +223,7 @@ def test_a_budget_selects_the_pods_of_its_job() -> None:
     model = Model(manifest(), Settings(dialect="pdb"))
     model.settle()
 
-    budget = model.objects[(BUDGETS.resource, "j")]["spec"]
+    budget = model.objects[(POD_DISRUPTION_BUDGETS.resource, "j")]["spec"]
     wanted = budget["selector"]["matchLabels"].items()
     assert all(wanted <= pod["metadata"]["labels"].items() for pod in model.manifests.values())
     assert budget["minAvailable"] == len(model.pods)
@@ -233,4 +233,4 @@ def test_a_job_of_one_replica_has_its_group() -> None:
     model = Model(manifest(roles={"Worker": replica(1)}))
     model.settle()
 
-    assert model.objects[(VOLCANO_GROUPS.resource, "j")]["spec"]["minMember"] == 1
+    assert model.objects[(VOLCANO_POD_GROUPS.resource, "j")]["spec"]["minMember"] == 1

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.api.meta import Raw, timestamp
-from muster.control.measure import ATTEMPTS
+from muster.control.metrics import ATTEMPTS
 from muster.kube.client import Client
 from muster.operator.run import Options, build
 from tests.operator.builders import manifest, replica
-from tests.operator.server import Server
+from tests.operator.fake_apiserver import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from muster.api.core import Node, Pod, PodDisruptionBudget
-from muster.api.gangs import CoschedulingPodGroup, NativePodGroup, VolcanoPodGroup
-from muster.api.kinds import COSCHEDULING_GROUPS, NATIVE_GROUPS, VOLCANO_GROUPS, Kind
+from muster.api.kinds import COSCHEDULING_POD_GROUPS, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS, Kind
+from muster.api.pod_groups import CoschedulingPodGroup, NativePodGroup, VolcanoPodGroup
 
 GPU = "nvidia.com/gpu"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -178,9 +178,9 @@ def budget(
 
 
 KIND_OF: dict[type, Kind[Any]] = {
-    VolcanoPodGroup: VOLCANO_GROUPS,
-    CoschedulingPodGroup: COSCHEDULING_GROUPS,
-    NativePodGroup: NATIVE_GROUPS,
+    VolcanoPodGroup: VOLCANO_POD_GROUPS,
+    CoschedulingPodGroup: COSCHEDULING_POD_GROUPS,
+    NativePodGroup: NATIVE_POD_GROUPS,
 }
 
 

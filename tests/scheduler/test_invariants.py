@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scheduler.world import World
+from tests.scheduler.random_history import RandomHistory
 
 number = st.integers(0, 20)
 few = st.integers(1, 4)
@@ -30,9 +30,9 @@ EVENTS = st.one_of(
 HISTORIES = st.lists(EVENTS, min_size=5, max_size=60)
 
 
-def live(history: list[tuple[Any, ...]], *, preempt: bool) -> World:
+def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:
     """Let a history happen, the scheduler looking after each event."""
-    world = World(preempt=preempt)
+    world = RandomHistory(preempt=preempt)
     for gpus in (4, 2, 2):
         world.add_node(gpus)
     for name, *arguments in history:
@@ -42,7 +42,7 @@ def live(history: list[tuple[Any, ...]], *, preempt: bool) -> World:
     return world
 
 
-def calm(world: World, seconds: int) -> None:
+def calm(world: RandomHistory, seconds: int) -> None:
     """Faults stop: binds land, controllers recreate, time passes."""
     for _ in range(seconds * 2):
         world.recreate()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.errors import ConfigError
-from muster.scheduler.settings import NAMES, Settings, Weights, load, take_up
+from muster.scheduler.settings import NAMES, Settings, Weights, load, merge_reloaded
 
 
 def written(folder: Path, text: str) -> Path:
@@ -74,11 +74,11 @@ def test_what_cannot_be_changed_while_running_stays_and_is_named() -> None:
     old = Settings(names=("muster",), binds_in_flight=8)
     fresh = Settings(names=("volcano",), binds_in_flight=16, hold_seconds=60)
 
-    taken, left = take_up(old, fresh)
+    taken, left = merge_reloaded(old, fresh)
 
     assert taken == Settings(names=("muster",), binds_in_flight=8, hold_seconds=60)
     assert left == ["names", "bindsInFlight"]
-    assert take_up(old, Settings(names=("muster",), binds_in_flight=8)) == (old, [])
+    assert merge_reloaded(old, Settings(names=("muster",), binds_in_flight=8)) == (old, [])
 
 
 def test_weights_and_placement_are_set_in_the_file(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from muster.scheduler.actions import Bind, Delete, Say
-from muster.scheduler.explain import Reason
-from muster.scheduler.gangs import GangKey
+from muster.api.gang_dialects import GangKey
+from muster.scheduler.decisions.decision import Bind, Delete, Report
+from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.service import Options, Service
 from muster.scheduler.settings import Settings
 from tests.scheduler.builders import pod
@@ -27,7 +27,7 @@ async def test_a_shadow_says_in_its_log_all_that_it_would_do(
     with caplog.at_level(logging.INFO):
         service.bind(Bind(KEY, "p-1", ((member, "n1"),), 1))
         service.delete(Delete(KEY, (member,), "bound by half", "Released"))
-        service.say(Say(KEY, Reason("NotEnoughRoom", "short 1 cpu")))
+        service.say(Report(KEY, Reason("NotEnoughRoom", "short 1 cpu")))
 
     assert "would bind default/g: {'g-0': 'n1'}" in caplog.text
     assert "would delete ['g-0']" in caplog.text

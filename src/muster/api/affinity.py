@@ -9,7 +9,7 @@ from __future__ import annotations
 from muster.api.meta import Object
 
 
-class SelectorTerm(Object, frozen=True):
+class SelectorRequirement(Object, frozen=True):
     """One row of matchExpressions or matchFields."""
 
     key: str = ""
@@ -19,19 +19,19 @@ class SelectorTerm(Object, frozen=True):
 
 class LabelSelector(Object, frozen=True):
     match_labels: dict[str, str] = {}
-    match_expressions: tuple[SelectorTerm, ...] = ()
+    match_expressions: tuple[SelectorRequirement, ...] = ()
 
 
 class NodeSelectorTerm(Object, frozen=True):
-    match_expressions: tuple[SelectorTerm, ...] = ()
-    match_fields: tuple[SelectorTerm, ...] = ()
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
 
 
 class NodeSelector(Object, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredNode(Object, frozen=True):
+class PreferredSchedulingTerm(Object, frozen=True):
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
@@ -42,7 +42,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 class NodeAffinity(Object, frozen=True, rename={"required": _REQUIRED, "preferred": _PREFERRED}):
     required: NodeSelector | None = None
-    preferred: tuple[PreferredNode, ...] = ()
+    preferred: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class PodAffinityTerm(Object, frozen=True):
@@ -54,7 +54,7 @@ class PodAffinityTerm(Object, frozen=True):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class PreferredPods(Object, frozen=True):
+class WeightedPodAffinityTerm(Object, frozen=True):
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
@@ -63,7 +63,7 @@ class PodAffinity(Object, frozen=True, rename={"required": _REQUIRED, "preferred
     """Both podAffinity and podAntiAffinity have this shape."""
 
     required: tuple[PodAffinityTerm, ...] = ()
-    preferred: tuple[PreferredPods, ...] = ()
+    preferred: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
 class Affinity(Object, frozen=True):
@@ -79,7 +79,7 @@ class Toleration(Object, frozen=True):
     effect: str = ""
 
 
-class TopologySpread(Object, frozen=True):
+class TopologySpreadConstraint(Object, frozen=True):
     max_skew: int = 1
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"

@@ -13,7 +13,7 @@ from muster.api.affinity import (  # noqa: TC001
     Affinity,
     LabelSelector,
     Toleration,
-    TopologySpread,
+    TopologySpreadConstraint,
 )
 from muster.api.meta import Condition, Object, ObjectMeta
 
@@ -83,7 +83,7 @@ class PodSpec(Object, frozen=True):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
-    topology_spread_constraints: tuple[TopologySpread, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str | None = None
@@ -232,19 +232,19 @@ class Event(Object, frozen=True):
     message: str = ""
 
 
-class DisruptionBudgetSpec(Object, frozen=True):
+class PodDisruptionBudgetSpec(Object, frozen=True):
     min_available: int | str | None = None
     selector: LabelSelector | None = None
 
 
-class DisruptionBudgetStatus(Object, frozen=True):
+class PodDisruptionBudgetStatus(Object, frozen=True):
     disruptions_allowed: int = 0
 
 
 class PodDisruptionBudget(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
-    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
 class PriorityClass(Object, frozen=True):

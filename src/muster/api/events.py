@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import ObjectMeta, Raw
 
-LONGEST = 1024
+MAX_MESSAGE = 1024
 """Characters of a message that Kubernetes takes."""
 
 
-class News(NamedTuple):
+class EventText(NamedTuple):
     """What is worth an event."""
 
     reason: str
@@ -29,7 +29,7 @@ class News(NamedTuple):
     type: str = "Normal"
 
 
-class Subject(NamedTuple):
+class EventSubject(NamedTuple):
     """Whom an event is about, and who says it, perhaps on which host."""
 
     api_version: str
@@ -44,13 +44,15 @@ class Subject(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-def about(kind: Kind[Any], meta: ObjectMeta, component: str, host: str = "") -> Subject:
+def event_subject(
+    kind: Kind[Any], meta: ObjectMeta, component: str, host: str = ""
+) -> EventSubject:
     """An object as the subject of an event."""
     place = (meta.namespace, meta.name, meta.uid)
-    return Subject(kind.api_version, kind.kind, *place, component, host)
+    return EventSubject(kind.api_version, kind.kind, *place, component, host)
 
 
-def event(subject: Subject, news: News, at: datetime) -> Raw:
+def event_manifest(subject: EventSubject, news: EventText, at: datetime) -> Raw:
     """The event to create; what is not in a namespace has its events in `default`."""
     stamp = timestamp(at)
     source = {"component": subject.component}
@@ -70,7 +72,7 @@ def event(subject: Subject, news: News, at: datetime) -> Raw:
         },
         "type": news.type,
         "reason": news.reason,
-        "message": news.message[:LONGEST],
+        "message": news.message[:MAX_MESSAGE],
         "source": source,
         "reportingComponent": subject.component,
         "reportingInstance": subject.host or subject.component,

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from muster.api import core, gangs
+from muster.api import core, pod_groups
 from muster.api.meta import Object, ObjectMeta, Raw
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Kind(msgspec.Struct, Generic[T], frozen=True):
         return Kind(self.group, self.version, self.plural, self.kind, model, self.namespaced)
 
 
-class Partial(Object, frozen=True):
+class PartialObjectMetadata(Object, frozen=True):
     """Metadata alone, for whoever needs no more of an object."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -64,7 +64,7 @@ SERVICES = Kind("", "v1", "services", "Service", core.Service)
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", core.ConfigMap)
 SECRETS = Kind("", "v1", "secrets", "Secret", core.Secret)
 EVENTS = Kind("", "v1", "events", "Event", core.Event)
-BUDGETS = Kind(
+POD_DISRUPTION_BUDGETS = Kind(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", core.PodDisruptionBudget
 )
 PRIORITY_CLASSES = Kind(
@@ -81,23 +81,25 @@ CRDS = Kind(
     "v1",
     "customresourcedefinitions",
     "CustomResourceDefinition",
-    Partial,
+    PartialObjectMetadata,
     namespaced=False,
 )
 
-VOLCANO_GROUPS = Kind(
-    "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", gangs.VolcanoPodGroup
+VOLCANO_POD_GROUPS = Kind(
+    "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", pod_groups.VolcanoPodGroup
 )
-KUBE_BATCH_GROUPS = Kind(
-    "scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup", gangs.VolcanoPodGroup
+KUBE_BATCH_POD_GROUPS = Kind(
+    "scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup", pod_groups.VolcanoPodGroup
 )
-SIGS_GROUPS = Kind(
-    "scheduling.sigs.dev", "v1alpha2", "podgroups", "PodGroup", gangs.VolcanoPodGroup
+SIGS_POD_GROUPS = Kind(
+    "scheduling.sigs.dev", "v1alpha2", "podgroups", "PodGroup", pod_groups.VolcanoPodGroup
 )
-COSCHEDULING_GROUPS = Kind(
-    "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", gangs.CoschedulingPodGroup
+COSCHEDULING_POD_GROUPS = Kind(
+    "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", pod_groups.CoschedulingPodGroup
 )
-NATIVE_GROUPS = Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", gangs.NativePodGroup)
+NATIVE_POD_GROUPS = Kind(
+    "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", pod_groups.NativePodGroup
+)
 
 # Jobs are read raw: `jobs/forms.py` understands every shape and version of them.
 TFJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "tfjobs", "TFJob", dict)

@@ -108,12 +108,12 @@ class Condition(Object, frozen=True):
     last_transition_time: datetime | None = None
 
 
-def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+def find_condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
     """The condition of that type, if it is there."""
     return next((c for c in conditions if c.type == type_), None)
 
 
-def is_true(conditions: tuple[Condition, ...], type_: str) -> bool:
+def condition_is_true(conditions: tuple[Condition, ...], type_: str) -> bool:
     """Whether the condition of that type is there and True."""
-    found = condition(conditions, type_)
+    found = find_condition(conditions, type_)
     return found is not None and found.status == "True"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Quantity
 
-LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 
 _TENS = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _TWOS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -33,28 +33,28 @@ _LONGEST = 1000
 
 
 @lru_cache(maxsize=65536, typed=True)
-def milli(quantity: Quantity) -> int:
+def parse_milli(quantity: Quantity) -> int:
     """A thousandth as the unit: how cpu is counted."""
     return _scaled(quantity, 3)
 
 
 @lru_cache(maxsize=65536, typed=True)
-def whole(quantity: Quantity) -> int:
+def parse_whole(quantity: Quantity) -> int:
     """The unit itself: how bytes, GPUs, pods and everything but cpu are counted."""
     return _scaled(quantity, 0)
 
 
-def amount(resource: str, quantity: Quantity) -> int:
+def parse_amount(resource: str, quantity: Quantity) -> int:
     """The quantity of that resource in the unit in which it is counted."""
-    return milli(quantity) if resource == "cpu" else whole(quantity)
+    return parse_milli(quantity) if resource == "cpu" else parse_whole(quantity)
 
 
-def total(many: Iterable[Mapping[str, Quantity]]) -> dict[str, int]:
+def sum_resources(many: Iterable[Mapping[str, Quantity]]) -> dict[str, int]:
     """The sum of several resource lists, each resource in its unit."""
     sums: dict[str, int] = {}
     for resources in many:
         for name, quantity in resources.items():
-            sums[name] = sums.get(name, 0) + amount(name, quantity)
+            sums[name] = sums.get(name, 0) + parse_amount(name, quantity)
     return sums
 
 
@@ -100,7 +100,7 @@ def _scaled(quantity: Quantity, places: int) -> int:
         # The real parser takes a missing number for 0 ("Gi" is 0), except on its slow path.
         raise InvalidQuantity(f"{text!r} has no number")
     count = _shifted(int(digits or "0") << twos, tens - len(found["part"] or "") + places)
-    return -min(LARGEST, count) if found["sign"] == "-" else min(LARGEST, count)
+    return -min(MAX_INT64, count) if found["sign"] == "-" else min(MAX_INT64, count)
 
 
 def _powers(found: re.Match[str]) -> tuple[int, int]:

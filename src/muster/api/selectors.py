@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from muster.errors import InvalidSelector
 
 if TYPE_CHECKING:
-    from muster.api.affinity import LabelSelector, SelectorTerm
+    from muster.api.affinity import LabelSelector, SelectorRequirement
 
 Labels: TypeAlias = Mapping[str, str]
 Test: TypeAlias = Callable[[Labels], bool]
@@ -156,7 +156,7 @@ def from_labels(selector: LabelSelector | None) -> Selector:
     return Selector([*equal, *map(_set_based, selector.match_expressions)])
 
 
-def _set_based(term: SelectorTerm) -> Requirement:
+def _set_based(term: SelectorRequirement) -> Requirement:
     if term.operator in _ORDERS:  # only nodes are compared by size
         raise InvalidSelector(f"{term.key}: {term.operator!r} is not a label selector operator")
     return Requirement(term.key, term.operator, term.values)

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.output import note
+from muster.cli.show.output import note
 from muster.kube.client import Client
-from muster.kube.lease import Election
-from muster.observe import logs, metrics
+from muster.kube.leader_election import LeaderElection
+from muster.observe import logging_setup, metrics
 from muster.observe.health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from muster.cli.cluster import Where
+    from muster.client.target import Target
 
 F = TypeVar("F", bound="Callable[..., Any]")
 LEASE_NAMESPACE = "kube-system"
 
 
 @dataclass(frozen=True)
-class Daemon:
+class DaemonOptions:
     """How a daemon was asked to run."""
 
     name: str
@@ -43,16 +43,16 @@ class Daemon:
 
 
 @dataclass(frozen=True)
-class Context:
+class DaemonContext:
     """What a daemon is given: its client, its health and, if asked for, its election."""
 
     client: Client
     health: Health
-    election: Election | None
+    election: LeaderElection | None
     stop: asyncio.Event
 
 
-def options(command: F) -> F:
+def daemon_options(command: F) -> F:
     """The options of every daemon; the command receives them as keywords."""
     for option in (
         click.option("--log-format", type=click.Choice(["human", "json"]), default="human"),
@@ -64,11 +64,13 @@ def options(command: F) -> F:
     return command
 
 
-def run(where: Where, daemon: Daemon, work: Callable[[Context], Awaitable[None]]) -> None:
+def run(
+    where: Target, daemon: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
+) -> None:
     """Connect to the chosen cluster and work until a signal comes."""
     import uvloop
 
-    logs.setup(format=daemon.log_format)
+    logging_setup.setup(format=daemon.log_format)
     cluster = where.cluster()
     note(f"{daemon.name}: {cluster}")
 
@@ -80,14 +82,14 @@ def run(where: Where, daemon: Daemon, work: Callable[[Context], Awaitable[None]]
 
 
 async def _serve(
-    client: Client, daemon: Daemon, work: Callable[[Context], Awaitable[None]]
+    client: Client, daemon: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     election = _election(client, daemon) if daemon.leader_elect else None
-    context = Context(client, Health(), election, stop)
+    context = DaemonContext(client, Health(), election, stop)
     if daemon.metrics_port is None:
         await work(context)
         return
@@ -95,8 +97,8 @@ async def _serve(
         await work(context)
 
 
-def _election(client: Client, daemon: Daemon) -> Election:
+def _election(client: Client, daemon: DaemonOptions) -> LeaderElection:
     identity = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    return Election(
+    return LeaderElection(
         client, name=f"muster-{daemon.name}", namespace=LEASE_NAMESPACE, identity=identity
     )

@@ -63,7 +63,7 @@ ALIASES = {"ls": "list", "log": "logs", "del": "delete"}
 
 _SERVING = "Muster trains models; serving, storing and judging them is left to other tools"
 _NO_TYPE = "Muster does not run this type of job; it runs tfjob, mpijob, pytorchjob and jaxjob"
-ABSENT: dict[str, str] = {
+UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("serve", "model", "evaluate", "llm"), _SERVING),
     "cron": "Muster has no cron jobs; a Kubernetes CronJob can run `arena submit`",
     **dict.fromkeys(("scalein", "scaleout"), "Muster has no etjobs; `arena scale` is for the rest"),
@@ -112,7 +112,7 @@ def _open_streams() -> None:
 def run(program: str, argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     if completing(program):
-        from muster.cli.completion import complete
+        from muster.cli.verbs.completion import complete
 
         return complete(program)
     own, command = _split(argv)
@@ -175,11 +175,11 @@ def _dispatch(program: str, argv: list[str]) -> int:
     gc.set_threshold(50_000)  # what a command makes it mostly needs until its end
     import click
 
-    from muster.cli.verbs import Verbs
+    from muster.cli.verb_groups import RootGroup
 
-    group = Verbs(name=program, help="Gang-scheduled distributed training.")
+    group = RootGroup(name=program, help="Gang-scheduled distributed training.")
     if argv[0].startswith("-"):
-        from muster.cli.cluster import before_the_verb
+        from muster.client.target import before_the_verb
 
         before_the_verb(group)
     try:

@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from muster.errors import Bug, Conflict, MusterError, Terminal, TooMany
+from muster.errors import Bug, Conflict, MusterError, TerminalError, TooManyRequests
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from muster.control.queue import WorkQueue
+    from muster.control.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class After:
+class RequeueAfter:
     """What a reconcile function returns to be called again, in so many seconds."""
 
     seconds: float
@@ -49,7 +49,7 @@ class Outcome(Enum):
 
 
 K = TypeVar("K", bound="Hashable")
-Reconcile: TypeAlias = Callable[[K], Awaitable[After | None]]
+Reconcile: TypeAlias = Callable[[K], Awaitable[RequeueAfter | None]]
 Hook: TypeAlias = Callable[[str, Outcome, float], None]
 """Told the loop's name, the outcome and the seconds of every attempt; must not raise."""
 
@@ -58,7 +58,7 @@ def _ignore(name: str, outcome: Outcome, seconds: float) -> None:
     """The hook of whoever does not measure."""
 
 
-async def work(
+async def run_workers(
     queue: WorkQueue[K], reconcile: Reconcile[K], *, workers: int = 1, hook: Hook = _ignore
 ) -> None:
     """Reconcile the queue's keys with so many workers, until the queue is shut down.
@@ -88,7 +88,7 @@ async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outc
         queue.add(key)
         queue.done(key)
         raise
-    except Terminal as error:
+    except TerminalError as error:
         queue.done(key)
         log.error("%s %s: giving up: %s", queue.name, key, error)
         return Outcome.TERMINAL
@@ -100,7 +100,7 @@ async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outc
     return Outcome.DONE if after is None else Outcome.AGAIN
 
 
-async def _guarded(reconcile: Reconcile[K], key: K) -> After | None:
+async def _guarded(reconcile: Reconcile[K], key: K) -> RequeueAfter | None:
     """Reconcile; a cancellation that nobody asked of this worker is a fault like any other.
 
     A task group takes a cancelled child for a normal end: without this, awaiting a future that
@@ -126,7 +126,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _asked_to_wait(error: BaseException) -> float:
     """How long the API server asked us to stay away."""
-    asked = [cause.retry_after or 0.0 for cause in _causes(error) if isinstance(cause, TooMany)]
+    asked = [
+        cause.retry_after or 0.0 for cause in _causes(error) if isinstance(cause, TooManyRequests)
+    ]
     return max(asked, default=0.0)
 
 

@@ -21,14 +21,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from muster.control import measure
-from muster.control.loop import Hook, Reconcile, work
-from muster.errors import LeaseLost, sole
+from muster.control import metrics
+from muster.control.loop import Hook, Reconcile, run_workers
+from muster.errors import LeaseLost, single_error
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from muster.control.queue import WorkQueue
+    from muster.control.work_queue import WorkQueue
     from muster.observe.health import Health
 
 log = logging.getLogger(__name__)
@@ -100,11 +100,13 @@ class Manager:
         reconcile: Reconcile[K],
         *,
         workers: int = 1,
-        hook: Hook = measure.attempt,
+        hook: Hook = metrics.attempt,
     ) -> None:
         """Reconcile this queue's keys."""
-        measure.depth(queue)
-        self._loops.append((queue, lambda: work(queue, reconcile, workers=workers, hook=hook)))
+        metrics.depth(queue)
+        self._loops.append(
+            (queue, lambda: run_workers(queue, reconcile, workers=workers, hook=hook))
+        )
 
     def also(self, name: str, run: Run, *, led: bool = False) -> None:
         """Run this too: from start to end or, with `led`, as long as the loops run.
@@ -135,7 +137,7 @@ class Manager:
                     for task in background:
                         task.cancel()
         except BaseExceptionGroup as crash:
-            raise sole(crash) from None
+            raise single_error(crash) from None
 
     def _everything_behind(self) -> list[tuple[str, Run]]:
         informers: list[tuple[str, Run]] = [

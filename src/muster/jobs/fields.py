@@ -2,6 +2,11 @@
 
 Used by `forms` and `mpi`. Each takes the value and its path and returns what it should be, or
 raises InvalidJob.
+
+Where a manifest says things, and that it says them once and by their names.
+
+Called by `forms.read` before anything is read. Which fields a job has besides those that are read
+is nobody's business here: versions differ, and others may keep their own in it.
 """
 
 from __future__ import annotations
@@ -10,12 +15,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import InvalidJob
+from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 
-def spelt(raw: Raw, name: str) -> list[str]:
+def spellings(raw: Raw, name: str) -> list[str]:
     """The keys under which that field is given, in any letter case; its own name comes first."""
     wanted = name.lower()
     found = [key for key in raw if str(key).lower() == wanted and raw[key] is not None]
@@ -24,7 +31,7 @@ def spelt(raw: Raw, name: str) -> list[str]:
 
 def lookup(raw: Raw, name: str, path: str) -> Any:
     """The field of that name, or else of that name in another letter case; never one of two."""
-    found = spelt(raw, name)
+    found = spellings(raw, name)
     if len(found) > 1:
         raise InvalidJob(
             f"{path}.{found[1]}", f"{path}.{found[0]} is given too", hint=f"keep one, as {name}"
@@ -32,7 +39,7 @@ def lookup(raw: Raw, name: str, path: str) -> Any:
     return raw[found[0]] if found else None
 
 
-def in_this_case(raw: Raw, names: tuple[str, ...], path: str) -> None:
+def refuse_other_case(raw: Raw, names: tuple[str, ...], path: str) -> None:
     """Refuse what is one of these fields but for its letter case: it would not be heeded."""
     known = _in_small(names)
     for key, value in raw.items():
@@ -125,3 +132,83 @@ _WORDS: dict[type, str] = {
 
 def _a(value: object) -> str:
     return _WORDS.get(type(value), "something else")
+
+
+_POLICY = (
+    "cleanPodPolicy",
+    "ttlSecondsAfterFinished",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "suspend",
+    "managedBy",
+)
+_SPEC = (*_POLICY, "runPolicy", "schedulerName", "cleanupPodPolicy")
+_GANG = ("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds")
+_ELASTIC = (
+    *("minReplicas", "maxReplicas", "rdzvBackend", "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf"),
+    *("standalone", "nProcPerNode", "maxRestarts", "metrics"),
+)
+_OWN = {
+    "TFJob": ("successPolicy", "enableDynamicWorker", "terminationPolicy"),
+    "PyTorchJob": ("elasticPolicy", "nprocPerNode"),
+    "MPIJob": (
+        *("slotsPerWorker", "mainContainer", "sshAuthMountPath", "mpiImplementation"),
+        *("launcherCreationPolicy", "runLauncherAsWorker", "template", "replicas", "gpus"),
+        *("gpusPerNode", "processingUnits", "processingUnitsPerNode", "processingResourceType"),
+        *("launcherOnMaster", "launcherResources", "mountsOnLauncher"),
+    ),
+}
+"""Fields of spec that one kind reads. That of its replicas is read in any letter case."""
+
+
+_FIELDS = {kind: (*_SPEC, *_OWN.get(kind, ())) for kind in JOB_KIND_BY_NAME}
+_RUN_POLICY = (*_POLICY, "schedulingPolicy")
+
+
+def _places(kind: str) -> list[str]:
+    """The fields of spec that may hold replicas, in small letters, the kind's own first."""
+    all_kinds = (shape.replicas for shape in JOB_KIND_BY_NAME.values())
+    single = ["template"] if kind == "MPIJob" else []
+    fields = (JOB_KIND_BY_NAME[kind].replicas, "replicaSpecs", *all_kinds, *single)
+    return list(dict.fromkeys(field.lower() for field in fields))
+
+
+_PLACES = {kind: _places(kind) for kind in JOB_KIND_BY_NAME}
+
+
+def check_fields(kind: str, spec: Raw) -> None:
+    """Refuse what would be passed over in silence."""
+    _check_one_place(kind, spec)
+    refuse_other_case(spec, _FIELDS[kind], "spec")
+    policy = mapping(spec.get("runPolicy"), "spec.runPolicy")
+    refuse_other_case(policy, _RUN_POLICY, "spec.runPolicy")
+    path = "spec.runPolicy.schedulingPolicy"
+    refuse_other_case(mapping(policy.get("schedulingPolicy"), path), _GANG, path)
+    if kind == "PyTorchJob":
+        path = "spec.elasticPolicy"
+        refuse_other_case(mapping(spec.get("elasticPolicy"), path), _ELASTIC, path)
+    _check_manager(kind, spec, policy)
+
+
+def _check_one_place(kind: str, spec: Raw) -> None:
+    """Replicas stand in one field, whatever kinds and versions have such fields."""
+    places = _PLACES[kind]
+    given = [k for k, value in spec.items() if value is not None and str(k).lower() in places]
+    if len(given) > 1:
+        own, other, *_ = sorted(given, key=lambda key: places.index(str(key).lower()))
+        raise InvalidJob(f"spec.{other}", f"spec.{own} is given too", hint="keep one")
+
+
+def _check_manager(kind: str, spec: Raw, policy: Raw) -> None:
+    nested = policy.get("managedBy") is not None
+    manager = policy["managedBy"] if nested else spec.get("managedBy")
+    ours = [
+        name for name in MANAGED_BY_MUSTER if kind == "MPIJob" or not name.endswith("/mpi-operator")
+    ]
+    if isinstance(manager, str) and manager not in (*ours, MULTIKUEUE):
+        known = " or ".join([*(name for name in ours if name), MULTIKUEUE])
+        raise InvalidJob(
+            "spec.runPolicy.managedBy" if nested else "spec.managedBy",
+            f"{manager!r} is unknown",
+            hint=f"use {known}, or leave it out",
+        )

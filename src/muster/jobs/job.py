@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.jobs import names
-from muster.jobs.shapes import SHAPES, Shape
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Key, Raw
 
-ELSEWHERE = "kueue.x-k8s.io/multikueue"
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 """The manager of jobs that run in another cluster: there, and not here, is something to do."""
-SERVED_BY_US = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
+MANAGED_BY_MUSTER = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
 
 
-class Replica(msgspec.Struct, frozen=True):
+class ReplicaSpec(msgspec.Struct, frozen=True):
     """All members of one role."""
 
     role: str
@@ -106,7 +106,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     deleting: bool
     labels: dict[str, str]
     annotations: dict[str, str]
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ReplicaSpec, ...]
     policy: RunPolicy
     spec: Raw
     """As written, for what only one kind reads."""
@@ -126,8 +126,8 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     """(reason, message): accepted, but worth an event."""
 
     @property
-    def shape(self) -> Shape:
-        return SHAPES[self.kind]
+    def shape(self) -> JobKind:
+        return JOB_KIND_BY_NAME[self.kind]
 
     @property
     def name(self) -> str:
@@ -142,10 +142,10 @@ class Job(msgspec.Struct, frozen=True, dict=True):
         return sum(replica.count for replica in self.replicas)
 
     @cached_property
-    def _by_role(self) -> dict[str, Replica]:
+    def _by_role(self) -> dict[str, ReplicaSpec]:
         return {replica.role: replica for replica in self.replicas}
 
-    def replica(self, role: str) -> Replica | None:
+    def replica(self, role: str) -> ReplicaSpec | None:
         return self._by_role.get(role)
 
     def count(self, role: str) -> int:
@@ -164,7 +164,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _members(self) -> tuple[Member, ...]:
         return tuple(
-            Member(one.role, index, names.member(self.name, one.role, index))
+            Member(one.role, index, names.replica(self.name, one.role, index))
             for one in self.replicas
             if one.role != "Launcher"
             for index in range(one.count)

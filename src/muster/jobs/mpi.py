@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.api.meta import Raw
-    from muster.jobs.job import Replica
+    from muster.jobs.job import ReplicaSpec
 
 GPU = "nvidia.com/gpu"
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
@@ -26,7 +26,7 @@ CREATIONS = ("AtStartup", "WaitForWorkersReady")
 MASTER_NODE = "node-role.kubernetes.io/master"
 
 
-def options(spec: Raw, replicas: tuple[Replica, ...], *, single_template: bool) -> Mpi:
+def options(spec: Raw, replicas: tuple[ReplicaSpec, ...], *, single_template: bool) -> Mpi:
     """The MPI side of a job."""
     implementation = text(spec.get("mpiImplementation"), "spec.mpiImplementation") or "OpenMPI"
     if implementation not in IMPLEMENTATIONS:
@@ -61,7 +61,7 @@ def _folder(value: object, path: str) -> str:
     return folder
 
 
-def main_named(spec: Raw, replicas: tuple[Replica, ...]) -> tuple[Replica, ...]:
+def main_named(spec: Raw, replicas: tuple[ReplicaSpec, ...]) -> tuple[ReplicaSpec, ...]:
     """The replicas, the container that `mainContainer` names in place of the usual one."""
     name = text(spec.get("mainContainer"), "spec.mainContainer")
     if not name:
@@ -74,7 +74,9 @@ def main_named(spec: Raw, replicas: tuple[Replica, ...]) -> tuple[Replica, ...]:
     return tuple(replace(r, container=name) if r.role in have else r for r in replicas)
 
 
-def with_defaults(spec: Raw, replicas: tuple[Replica, ...], options: Mpi) -> tuple[Replica, ...]:
+def with_defaults(
+    spec: Raw, replicas: tuple[ReplicaSpec, ...], options: Mpi
+) -> tuple[ReplicaSpec, ...]:
     """Where ranks are started by ssh, a launcher that says nothing is started again in place."""
     written = {
         str(role).lower(): body
@@ -169,7 +171,7 @@ def _on_master(pod: Raw) -> Raw:
     return {"tolerations": tolerations, "affinity": affinity}
 
 
-def _units(spec: Raw, replicas: tuple[Replica, ...]) -> int:
+def _units(spec: Raw, replicas: tuple[ReplicaSpec, ...]) -> int:
     """Slots of a worker where nobody said: its processing units."""
     worker = next((replica for replica in replicas if replica.role == "Worker"), None)
     if worker is None:

@@ -3,6 +3,8 @@
 Used by `forms` (to refuse a job early), by the operator (to create objects) and by the CLI (to
 find them). Names carry no random part: the same job always has the same names, so that creating
 one twice is a conflict and not a duplicate.
+
+What a job's TensorBoard is called and where it listens, for whoever makes or looks for it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from muster.errors import InvalidJob
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
 PREFIX = "training.kubeflow.org"
 OPERATOR = f"{PREFIX}/operator-name"
 JOB = f"{PREFIX}/job-name"
@@ -27,7 +30,7 @@ _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 63
 
 
-def member(job: str, role: str, index: int) -> str:
+def replica(job: str, role: str, index: int) -> str:
     """The name of a replica's pod and service."""
     return f"{job}-{role.lower()}-{index}"
 
@@ -51,7 +54,7 @@ def selector(operator: str, job: str) -> dict[str, str]:
     return {OPERATOR: operator, JOB: job}
 
 
-def selected(operator: str, job: str, role: str) -> str:
+def selector_text(operator: str, job: str, role: str) -> str:
     """The labels of a role's pods as a selector, as autoscalers read it."""
     labels = {**selector(operator, job), ROLE: role.lower()}
     return ",".join(f"{name}={labels[name]}" for name in sorted(labels))
@@ -73,3 +76,13 @@ def check(job: str, derived: Iterable[str]) -> None:
             f"{longest!r}, made from it, is not a DNS label",
             hint="use lower-case letters, digits and '-', beginning with a letter",
         )
+
+
+TENSORBOARD_PORT = 6006
+TENSORBOARD_LABEL = {"role": "tensorboard"}
+"""The label of TensorBoard's objects, besides `release`, which is the job's name."""
+
+
+def tensorboard(job: str) -> str:
+    """What the Deployment and the Service of a job's TensorBoard are called."""
+    return f"{job}-tensorboard"

@@ -15,12 +15,12 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.errors import Gone, sole
-from muster.kube import answer, request
-from muster.kube.pace import Gate, pause_before_retry
-from muster.kube.refusal import decode_error
+from muster.errors import Gone, single_error
+from muster.kube import decoding, request
+from muster.kube.error_response import error_from_response
 from muster.kube.request import Patch as Patch
-from muster.kube.watch import Lines, reader
+from muster.kube.retry import Throttle, pause_before_retry
+from muster.kube.watch.watch_stream import LineSplitter, event_reader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from muster.api.kinds import Kind
     from muster.api.meta import Key, Raw
-    from muster.kube.answer import Listing
-    from muster.kube.config import Endpoint
-    from muster.kube.forward import Forward
+    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.decoding import ObjectList
     from muster.kube.request import LogOptions, Request, Response
-    from muster.kube.streams import Session
-    from muster.kube.transport import Transport
-    from muster.kube.watch import WatchEvent
+    from muster.kube.streams.exec_session import ExecSession
+    from muster.kube.streams.port_forward import PortForward
+    from muster.kube.transport.http_transport import Transport
+    from muster.kube.watch.watch_stream import WatchEvent
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Client:
     def __init__(self, transport: Transport, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
         self.transport = transport
         self._slots = asyncio.Semaphore(max_in_flight)
-        self._gate = Gate()
+        self._gate = Throttle()
 
     @classmethod
     def connect(
@@ -61,7 +61,7 @@ class Client:
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> Client:
         """A client over HTTP. Nothing is sent yet."""
-        from muster.kube.transport import HttpTransport
+        from muster.kube.transport.http_transport import HttpTransport
 
         return cls(HttpTransport(endpoint, user_agent=user_agent), max_in_flight=max_in_flight)
 
@@ -77,7 +77,7 @@ class Client:
     # Reading
 
     async def get(self, kind: Kind[T], key: Key) -> T:
-        return answer.read(kind, await self._body(request.get(kind, key)))
+        return decoding.decode_object(kind, await self._body(request.get(kind, key)))
 
     async def list(
         self,
@@ -87,9 +87,9 @@ class Client:
         labels: str = "",
         fields: str = "",
         page: int = 500,
-    ) -> Listing[T]:
+    ) -> ObjectList[T]:
         """All objects, fetched in pages that show one version; `page` of 0 asks for all at once."""
-        pages = answer.Pages(kind, namespace, labels=labels, fields=fields, limit=page)
+        pages = decoding.ListPages(kind, namespace, labels=labels, fields=fields, limit=page)
         while ask := pages.ask():
             try:
                 pages.feed(await self._body(ask))
@@ -115,7 +115,7 @@ class Client:
             fields=fields,
             seconds=random.randint(*WATCH_SECONDS),
         )
-        read, lines = reader(kind, ask), Lines()
+        read, lines = event_reader(kind, ask), LineSplitter()
         async with self.transport.stream(ask) as chunks:
             async for chunk in chunks:
                 for line in lines.feed(chunk):
@@ -140,11 +140,13 @@ class Client:
     ) -> T:
         """Create an object; its namespace is `namespace`, else the one in its metadata."""
         ask = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
-        return answer.read(kind, await self._body(ask._replace(query=request.UNCHECKED)))
+        return decoding.decode_object(
+            kind, await self._body(ask._replace(query=request.NO_FIELD_VALIDATION))
+        )
 
     async def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
         """Write a whole object. Never one that was read as a struct: that has lost fields."""
-        return answer.read(
+        return decoding.decode_object(
             kind, await self._body(request.replace(kind, body, subresource=subresource))
         )
 
@@ -158,14 +160,14 @@ class Client:
         subresource: str = "",
     ) -> T:
         ask = request.patch(kind, key, body, how=how, subresource=subresource)
-        return answer.read(kind, await self._body(ask))
+        return decoding.decode_object(kind, await self._body(ask))
 
     async def apply(
         self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
     ) -> T:
         """Server-side apply; `Conflict` if another manager owns a field, unless forced."""
         ask = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
-        return answer.read(kind, await self._body(ask))
+        return decoding.decode_object(kind, await self._body(ask))
 
     async def delete(
         self,
@@ -210,29 +212,29 @@ class Client:
         container: str = "",
         stdin: bool = False,
         tty: bool = False,
-    ) -> AsyncGenerator[Session, None]:
+    ) -> AsyncGenerator[ExecSession, None]:
         """Run a command in a container: `async for channel, data in session`."""
-        from muster.kube.streams import PROTOCOLS, Session, exec_query
+        from muster.kube.streams.exec_session import PROTOCOLS, ExecSession, exec_query
 
         query = exec_query(command, container=container, stdin=stdin, tty=tty)
-        ask = request.session(pod, "exec" if command else "attach", query)
+        ask = request.websocket_upgrade(pod, "exec" if command else "attach", query)
         async with self.transport.websocket(ask, PROTOCOLS) as socket:
-            yield Session(socket)
+            yield ExecSession(socket)
 
     def attach(
         self, pod: Key, *, container: str = "", stdin: bool = False, tty: bool = False
-    ) -> AbstractAsyncContextManager[Session]:
+    ) -> AbstractAsyncContextManager[ExecSession]:
         """The input and output of a container's own process."""
         return self.exec(pod, (), container=container, stdin=stdin, tty=tty)
 
     @asynccontextmanager
-    async def port_forward(self, pod: Key, port: int) -> AsyncGenerator[Forward, None]:
+    async def port_forward(self, pod: Key, port: int) -> AsyncGenerator[PortForward, None]:
         """TCP connections to a pod's port: `connection = await forward.connect()`."""
-        from muster.kube.forward import PROTOCOL, Forward
+        from muster.kube.streams.port_forward import PROTOCOL, PortForward
 
-        ask = request.session(pod, "portforward", (("ports", str(port)),))
+        ask = request.websocket_upgrade(pod, "portforward", (("ports", str(port)),))
         async with self.transport.websocket(ask, (PROTOCOL,)) as socket:
-            forward = Forward(socket, port)
+            forward = PortForward(socket, port)
             try:
                 async with asyncio.TaskGroup() as group:
                     pump = group.create_task(forward.run())
@@ -240,7 +242,7 @@ class Client:
                     pump.cancel()
             except BaseExceptionGroup as failed:
                 # The pump raises nothing: what is in the group is the caller's own.
-                raise sole(failed) from None
+                raise single_error(failed) from None
 
     # Sending
 
@@ -256,7 +258,7 @@ class Client:
                 return response
             pause = pause_before_retry(ask, response, attempt)
             if pause is None:
-                raise decode_error(response, ask)
+                raise error_from_response(response, ask)
             self._gate.close(clock(), pause)
             attempt += 1
 

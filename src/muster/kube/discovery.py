@@ -43,16 +43,16 @@ class _Groups(msgspec.Struct, gc=False):
     groups: list[_Group] = []
 
 
-GROUPS = Request("GET", "/apis")
+GROUPS_REQUEST = Request("GET", "/apis")
 
 
-def preferred(body: bytes) -> list[str]:
+def preferred_versions(body: bytes) -> list[str]:
     """The apiVersion of each group that the cluster prefers, by its answer to `GROUPS`."""
     groups = msgspec.json.decode(body, type=_Groups).groups
     return ["v1", *(group.preferred_version.group_version for group in groups)]
 
 
-def resources(api_version: str) -> Request:
+def resources_request(api_version: str) -> Request:
     """The question which kinds there are in an apiVersion."""
     root = "/apis" if "/" in api_version else "/api"
     return Request("GET", f"{root}/{quote(api_version)}")

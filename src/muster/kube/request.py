@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 Query = tuple[tuple[str, str], ...]
-UNCHECKED: Query = (("fieldValidation", "Ignore"),)
+NO_FIELD_VALIDATION: Query = (("fieldValidation", "Ignore"),)
 """For bodies that programs make: looking for misspelt fields costs the server a second decoding."""
 
 
@@ -210,7 +210,7 @@ def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Re
         "metadata": {"name": pod.name, "uid": uid, "annotations": annotations},
         "target": {"kind": "Node", "name": node},
     }
-    return Request("POST", path, UNCHECKED, _encode(binding))
+    return Request("POST", path, NO_FIELD_VALIDATION, _encode(binding))
 
 
 def evict(pod: Key, *, uid: str = "", grace: int | None = None) -> Request:
@@ -252,7 +252,7 @@ def logs(pod: Key, options: LogOptions) -> Request:
     return Request("GET", path, query, accept="*/*", timeout=0 if follow else None)
 
 
-def session(pod: Key, subresource: str, query: Sequence[tuple[str, str]]) -> Request:
+def websocket_upgrade(pod: Key, subresource: str, query: Sequence[tuple[str, str]]) -> Request:
     """The upgrade to a websocket on `exec`, `attach` or `portforward`."""
     return Request("GET", object_path(PODS, pod, subresource), tuple(query), accept="*/*")
 

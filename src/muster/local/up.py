@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 from muster.api import crds
 from muster.api.kinds import CRDS, NODES
-from muster.api.meta import Key, is_true
+from muster.api.meta import Key, condition_is_true
 from muster.errors import AlreadyExists, UsageError
+from muster.kube.auth.kube_config import Endpoint
 from muster.kube.client import Client
-from muster.kube.config import Endpoint
-from muster.local.apiserver.serve import ApiServer
+from muster.local.apiserver.server import ApiServer
+from muster.local.controllers import run as workloads
+from muster.local.controllers.volume_claims import VolumeClaims
 from muster.local.node import agent as node
-from muster.local.node import shutdown
-from muster.local.node.machine import declare
-from muster.local.workloads import run as workloads
-from muster.local.workloads.claims import Claims
+from muster.local.node.machine import shutdown
+from muster.local.node.machine.capacity import declare_nodes
 from muster.operator import run as operator
-from muster.operator.seen import Settings as JobSettings
+from muster.operator.observed import Settings as JobSettings
 from muster.scheduler import service as scheduler
 from muster.scheduler.settings import NAMES
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from muster.api.core import Node
     from muster.api.meta import Raw
     from muster.local.home import Home
-    from muster.local.node.machine import NodeSpec
+    from muster.local.node.machine.capacity import NodeSpec
 
     Part = Callable[[], Awaitable[None]]
 
@@ -69,7 +69,7 @@ class Settings:
         return self.data_dir or self.home.data
 
     def node_specs(self) -> list[NodeSpec]:
-        return declare(
+        return declare_nodes(
             self.nodes,
             cpus_each=str(self.cpus_per_node) if self.cpus_per_node else None,
             memory_each=self.memory_per_node,
@@ -178,14 +178,14 @@ class _Cluster:
                 for task in tasks:
                     task.cancel()
             await self.agent.teardown()
-            await shutdown.tell(client, names, datetime.now(UTC))
+            await shutdown.mark_stopped_pods(client, names, datetime.now(UTC))
 
     def _parts(self, client: Client, stop: asyncio.Event) -> tuple[Part, ...]:
         server, agent = self.server, self.agent
         jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
         return (
             server.run,
-            Claims(client, self.settings.data / "volumes").run,
+            VolumeClaims(client, self.settings.data / "volumes").run,
             lambda: workloads.run(client, workloads.Settings(server.ca.decode())),
             lambda: operator.run(client, operator.Options(settings=jobs), stop),
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
@@ -221,7 +221,7 @@ async def _nodes_ready(client: Client, names: set[str]) -> None:
 
 
 def _is_ready(found: Node) -> bool:
-    return is_true(found.status.conditions, "Ready")
+    return condition_is_true(found.status.conditions, "Ready")
 
 
 async def _part(run: Part) -> None:

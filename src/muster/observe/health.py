@@ -15,7 +15,7 @@ Check: TypeAlias = Callable[[], str]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HealthReport:
     """The answers of some checks, by name; "" is well."""
 
     answers: dict[str, str]
@@ -55,11 +55,11 @@ class Health:
         """Add something (or replace that name's) that readiness tells and does not hang on."""
         self._notes[name] = check
 
-    def liveness(self) -> Verdict:
-        return Verdict({name: check() for name, check in self._live.items()})
+    def liveness(self) -> HealthReport:
+        return HealthReport({name: check() for name, check in self._live.items()})
 
-    def readiness(self) -> Verdict:
+    def readiness(self) -> HealthReport:
         """Ready means alive and more."""
         checks = {**self._live, **self._ready}
         notes = {name: note() for name, note in self._notes.items()}
-        return Verdict({name: check() for name, check in checks.items()}, notes)
+        return HealthReport({name: check() for name, check in checks.items()}, notes)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from muster.observe.health import Health, Verdict
+    from muster.observe.health import Health, HealthReport
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
@@ -80,7 +80,9 @@ async def _metrics(request: web.Request) -> web.Response:
     return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
 
 
-def _answering(verdict: Callable[[], Verdict]) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _answering(
+    verdict: Callable[[], HealthReport],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     from aiohttp import web
 
     async def answer(_: web.Request) -> web.Response:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.api.events import News
+from muster.api.events import EventText
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
@@ -53,7 +53,7 @@ class PatchStatus:
     change: Raw
 
 
-class Emit(News):
+class EmitEvent(EventText):
     """Tell people, by an event on the job."""
 
 
@@ -63,10 +63,10 @@ class DeleteJob:
 
 
 @dataclass(frozen=True)
-class Wait:
+class Requeue:
     """Look again in so many seconds: nothing else will call us then."""
 
     seconds: float
 
 
-Action = Create | Patch | Delete | PatchStatus | Emit | DeleteJob | Wait
+Action = Create | Patch | Delete | PatchStatus | EmitEvent | DeleteJob | Requeue

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.control.loop import After
+from muster.control.loop import RequeueAfter
 from muster.errors import InvalidJob, NotFound
-from muster.jobs import forms
-from muster.jobs.job import ELSEWHERE, SERVED_BY_US
-from muster.jobs.recall import recall
-from muster.operator import hosts, status
+from muster.jobs import parse
+from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE
+from muster.jobs.unparsable import job_from_pods
 from muster.operator.actions import Create
-from muster.operator.decide import decide, end, refuse
-from muster.operator.invalid import reject, rejected, words
-from muster.operator.occupied import Occupied
-from muster.operator.watched import OWNER
+from muster.operator.build import addresses
+from muster.operator.decide import conditions
+from muster.operator.decide.decide import decide, end, refuse
+from muster.operator.decide.invalid_spec import describe, is_rejected, reject
+from muster.operator.observe.informers import OWNER
+from muster.operator.observe.ports_in_use import PortsInUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.jobs.job import Job
     from muster.kube.client import Client
-    from muster.operator.act import Actor
+    from muster.operator.act.executor import Executor
     from muster.operator.actions import Action
-    from muster.operator.memory import Memory
-    from muster.operator.seen import Settings
-    from muster.operator.watched import Ref, Watched
+    from muster.operator.observe.informers import Informers, JobRef
+    from muster.operator.observe.own_writes import OwnWrites
+    from muster.operator.observed import Settings
 
 
 class Reconciler:
@@ -42,9 +43,9 @@ class Reconciler:
     def __init__(
         self,
         client: Client,
-        watched: Watched,
-        memory: Memory,
-        actor: Actor,
+        watched: Informers,
+        memory: OwnWrites,
+        actor: Executor,
         settings: Settings,
         clock: Callable[[], datetime],
     ) -> None:
@@ -54,9 +55,9 @@ class Reconciler:
         self._actor = actor
         self._settings = settings
         self._clock = clock
-        self._occupied = Occupied(client)
+        self._occupied = PortsInUse(client)
 
-    async def __call__(self, ref: Ref) -> After | None:
+    async def __call__(self, ref: JobRef) -> RequeueAfter | None:
         cached = self._watched.job(ref)
         if cached is None:
             return None  # Its objects go with it, by their owner.
@@ -74,21 +75,21 @@ class Reconciler:
             again = await self._actor.apply(job, actions)
         except InvalidJob as error:
             return await self._refuse(replace(job, status=self._newest(ref, raw)["status"]), error)
-        return None if again is None else After(again)
+        return None if again is None else RequeueAfter(again)
 
-    def _newest(self, ref: Ref, cached: Raw) -> Raw:
+    def _newest(self, ref: JobRef, cached: Raw) -> Raw:
         raw = self._memory.newest(cached)
-        return {**raw, "kind": ref.kind, "status": status.readable(raw.get("status"))}
+        return {**raw, "kind": ref.kind, "status": conditions.readable(raw.get("status"))}
 
     def _read(self, raw: Raw) -> Job:
         """The job; a manifest made senseless while its pods run counts as it was before."""
         uid = raw["metadata"]["uid"]
         try:
-            job = forms.read(raw)
+            job = parse.parse_job(raw)
         except InvalidJob as error:
-            if rejected(raw["status"]) or not self._watched.works(uid):
+            if is_rejected(raw["status"]) or not self._watched.works(uid):
                 raise
-            return replace(self._former(raw), invalid=words(error))
+            return replace(self._former(raw), invalid=describe(error))
         self._memory.understand(uid, raw["spec"])
         return job
 
@@ -97,53 +98,53 @@ class Reconciler:
         uid = raw["metadata"]["uid"]
         before = self._memory.understood(uid)
         if before is None:
-            return recall(raw, self._watched.pods.by(OWNER, uid))
-        return forms.read({**raw, "spec": before})
+            return job_from_pods(raw, self._watched.pods.by(OWNER, uid))
+        return parse.parse_job({**raw, "spec": before})
 
     def _rests(self, raw: Raw) -> bool:
         """Whether a job has ended, has nothing left and stays: most are so, and cost nothing."""
         ended = raw["status"]
-        if status.outcome(ended) is None or rejected(ended) or _expires(raw):
+        if conditions.outcome(ended) is None or is_rejected(ended) or _expires(raw):
             return False
         return not self._watched.owns(raw["metadata"]["uid"])
 
     async def _decide(self, job: Job) -> list[Action]:
         now = self._clock()
         seen = self._watched.seen(job, self._memory, now)
-        if _starts(job) and hosts.undecided(job, seen, self._settings):
+        if _starts(job) and addresses.replicas_without_port(job, seen, self._settings):
             held = await self._occupied.held(job.uid)
             # Nothing is awaited from here on: what is chosen now is promised at once.
             held |= self._watched.ports(job) | self._occupied.promised(job.uid)
             seen = replace(self._watched.seen(job, self._memory, now), ports=held)
-            chosen = hosts.find(job, seen, self._settings).own_ports
+            chosen = addresses.addresses_of(job, seen, self._settings).own_ports
             self._occupied.promise(job.uid, chosen.values())
         return decide(job, seen, self._settings, now)
 
-    async def _reject(self, raw: Raw, error: InvalidJob) -> After | None:
+    async def _reject(self, raw: Raw, error: InvalidJob) -> RequeueAfter | None:
         """Say that it makes no sense; when that is said and it ended, clean up after it."""
-        job, now = forms.stub(raw), self._clock()
-        if job.policy.managed_by == ELSEWHERE:
+        job, now = parse.job_from_metadata(raw), self._clock()
+        if job.policy.managed_by == MULTIKUEUE:
             return None
         said = reject(raw, error, now, runs=self._watched.runs(job.uid))
         if said:
             await self._actor.apply(job, said)
-            return After(0.0)
-        if job.deleting or status.outcome(job.status) is None:
+            return RequeueAfter(0.0)
+        if job.deleting or conditions.outcome(job.status) is None:
             return None
         left = end(job, job.status, self._watched.seen(job, self._memory, now), now)
         again = await self._actor.apply(job, left)
-        return None if again is None else After(again)
+        return None if again is None else RequeueAfter(again)
 
-    async def _refuse(self, job: Job, error: InvalidJob) -> After:
+    async def _refuse(self, job: Job, error: InvalidJob) -> RequeueAfter:
         """Some of its pods cannot be: say so, and look again at what is to become of the rest."""
         now = self._clock()
         seen = self._watched.seen(job, self._memory, now)
-        await self._actor.apply(job, refuse(job, words(error), seen, now))
-        return After(0.0)
+        await self._actor.apply(job, refuse(job, describe(error), seen, now))
+        return RequeueAfter(0.0)
 
     def _replaces(self, job: Job, actions: Sequence[Action]) -> bool:
         """Whether something is created for a job that was looked at before."""
-        begun = status.condition(job.status, "Created") or self._memory.begun(job.uid)
+        begun = conditions.condition(job.status, "Created") or self._memory.begun(job.uid)
         return bool(begun) and any(isinstance(action, Create) for action in actions)
 
     async def _still_there(self, job: Job) -> bool:
@@ -162,8 +163,8 @@ class Reconciler:
 
 def _starts(job: Job) -> bool:
     """Whether the job may come to need pods."""
-    stays = job.deleting or job.policy.suspend or job.policy.managed_by not in SERVED_BY_US
-    return not stays and status.outcome(job.status) is None
+    stays = job.deleting or job.policy.suspend or job.policy.managed_by not in MANAGED_BY_MUSTER
+    return not stays and conditions.outcome(job.status) is None
 
 
 def _expires(raw: Raw) -> bool:

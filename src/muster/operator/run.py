@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.control.event_recorder import EventRecorder
 from muster.control.manager import Manager
-from muster.control.queue import WorkQueue
-from muster.control.tell import Teller
-from muster.operator.act import Actor
-from muster.operator.memory import Memory
+from muster.control.work_queue import WorkQueue
+from muster.operator.act.executor import Executor
+from muster.operator.observe.informers import Informers, JobRef
+from muster.operator.observe.own_writes import OwnWrites
+from muster.operator.observed import Settings
 from muster.operator.reconcile import Reconciler
-from muster.operator.seen import Settings
-from muster.operator.watched import Ref, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,14 +47,14 @@ def _now() -> datetime:
 def build(client: Client, options: Options, clock: Callable[[], datetime] = _now) -> Manager:
     """The daemon, ready to run."""
     manager = Manager("operator", health=options.health, lead=options.lead)
-    queue: WorkQueue[Ref] = WorkQueue("operator")
-    memory = Memory(asyncio.get_running_loop().time)
-    watched = Watched(client, options.namespace)
+    queue: WorkQueue[JobRef] = WorkQueue("operator")
+    memory = OwnWrites(asyncio.get_running_loop().time)
+    watched = Informers(client, options.namespace)
     watched.connect(memory, queue.add)
     if options.health is not None:
         options.health.note("rights", watched.lacking)
-    teller = Teller(client, clock, busy=lambda: len(queue) > 0)
-    actor = Actor(client, watched, memory, teller)
+    teller = EventRecorder(client, clock, busy=lambda: len(queue) > 0)
+    actor = Executor(client, watched, memory, teller)
     reconciler = Reconciler(client, watched, memory, actor, options.settings, clock)
     for informer in watched.informers():
         manager.informer(informer)

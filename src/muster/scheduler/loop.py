@@ -14,11 +14,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from muster.scheduler import marks, measures
-from muster.scheduler.actions import RELEASED, Action, Bind, Delete, Provision, Say
-from muster.scheduler.bind import Outcome, Settled
-from muster.scheduler.decide import consider
-from muster.scheduler.refusal import Failure, bind_failed
+from muster.scheduler import metrics
+from muster.scheduler.decisions import takedown
+from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
+from muster.scheduler.decisions.decide import consider
+from muster.scheduler.decisions.decision import RELEASED, Action, Bind, Delete, Provision, Report
+from muster.scheduler.effects.binder import BindOutcome, BindResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,22 +28,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BINDS = {outcome: measures.BINDS.labels(outcome.value) for outcome in Outcome}
+_BINDS = {outcome: metrics.BINDS.labels(outcome.value) for outcome in BindOutcome}
 GANGS_AT_A_TIME = 16
 """Fruitless looks between two turns of the event loop; after a plan its binds go out at once."""
 
-GRAIN = 0.001
+TIMER_SLACK = 0.001
 """Seconds: the loop wakes a little late rather than a little early, for nothing and again."""
 
 
-class Hands(Protocol):
+class Effects(Protocol):
     """What carries actions out; none of it may block."""
 
     def bind(self, bind: Bind) -> None: ...
 
     def delete(self, delete: Delete) -> None: ...
 
-    def say(self, say: Say) -> None: ...
+    def say(self, say: Report) -> None: ...
 
     def provision(self, provision: Provision) -> None: ...
 
@@ -50,7 +51,7 @@ class Hands(Protocol):
 class Loop:
     """Takes decisions while there are any to take."""
 
-    def __init__(self, state: State, hands: Hands, *, clock: Callable[[], float]) -> None:
+    def __init__(self, state: State, hands: Effects, *, clock: Callable[[], float]) -> None:
         self.state, self._hands, self._clock = state, hands, clock
         self._wake = asyncio.Event()
 
@@ -58,20 +59,20 @@ class Loop:
         """Something changed."""
         self._wake.set()
 
-    def settled(self, settled: Settled) -> None:
+    def settled(self, settled: BindResult) -> None:
         """A bind has been settled; one that did not happen makes its gang first in line."""
         binding, outcome = settled.binding, settled.outcome
         key, pod = binding.bind.gang, binding.pod
-        measures.BIND_SECONDS.observe(self._clock() - binding.bind.at)
+        metrics.BIND_SECONDS.observe(self._clock() - binding.bind.at)
         _BINDS[outcome].inc()
-        if outcome is Outcome.BOUND:
+        if outcome is BindOutcome.BOUND:
             return
         log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, settled.why)
-        if outcome is Outcome.ELSEWHERE:
+        if outcome is BindOutcome.ELSEWHERE:
             self.state.unassume(pod.metadata.uid)
             self.state.touch(key)
         else:
-            failure = Failure(outcome is Outcome.GONE, binding.bind.plan, settled.why)
+            failure = BindFailure(outcome is BindOutcome.GONE, binding.bind.plan, settled.why)
             bind_failed(self.state, key, pod, self._clock(), failure)
         self.wake()
 
@@ -87,7 +88,7 @@ class Loop:
         """Look at every gang that is due, letting binds go out in between."""
         fruitless = 0
         for key in self.state.due(self._clock()):
-            with measures.DECISION_SECONDS.time():
+            with metrics.DECISION_SECONDS.time():
                 actions = consider(self.state, key, self._clock())
             for action in actions:
                 self._do(action)
@@ -100,7 +101,7 @@ class Loop:
         timer = self.state.next_timer()
         try:
             async with asyncio.timeout(
-                None if timer is None else max(GRAIN, timer - self._clock())
+                None if timer is None else max(TIMER_SLACK, timer - self._clock())
             ):
                 await self._wake.wait()
         except TimeoutError:
@@ -108,15 +109,15 @@ class Loop:
 
     def _do(self, action: Action) -> None:
         if isinstance(action, Bind):
-            measures.PODS_PLANNED.inc(len(action.pairs))
+            metrics.PODS_PLANNED.inc(len(action.pairs))
             if action.mends:
-                measures.REPAIRS.labels("mended").inc()
+                metrics.REPAIRS.labels("mended").inc()
             self._hands.bind(action)
         elif isinstance(action, Delete):
-            marks.begun(self.state, action)
-            measures.DELETED.labels(action.reason).inc(len(action.pods))
+            takedown.takedown_started(self.state, action)
+            metrics.DELETED.labels(action.reason).inc(len(action.pods))
             if action.reason == RELEASED:
-                measures.REPAIRS.labels("released").inc()
+                metrics.REPAIRS.labels("released").inc()
             self._hands.delete(action)
         elif isinstance(action, Provision):
             self._hands.provision(action)

@@ -12,30 +12,31 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.api.kinds import BUDGETS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
+from muster.api.gang_dialects import DIALECTS
+from muster.api.kinds import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, Kind
 from muster.api.meta import HasMetadata, Key
-from muster.control.manager import Manager
-from muster.errors import ConfigError, MusterError, NotFound
-from muster.kube.informer import Informer
-from muster.observe.health import Health
-from muster.scheduler import marks, waiting
-from muster.scheduler.bind import Binder
-from muster.scheduler.gangs import DIALECTS
-from muster.scheduler.line import Publisher
-from muster.scheduler.loop import Loop
-from muster.scheduler.presence import Presence
-from muster.scheduler.report import Reporter, log
-from muster.scheduler.settings import NAMES, Settings, load, take_up
-from muster.scheduler.state import State
-from muster.scheduler.storage import (
-    CLAIMS,
+from muster.api.storage import (
     CSI_NODES,
     SELECTED_NODE,
     STORAGE_CLASSES,
+    VOLUME_CLAIMS,
     VOLUMES,
-    kept_for,
+    claim_ref_patch,
 )
-from muster.scheduler.takedown import Takedown
+from muster.control.manager import Manager
+from muster.errors import ConfigError, MusterError, NotFound
+from muster.kube.watch.informer import Informer
+from muster.observe.health import Health
+from muster.scheduler import published_line
+from muster.scheduler.decisions import takedown
+from muster.scheduler.effects.binder import Binder
+from muster.scheduler.effects.deleter import Deleter
+from muster.scheduler.effects.line_publisher import LinePublisher
+from muster.scheduler.effects.reporter import Reporter, log
+from muster.scheduler.loop import Loop
+from muster.scheduler.other_schedulers import NameLeases
+from muster.scheduler.settings import NAMES, Settings, load, merge_reloaded
+from muster.scheduler.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.kube.client import Client
-    from muster.kube.lease import Election
-    from muster.kube.store import Change
-    from muster.scheduler.actions import Bind, Delete, Provision, Say
-    from muster.scheduler.volumes import Choice
+    from muster.kube.leader_election import LeaderElection
+    from muster.kube.watch.informer_cache import Change
+    from muster.scheduler.cluster.volumes import VolumeChoice
+    from muster.scheduler.decisions.decision import Bind, Delete, Provision, Report
 
 T = TypeVar("T", bound=HasMetadata)
 RELOAD_EVERY = 5.0
@@ -59,8 +60,8 @@ class Options:
 
     names: tuple[str, ...] = NAMES
     config: Path | None = None
-    election: Election | None = None
-    namespace: str = waiting.NAMESPACE
+    election: LeaderElection | None = None
+    namespace: str = published_line.NAMESPACE
     """Where the published line lives."""
     shadow: bool = False
     health: Health = field(default_factory=Health)
@@ -91,7 +92,7 @@ class Service:
     """The parts of one scheduler, joined: watch events to the state, actions to the client."""
 
     def __init__(
-        self, client: Client, settings: Settings, options: Options, election: Election | None
+        self, client: Client, settings: Settings, options: Options, election: LeaderElection | None
     ) -> None:
         self._client, self._shadow = client, options.shadow
         self.state = State(settings)
@@ -101,13 +102,13 @@ class Service:
         self._binder: Binder | None = None
         self._may_act = election.holds if election else lambda: True
         self._reporter = Reporter(client, self.state, self._busy)
-        self._presence = Presence(
+        self._presence = NameLeases(
             client, settings.names, options.namespace, elected=election is not None
         )
-        self._line = Publisher(client, self.state, options.namespace, quiet=options.shadow)
+        self._line = LinePublisher(client, self.state, options.namespace, quiet=options.shadow)
         self._config, self._names = options.config, options.names
         self._provisions: asyncio.Queue[Provision] = asyncio.Queue()
-        self._takedown = Takedown(client, self._not_deleted, may_act=self._may_act)
+        self._takedown = Deleter(client, self._not_deleted, may_act=self._may_act)
 
     async def run(self) -> None:
         """Decide and act, until cancelled: the informers have synced."""
@@ -161,13 +162,13 @@ class Service:
 
     def _not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
         """The server refuses to delete a pod, or (no `why`) no longer does."""
-        marks.stuck(self.state, pod, why)
+        takedown.deletion_failed(self.state, pod, why)
         if why:
             self._reporter.not_deleted(delete, pod, why)
         if self._loop is not None:
             self._loop.wake()
 
-    def say(self, say: Say) -> None:
+    def say(self, say: Report) -> None:
         if self._shadow and say.reason is not None:
             log.info("would report %s: %s: %s", say.gang, say.reason.code, say.reason.text)
         elif not self._shadow:
@@ -193,7 +194,7 @@ class Service:
                     if self._loop is not None:
                         self._loop.wake()
 
-    async def _give(self, key: Key, choice: Choice) -> None:
+    async def _give(self, key: Key, choice: VolumeChoice) -> None:
         """An existing volume is bound to the claim; else one is asked for on the node."""
         claim = self.state.snapshot.volumes.claims.get(key)
         volume = self.state.snapshot.volumes.volumes.get(choice.volume)
@@ -201,9 +202,9 @@ class Service:
             raise NotFound(f"the claim {key} is gone, or this process no longer leads", status=404)
         if volume is None:
             marks = {"metadata": {"annotations": {SELECTED_NODE: choice.node}}}
-            await self._client.patch(CLAIMS, key, marks)
+            await self._client.patch(VOLUME_CLAIMS, key, marks)
         else:
-            await self._client.patch(VOLUMES, volume.metadata.key, kept_for(volume, claim))
+            await self._client.patch(VOLUMES, volume.metadata.key, claim_ref_patch(volume, claim))
 
     async def _reload(self, config: Path) -> None:
         """Take up changes of the settings file; one that cannot be used changes nothing."""
@@ -218,7 +219,7 @@ class Service:
             except ConfigError as error:
                 log.error("settings not taken up: %s", error)
             else:
-                self.state.settings, left = take_up(self.state.settings, fresh)
+                self.state.settings, left = merge_reloaded(self.state.settings, fresh)
                 log.info("settings taken up from %s", config)
                 if left:
                     log.warning("changed, and needs a restart: %s", ", ".join(left))
@@ -232,7 +233,8 @@ class Service:
             self._watch(NODES, state.node_changed),
             self._watch(NAMESPACES, lambda _, new: state.namespace_changed(new)),
             self._watch(
-                BUDGETS, lambda old, new: state.budget_changed((new or old).metadata.key, new)
+                POD_DISRUPTION_BUDGETS,
+                lambda old, new: state.budget_changed((new or old).metadata.key, new),
             ),
             self._watch(
                 PRIORITY_CLASSES,
@@ -241,7 +243,7 @@ class Service:
         ]
         made += [
             self._watch(
-                CLAIMS, lambda old, new: state.claim_changed((new or old).metadata.key, new)
+                VOLUME_CLAIMS, lambda old, new: state.claim_changed((new or old).metadata.key, new)
             ),
             self._watch(
                 VOLUMES, lambda old, new: state.volume_changed((new or old).metadata.name, new)

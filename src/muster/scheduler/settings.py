@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 NAMES = ("muster", "kube-batchd", "kube-batch")
-FIXED = {"names": "names", "binds_in_flight": "bindsInFlight"}
+NEEDS_RESTART = {"names": "names", "binds_in_flight": "bindsInFlight"}
 """What is used once, at the start, and what the file calls it."""
 
 
@@ -103,8 +103,8 @@ def _written_twice(node: Node | None) -> str:
     return ""
 
 
-def take_up(old: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
+def merge_reloaded(old: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
     """Settings that a running scheduler goes on with, and what takes a restart to change."""
-    left = [name for name in FIXED if getattr(old, name) != getattr(fresh, name)]
+    left = [name for name in NEEDS_RESTART if getattr(old, name) != getattr(fresh, name)]
     kept = {name: getattr(old, name) for name in left}
-    return msgspec.structs.replace(fresh, **kept), [FIXED[name] for name in left]
+    return msgspec.structs.replace(fresh, **kept), [NEEDS_RESTART[name] for name in left]

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.scheduler import hold
-from muster.scheduler.entry import Entry
-from muster.scheduler.failures import Failures
-from muster.scheduler.gangs import ALONE, GangKey, role_of
-from muster.scheduler.nodes import looks, takes_pods
-from muster.scheduler.order import Place, place_in_line
-from muster.scheduler.parked import Parked, Wake
-from muster.scheduler.roster import Gang, Muster, Roster, call
-from muster.scheduler.snapshot import Placement, Slot, Snapshot, Stay
-from muster.scheduler.turns import Turns
+from muster.api.gang_dialects import SINGLE_POD, GangKey, role_of
+from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
+from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
+from muster.scheduler.gangs import holds
+from muster.scheduler.gangs.line import DueGangs, LinePosition, ParkedGangs, Wake, line_position
+from muster.scheduler.gangs.phase import GangRecord
+from muster.scheduler.gangs.roster import Gang, Members, Roster, sort_members
+from muster.scheduler.placement.known_failures import KnownFailures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,10 +27,10 @@ if TYPE_CHECKING:
     from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key
-    from muster.scheduler.nodes import Mask
-    from muster.scheduler.podclass import PodClass
+    from muster.api.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
+    from muster.scheduler.cluster.nodes import Mask
+    from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.settings import Settings
-    from muster.scheduler.storage import Claim, CsiNode, PersistentVolume, StorageClass
 
 
 NOBODY = GangKey("", "", "")
@@ -45,12 +43,12 @@ class State:
         self.settings = settings
         self.snapshot = Snapshot()
         self.roster = Roster(settings.names)
-        self.parked = Parked()
-        self.entries: dict[GangKey, Entry] = {}
+        self.parked = ParkedGangs()
+        self.entries: dict[GangKey, GangRecord] = {}
         self.assumed: dict[str, str] = {}
         self.events = Wake.NONE
         self.freed: set[str] = set()
-        self.failures = Failures()
+        self.failures = KnownFailures()
         self.moves = 0
         """Grows with every event: what fails by other pods may succeed after any of them."""
         self.now = 0.0
@@ -63,7 +61,7 @@ class State:
         """Gangs that have waited too long, with the classes that lack room."""
         self._keepers: dict[str, dict[str, GangKey]] = {}
         """Rooms held, by node: for whom."""
-        self._turns = Turns()
+        self._turns = DueGangs()
 
     # -- what the watches say ------------------------------------------------------------------
 
@@ -97,9 +95,9 @@ class State:
         elif old is not None:
             self.snapshot.drop_node(old.metadata.name)
             self._happened(Wake.LOST | Wake.PODS)  # with a domain gone, spread may be even
-        if old is not None and (new is None or not takes_pods(new)):
+        if old is not None and (new is None or not is_schedulable(new)):
             self._drop_holds_on(old.metadata.name)
-        if new is not None and (old is None or looks(old) != looks(new)):
+        if new is not None and (old is None or scheduling_fields(old) != scheduling_fields(new)):
             self._happened(Wake.NODES)
 
     def group_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
@@ -127,7 +125,7 @@ class State:
             self.snapshot.put_namespace(new)
             self._happened(Wake.PODS)
 
-    def claim_changed(self, key: Key, new: Claim | None) -> None:
+    def claim_changed(self, key: Key, new: VolumeClaim | None) -> None:
         """A claim came, changed or went."""
         self.snapshot.volumes.put_claim(key, new)
         self._happened(Wake.STORAGE)
@@ -191,14 +189,14 @@ class State:
                 self.touch(key)
             self.events, self.freed = Wake.NONE, set()
 
-    def place_of(self, key: GangKey) -> Place:
+    def place_of(self, key: GangKey) -> LinePosition:
         """Where a gang stands in line."""
         gang = self.roster.gangs.get(key)
         if gang is None:
-            return place_in_line(key, priority=0, half_bound=True, surplus=False, created=None)
+            return line_position(key, priority=0, half_bound=True, surplus=False, created=None)
         missing = self.missing(gang, self.muster(gang))
         bound = any(p.spec.node_name and not p.finished for p in gang.pods.values())
-        return place_in_line(
+        return line_position(
             key,
             priority=self.roster.priority(gang),
             half_bound=bool(missing.total) and (bound or bool(self.entry(key).holds)),
@@ -208,33 +206,33 @@ class State:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def entry(self, key: GangKey) -> Entry:
-        return self.entries.setdefault(key, Entry())
+    def entry(self, key: GangKey) -> GangRecord:
+        return self.entries.setdefault(key, GangRecord())
 
-    def muster(self, gang: Gang) -> Muster:
+    def muster(self, gang: Gang) -> Members:
         """The gang's members by what they are doing now."""
         if gang.called is None:
-            gang.called = call(gang, self.assumed, self.roster.names)
+            gang.called = sort_members(gang, self.assumed, self.roster.names)
         return gang.called
 
-    def missing(self, gang: Gang, muster: Muster) -> hold.Missing:
+    def missing(self, gang: Gang, muster: Members) -> holds.Missing:
         """What the gang lacks; members that succeeded and are gone still count."""
         terms = gang.terms
         if terms is None:
-            return hold.Missing(0, {})
+            return holds.Missing(0, {})
         entry = self.entries.get(gang.key)
         if entry is None or not (entry.succeeded or entry.recalled):
-            return hold.missing(terms, muster)
-        return hold.missing(terms, muster, self._gone(gang, entry), entry.recalled)
+            return holds.missing(terms, muster)
+        return holds.missing(terms, muster, self._gone(gang, entry), entry.recalled)
 
-    def succeeded(self, gang: Gang, muster: Muster) -> int:
+    def succeeded(self, gang: Gang, muster: Members) -> int:
         """How many members succeeded in this run, or in the last one if no other has begun."""
         entry = self.entry(gang.key)
         now = len(muster.succeeded) + len(self._gone(gang, entry)) + entry.recalled
         return now or entry.done
 
     @staticmethod
-    def _gone(gang: Gang, entry: Entry) -> tuple[str, ...]:
+    def _gone(gang: Gang, entry: GangRecord) -> tuple[str, ...]:
         """The roles of members that succeeded in this run and whose objects are gone."""
         if not entry.succeeded:
             return ()
@@ -246,9 +244,9 @@ class State:
         found = (self.snapshot.slots.get(uid) for uid in sorted(self.entry(key).holds))
         return tuple(slot for slot in found if slot is not None)
 
-    def kept_rooms(self, nodes: Mask) -> dict[GangKey, list[hold.Hold]]:
+    def kept_rooms(self, nodes: Mask) -> dict[GangKey, list[holds.Hold]]:
         """The rooms kept on some nodes, by the gang that they are kept for."""
-        found: dict[GangKey, list[hold.Hold]] = {}
+        found: dict[GangKey, list[holds.Hold]] = {}
         for node, kept in self._keepers.items():
             row = self.snapshot.nodes.rows.get(node)
             if row is not None and nodes[row]:
@@ -268,11 +266,13 @@ class State:
 
     # -- rooms ---------------------------------------------------------------------------------
 
-    def keep_room(self, key: GangKey, slot: Slot, kept: hold.Hold) -> None:
+    def keep_room(self, key: GangKey, slot: Slot, kept: holds.Hold) -> None:
         """Keep the room of a slot for a gang."""
         uid = f"hold/{key.dialect}/{key}/{slot.uid}"
         priority = self.roster.priority(self.roster.gangs[key])
-        self.snapshot.put(Slot(uid, slot.node, slot.cls, slot.pod, Stay.HOLD, False, priority, key))
+        self.snapshot.put(
+            Slot(uid, slot.node, slot.cls, slot.pod, SlotKind.HOLD, False, priority, key)
+        )
         self.entry(key).holds[uid] = kept
         self._keepers.setdefault(slot.node, {})[uid] = key
         self.look_again(key, kept.until)
@@ -302,7 +302,7 @@ class State:
         """A bind did not happen: give its room back. Gives the slot, for whoever keeps the room."""
         self._not_assumed(uid)
         slot = self.snapshot.slots.get(uid)
-        if slot is None or slot.stay is not Stay.ASSUMED:
+        if slot is None or slot.stay is not SlotKind.ASSUMED:
             return None
         self.snapshot.remove(uid)
         self._room_changed(slot, None)
@@ -329,13 +329,13 @@ class State:
             entry = self.entries.get(key)
             if entry is not None:
                 entry.succeeded.pop(pod.metadata.name, None)
-        was_there = slot is not None and slot.stay in (Stay.POD, Stay.ASSUMED)
+        was_there = slot is not None and slot.stay in (SlotKind.POD, SlotKind.ASSUMED)
         if slot is not None and was_there and pod.metadata.uid not in self.snapshot.slots:
             self._left_room(key, pod, slot, gone=gone)
 
     def _one_of_many(self, slot: Slot | None, new: Pod | None, key: GangKey | None) -> bool:
         """Whether a bind was confirmed while siblings' are still out: the last one tells all."""
-        if slot is None or slot.stay is not Stay.ASSUMED or new is None or new.finished:
+        if slot is None or slot.stay is not SlotKind.ASSUMED or new is None or new.finished:
             return False
         gang = self.roster.gangs.get(key) if key is not None else None
         if gang is None or new.spec.node_name != slot.node or new.metadata.deletion_timestamp:
@@ -344,13 +344,13 @@ class State:
 
     def _left_room(self, key: GangKey, pod: Pod, slot: Slot, *, gone: bool) -> None:
         gang = self.roster.gangs.get(key)
-        if gang is None or key.dialect == ALONE.name or gang.ended or self.entry(key).gave_up:
+        if gang is None or key.dialect == SINGLE_POD.name or gang.ended or self.entry(key).gave_up:
             return
         if pod.spec.scheduler_name not in self.roster.names:
             return
         node = self.snapshot.nodes.get(slot.node)
-        left = hold.how_it_left(slot.pod, None if gone else pod, node_lost=node is None)
-        kept = hold.hold_for(left, self.now, self.hold_seconds(gang))
+        left = holds.departure_of(slot.pod, None if gone else pod, node_lost=node is None)
+        kept = holds.hold_after(left, self.now, self.hold_seconds(gang))
         if kept is not None:
             self.entry(key).expects.append(kept.until)
             self.look_again(key, kept.until)
@@ -358,17 +358,17 @@ class State:
         if gang.label_only and not muster.bound:
             return
         lacks = self.missing(gang, muster).total > len(self.entry(key).holds)
-        if kept is not None and lacks and node is not None and takes_pods(node):
+        if kept is not None and lacks and node is not None and is_schedulable(node):
             self.keep_room(key, slot, kept)
 
     def hold_seconds(self, gang: Gang) -> float:
         """How long rooms are kept for this gang."""
         annotations = gang.declared.metadata.annotations if gang.declared is not None else {}
-        return hold.hold_seconds(annotations, self.settings.hold_seconds)
+        return holds.hold_seconds(annotations, self.settings.hold_seconds)
 
     def _drop_holds_on(self, node: str) -> None:
         for slot in list(self.snapshot.on_node.get(node, {}).values()):
-            if slot.stay is Stay.HOLD and isinstance(slot.owner, GangKey):
+            if slot.stay is SlotKind.HOLD and isinstance(slot.owner, GangKey):
                 self.drop_room(slot.owner, slot.uid)
                 self.touch(slot.owner)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.conformance.cases.requests import (
+from tests.conformance.cases.steps import (
     CM,
     NS,
     PODS,

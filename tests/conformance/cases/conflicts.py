@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, JOBS, cm, delete, job, patch, post, put
+from tests.conformance.cases.steps import CM, JOBS, cm, delete, job, patch, post, put
 from tests.conformance.transcript import Case
 
 CASES = [

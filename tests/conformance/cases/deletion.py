@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import CM, JOBS, cm, delete, get, job, patch, post, put
+from tests.conformance.cases.steps import CM, JOBS, cm, delete, get, job, patch, post, put
 from tests.conformance.transcript import Case
 
 GOING = "/api/v1/namespaces/$ns-x"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import (
+from tests.conformance.cases.steps import (
     CM,
     JOBS,
     NS,

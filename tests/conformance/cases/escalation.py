@@ -15,7 +15,7 @@ from tests.conformance.cases.access import (
     rule,
     tried,
 )
-from tests.conformance.cases.requests import answered, post
+from tests.conformance.cases.steps import answered, post
 from tests.conformance.transcript import MERGE, Case, Step
 
 GROUP = "rbac.authorization.k8s.io"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import NS, delete, get, patch, post, put
+from tests.conformance.cases.steps import NS, delete, get, patch, post, put
 from tests.conformance.transcript import STRATEGIC, Case
 
 OLD = f"{NS}/events"

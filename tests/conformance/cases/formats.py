@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.definitions import CRDS, NAME, THINGS, definition, established, version
-from tests.conformance.cases.requests import answered, delete, get, patch, post
+from tests.conformance.cases.crds import CRDS, NAME, THINGS, definition, established, version
+from tests.conformance.cases.steps import answered, delete, get, patch, post
 from tests.conformance.transcript import JSON_PATCH, Case, Step
 
 # For each format, texts that may be of it.

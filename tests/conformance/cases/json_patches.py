@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.applies import DEPLOYMENTS, ONE, deployment
-from tests.conformance.cases.requests import CM, JOBS, PODS, cm, get, job, patch, pod, post
+from tests.conformance.cases.server_side_apply import DEPLOYMENTS, ONE, deployment
+from tests.conformance.cases.steps import CM, JOBS, PODS, cm, get, job, patch, pod, post
 from tests.conformance.transcript import JSON_PATCH, STRATEGIC, Case, Step
 
 ITEMS = "/metadata/finalizers"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import delete, get, patch, post, put
+from tests.conformance.cases.steps import delete, get, patch, post, put
 from tests.conformance.transcript import JSON_PATCH, MERGE, STRATEGIC, Case, Step
 
 POD = {"containers": [{"name": "c", "image": "busybox:1"}]}

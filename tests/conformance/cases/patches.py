@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, JOBS, PODS, cm, get, job, patch, pod, post
+from tests.conformance.cases.steps import CM, JOBS, PODS, cm, get, job, patch, pod, post
 from tests.conformance.transcript import JSON_PATCH, STRATEGIC, Case
 
 CASES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import PODS, get, patch, pod, post
+from tests.conformance.cases.steps import PODS, get, patch, pod, post
 from tests.conformance.transcript import MERGE, STRATEGIC, Case, Step
 
 ANY = {"key": "z", "operator": "Exists"}

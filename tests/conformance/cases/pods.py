@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import PODS, delete, get, patch, pod, post
+from tests.conformance.cases.steps import PODS, delete, get, patch, pod, post
 from tests.conformance.transcript import STRATEGIC, Case
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import delete, post
+from tests.conformance.cases.steps import delete, post
 from tests.conformance.transcript import Case, Step
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import CM, JOBS, PODS, cm, delete, get, job, pod, post
+from tests.conformance.cases.steps import CM, JOBS, PODS, cm, delete, get, job, pod, post
 from tests.conformance.transcript import Case, Step
 
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import CM, NS, SVC, cm, patch, post, put
+from tests.conformance.cases.steps import CM, NS, SVC, cm, patch, post, put
 from tests.conformance.transcript import Case, Step
 
 CLAIMS = f"{NS}/persistentvolumeclaims"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import PODS, delete, get, patch, pod, post, put
+from tests.conformance.cases.steps import PODS, delete, get, patch, pod, post, put
 from tests.conformance.transcript import JSON_PATCH, STRATEGIC, Case
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import NS, PODS, SVC, delete, get, patch, pod, post
+from tests.conformance.cases.steps import NS, PODS, SVC, delete, get, patch, pod, post
 from tests.conformance.transcript import Case, Step
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"

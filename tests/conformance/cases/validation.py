@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import NS, PODS, SVC, patch, pod, post
+from tests.conformance.cases.steps import NS, PODS, SVC, patch, pod, post
 from tests.conformance.transcript import JSON_PATCH, STRATEGIC, Case, Step
 
 QUOTAS, LIMITS = f"{NS}/resourcequotas", f"{NS}/limitranges"

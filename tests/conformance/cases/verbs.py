@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.cases.requests import (
+from tests.conformance.cases.steps import (
     CM,
     JOBS,
     NS,

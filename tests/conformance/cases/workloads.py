@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.requests import patch, post
+from tests.conformance.cases.steps import patch, post
 from tests.conformance.transcript import Case, Step
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"

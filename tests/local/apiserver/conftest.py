@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.local.apiserver.running import running
+from tests.local.apiserver.running_server import running_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.local.apiserver.running import Talk
+    from tests.local.apiserver.running_server import ApiClient
 
 
 @pytest.fixture
-async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
-    async with running(tmp_path / "server") as talk:
+async def talk(tmp_path: Path) -> AsyncIterator[ApiClient]:
+    async with running_server(tmp_path / "server") as talk:
         yield talk

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from muster.errors import Refusal
+from muster.errors import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.backend import ExecOptions, LogOptions, Pipe, Streams
+    from muster.local.apiserver.streams.node_backend import ExecOptions, LogOptions, Pipe, Streams
 
 
 class FakeNode:
@@ -26,7 +26,7 @@ class FakeNode:
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
         self.asked.append(options)
         if options.previous:
-            raise Refusal("there was none before", status=400, reason="BadRequest")
+            raise StatusError("there was none before", status=400, reason="BadRequest")
         yield b"one\n"
         yield b"two\n"
 
@@ -50,7 +50,7 @@ class FakeNode:
             case ():
                 await streams.stdout(b"attached\n")
             case _:
-                raise Refusal("no such command", status=400, reason="BadRequest")
+                raise StatusError("no such command", status=400, reason="BadRequest")
         return 0
 
     async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.api import crds
-from tests.local.apiserver.running import running
+from tests.local.apiserver.running_server import running_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.local.apiserver.running import Reply, Talk
+    from tests.local.apiserver.running_server import ApiClient, Reply
 
 BATCH = 250
 """Requests between two restarts."""
@@ -156,7 +156,7 @@ class Ledger:
         self.writes = 0
         self.answers: Counter[int] = Counter()
 
-    async def note(self, talk: Talk, method: str, path: str, reply: Reply) -> None:
+    async def note(self, talk: ApiClient, method: str, path: str, reply: Reply) -> None:
         """Take in an answer to a request that may have written."""
         self.answers[reply.status] += 1
         place, _, query = path.partition("?")
@@ -175,7 +175,7 @@ class Ledger:
         for other in self.twins(f"{collection}/{name}"):
             await self.look(talk, other)
 
-    async def look(self, talk: Talk, path: str) -> None:
+    async def look(self, talk: ApiClient, path: str) -> None:
         found = await talk.say("GET", path)
         if found.status == 404:
             self.known.pop(path, None)
@@ -190,7 +190,7 @@ class Ledger:
         twin = path.replace(*other)
         return [twin] if path in self.known or twin in self.known else []
 
-    async def audit(self, talk: Talk) -> None:
+    async def audit(self, talk: ApiClient) -> None:
         """Every object is as it was acknowledged, and there are no others."""
         for path, body in self.known.items():
             found = await talk.say("GET", path)
@@ -204,7 +204,7 @@ class Ledger:
     born: frozenset[str] = frozenset()
     """What was there before the first request."""
 
-    async def begin(self, talk: Talk) -> None:
+    async def begin(self, talk: ApiClient) -> None:
         found = set()
         for collection in COLLECTIONS:
             items = (await talk.say("GET", collection)).body["items"]
@@ -215,12 +215,12 @@ class Ledger:
 async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
     """Send random requests, and look into the books after each of many restarts."""
     ledger = Ledger()
-    async with running(folder) as talk:
+    async with running_server(folder) as talk:
         for crd in crds.load_all():
             await talk.say("POST", COLLECTIONS[-1], crd)
         await ledger.begin(talk)
     for _ in range(count // BATCH):
-        async with running(folder) as talk:
+        async with running_server(folder) as talk:
             await ledger.audit(talk)
             for _ in range(BATCH):
                 method, path, body, kind = request(dice)
@@ -228,7 +228,7 @@ async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
                 said = (method, path, body, kind, reply.body)
                 assert reply.status < 500 or reply.status == 504, said
                 await ledger.note(talk, method, path, reply)
-    async with running(folder) as talk:
+    async with running_server(folder) as talk:
         await ledger.audit(talk)
     return ledger
 
@@ -256,7 +256,7 @@ async def test_a_hundred_thousand_random_requests(tmp_path: Path) -> None:
 async def test_what_was_acknowledged_is_what_is_there(tmp_path: Path) -> None:
     dice, model = random.Random(7), dict[str, dict[str, str]]()
     path = "/api/v1/namespaces/default/configmaps"
-    async with running(tmp_path) as talk:
+    async with running_server(tmp_path) as talk:
         for i in range(1500):
             name = dice.choice("abcdefgh")
             data = {dice.choice("xyz"): str(i)}
@@ -277,6 +277,6 @@ async def test_what_was_acknowledged_is_what_is_there(tmp_path: Path) -> None:
                 case _:
                     if (await talk.say("DELETE", f"{path}/{name}")).status == 200:
                         del model[name]
-    async with running(tmp_path) as talk:
+    async with running_server(tmp_path) as talk:
         items = (await talk.say("GET", path)).body["items"]
         assert {i["metadata"]["name"]: i["data"] for i in items} == model

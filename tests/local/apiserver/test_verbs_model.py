@@ -13,15 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from muster.errors import Refusal
+from muster.errors import StatusError
 from muster.local.apiserver import objects
-from muster.local.apiserver.builtin import BUILTIN
+from muster.local.apiserver.http.requests import Call, Route
+from muster.local.apiserver.kinds.builtin import BUILTIN
 from muster.local.apiserver.registry import Registry
-from muster.local.apiserver.request.call import Call
-from muster.local.apiserver.request.routes import Route
-from muster.local.apiserver.store import Store
+from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.verbs import Verbs
-from muster.local.apiserver.views.watching import watch
+from muster.local.apiserver.views.watch_events import watch_events
 
 MERGE = "application/merge-patch+json"
 FINALIZER = "x.io/f"
@@ -95,7 +94,7 @@ class VerbsMachine(RuleBasedStateMachine):
         call = Call(route, self.resource, query, data, kind)
         try:
             answer = self.loop.run_until_complete(getattr(self.verbs, verb)(call))
-        except Refusal as refusal:
+        except StatusError as refusal:
             return refusal.status, refusal
         return answer.code, msgspec.json.decode(answer.body)
 
@@ -232,7 +231,7 @@ class VerbsMachine(RuleBasedStateMachine):
         self.ask("create", body={"metadata": {"name": "last", "labels": {"color": "red"}}})
 
         async def events() -> list[Any]:
-            lines, found = watch(self.store, call, lambda value: value), []
+            lines, found = watch_events(self.store, call, lambda value: value), []
             async for piece in lines:
                 found += [msgspec.json.decode(line) for line in piece.splitlines()]
                 if found and found[-1]["object"]["metadata"]["name"] == "last":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.local.node.cluster import may_make_namespaces
-from tests.require import lack
+from tests.local.node.local_node import may_make_namespaces
+from tests.prerequisites import missing_prerequisite
 
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
     if not may_make_namespaces():
-        lack("netns", "this machine forbids namespaces")
+        missing_prerequisite("netns", "this machine forbids namespaces")

@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.local.node.runtime.network import Network
-from muster.local.node.standalone.netlink import Netlink
+from muster.local.node.network.bridge import BridgeNetwork
+from muster.local.node.standalone.linux.netlink import Netlink
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _mentions(pid: int, home: str) -> bool:
 
 
 def _links(home: Path) -> list[str]:
-    network = Network(home)
+    network = BridgeNetwork(home)
     with Netlink() as net:
         names = [link.name for link in net.links()]
     return [name for name in names if name == network.bridge or name.startswith(network.prefix)]

@@ -10,10 +10,10 @@ import pytest
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.local.apiserver.backend import ExecOptions
+from muster.local.apiserver.streams.node_backend import ExecOptions
 from tests.local.node import leftovers
-from tests.local.node.builders import container, manifest
-from tests.local.node.cluster import Cluster, Raw, cluster, needs_namespaces
+from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces
+from tests.local.node.pod_builders import container, manifest
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

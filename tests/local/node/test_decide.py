@@ -17,17 +17,8 @@ from muster.local.node.decide import (
     initialized,
     outcome,
 )
-from muster.local.node.runtime.records import Health
-from tests.local.node.builders import (
-    NOTHING,
-    NOW,
-    ago,
-    container,
-    exited,
-    pod,
-    record,
-    running,
-)
+from muster.local.node.runtime.pod_records import Health
+from tests.local.node.pod_builders import NOTHING, NOW, ago, container, exited, pod, record, running
 
 
 def starts(decision: Decision) -> list[tuple[str, int]]:

@@ -7,18 +7,18 @@ import base64
 import msgspec
 import pytest
 
-from muster.errors import Missing
+from muster.errors import MissingReference
 from muster.local.node import env
-from muster.local.node.env import Surroundings
-from muster.local.node.spec import Container, FieldRef
-from tests.local.node.builders import Raw, container, pod
+from muster.local.node.env import PodContext
+from muster.local.node.pod import Container, FieldRef
+from tests.local.node.pod_builders import Raw, container, pod
 
 BASE = {"PATH": "/bin", "HOME": "/root"}
 
 
-def variables(*given: Raw, around: Surroundings | None = None, **fields: object) -> dict[str, str]:
+def variables(*given: Raw, around: PodContext | None = None, **fields: object) -> dict[str, str]:
     one = pod("p", container("main", "true", env=list(given), **fields))
-    return env.environment(one, one.spec.containers[0], around or Surroundings(), BASE)
+    return env.environment(one, one.spec.containers[0], around or PodContext(), BASE)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_fields_of_the_pod_can_be_asked_for() -> None:
         for name, path in asked.items()
     ]
 
-    found = variables(*given, around=Surroundings(pod_ip="10.0.0.7"))
+    found = variables(*given, around=PodContext(pod_ip="10.0.0.7"))
 
     assert {name: found[name] for name in asked} == {
         "NAME": "p",
@@ -95,7 +95,7 @@ def test_resources_are_counted_in_units_of_the_divisor(
 
     found = variables(
         {"name": "X", "valueFrom": asked},
-        around=Surroundings(node={"memory": "64Gi"}),
+        around=PodContext(node={"memory": "64Gi"}),
         resources=resources,
     )
 
@@ -103,7 +103,7 @@ def test_resources_are_counted_in_units_of_the_divisor(
 
 
 def test_config_maps_and_secrets_give_single_values_and_whole_sets() -> None:
-    around = Surroundings(
+    around = PodContext(
         config_maps={"conf": {"rate": "0.1", "not a name": "x"}},
         secrets={"key": {"token": base64.b64encode(b"s3cret").decode()}},
     )
@@ -125,12 +125,12 @@ def test_config_maps_and_secrets_give_single_values_and_whole_sets() -> None:
 def test_what_is_missing_is_named_unless_it_is_optional() -> None:
     ref = {"name": "conf", "key": "rate"}
 
-    with pytest.raises(Missing, match='configmap "conf" not found'):
+    with pytest.raises(MissingReference, match='configmap "conf" not found'):
         variables({"name": "A", "valueFrom": {"configMapKeyRef": ref}})
-    with pytest.raises(Missing, match="key rate"):
+    with pytest.raises(MissingReference, match="key rate"):
         variables(
             {"name": "A", "valueFrom": {"configMapKeyRef": ref}},
-            around=Surroundings(config_maps={"conf": {}}),
+            around=PodContext(config_maps={"conf": {}}),
         )
     optional = variables({"name": "A", "valueFrom": {"configMapKeyRef": ref | {"optional": True}}})
     assert "A" not in optional
@@ -149,7 +149,7 @@ def test_args_alone_are_the_whole_command_line() -> None:
 
 
 def test_neither_command_nor_args_says_what_to_write() -> None:
-    with pytest.raises(Missing, match="command or args"):
+    with pytest.raises(MissingReference, match="command or args"):
         line()
 
 
@@ -157,7 +157,7 @@ def test_labels_are_quoted_so_that_a_value_is_one_line() -> None:
     meta = {"annotations": {"a": 'say "hi"\\\n\tbell\a', "b": "caf\xe9 \x1f\u200b\U000e0001"}}
     ref = msgspec.convert({"fieldPath": "metadata.annotations"}, FieldRef)
 
-    lines = env.field_value(pod("p", meta=meta), ref, Surroundings()).split("\n")
+    lines = env.field_value(pod("p", meta=meta), ref, PodContext()).split("\n")
 
     assert lines == [
         r'a="say \"hi\"\\\n\tbell\a"',

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.require import lack
+from tests.prerequisites import missing_prerequisite
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534
@@ -29,7 +29,9 @@ def interpreter() -> str:
     for candidate in (sys.executable, shutil.which(version, path="/usr/local/bin:/usr/bin")):
         if candidate and _runs(candidate):
             return candidate
-    return lack("rootless", "no interpreter of this version that an ordinary user may run")
+    return missing_prerequisite(
+        "rootless", "no interpreter of this version that an ordinary user may run"
+    )
 
 
 def _runs(executable: str) -> bool:
@@ -41,15 +43,15 @@ def _runs(executable: str) -> bool:
 
 
 FILES = [
-    "pods",
-    "files",
-    "recovery",
-    "access",
-    "health",
-    "services",
-    "attach",
-    "hung",
-    "init_again",
+    "test_pods.py",
+    "volumes/test_volumes_in_pods.py",
+    "test_daemon_killed.py",
+    "test_service_account.py",
+    "probes/test_probes_in_pods.py",
+    "network/test_node_ports.py",
+    "test_attach.py",
+    "runtime/test_hung_shims.py",
+    "runtime/test_sandbox_recreated.py",
 ]
 
 
@@ -66,7 +68,7 @@ def test_an_ordinary_user_runs_the_same_pods(what: str) -> None:
         }
         options = ["-q", "-p", "no:cacheprovider", f"--basetemp={home}/t", "-o", "addopts="]
         done = subprocess.run(
-            [interpreter(), "-m", "pytest", *options, f"tests/local/node/test_{what}.py"],
+            [interpreter(), "-m", "pytest", *options, f"tests/local/node/{what}"],
             cwd=ROOT,
             env=environment,
             user=NOBODY,

@@ -9,11 +9,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import objects
-from muster.local.apiserver.access import roles
-from muster.local.apiserver.access.rbac import GROUP
-from muster.local.apiserver.admission import priority
-from muster.local.apiserver.request.call import Call
-from muster.local.apiserver.request.routes import Route
+from muster.local.apiserver.access import default_roles
+from muster.local.apiserver.access.authorization import GROUP
+from muster.local.apiserver.http.requests import Call, Route
+from muster.local.apiserver.kinds import priority_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-async def furnish(verbs: Verbs) -> None:
+async def create_missing(verbs: Verbs) -> None:
     """Create what is missing, all in one commit."""
     async with asyncio.TaskGroup() as group:
         for call in _missing(verbs):
@@ -43,11 +42,11 @@ def _missing(verbs: Verbs) -> Iterator[Call]:
 def _initial() -> Iterator[tuple[str, str, str, Raw]]:
     for name in NAMESPACES:
         yield "", "v1", "namespaces", {"metadata": {"name": name}}
-    for role in roles.cluster_roles():
+    for role in default_roles.cluster_roles():
         yield GROUP, "v1", "clusterroles", role
-    for binding in roles.cluster_role_bindings():
+    for binding in default_roles.cluster_role_bindings():
         yield GROUP, "v1", "clusterrolebindings", binding
-    for name, value in priority.SYSTEM.items():
-        told = priority.DESCRIPTIONS[name]
+    for name, value in priority_class.SYSTEM.items():
+        told = priority_class.DESCRIPTIONS[name]
         found = {"metadata": {"name": name}, "value": value, "description": told}
-        yield priority.GROUP, "v1", "priorityclasses", found
+        yield priority_class.GROUP, "v1", "priorityclasses", found

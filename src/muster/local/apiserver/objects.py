@@ -2,6 +2,10 @@
 
 Pure; used by `verbs.py` and its neighbours. Stored bytes always begin with `apiVersion`, `kind`
 and `metadata`, so that another version of a kind is a different beginning of the same bytes.
+
+Whether a label selector that stands in an object chooses these labels.
+
+Pure; used for deployments, disruption budgets and roles that are made of others.
 """
 
 from __future__ import annotations
@@ -10,14 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from muster.local.apiserver import event_forms, structural
+from muster.api.affinity import LabelSelector
+from muster.api.selectors import from_labels
+from muster.errors import InvalidSelector
+from muster.local.apiserver.kinds import event
+from muster.local.apiserver.schema import structural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.store.changes import Entry
+
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -49,16 +58,16 @@ def as_stored(obj: Raw, api_version: str) -> bytes:
     return _encoder.encode(head | {k: v for k, v in obj.items() if k not in head})
 
 
-def stored(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
+def stored_encoder(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
     """Bytes of an object that a client wrote in this version of the resource."""
     if resource.stored is not None:
         obj = structural.reshape(decode(dump(obj)), resource.stored)
     return encoder(obj, resource.stored_api_version)
 
 
-def inward(obj: Raw, resource: Resource) -> Raw:
+def to_stored_form(obj: Raw, resource: Resource) -> Raw:
     """An object in the form it is stored in."""
-    return obj if resource.home is None else event_forms.to_core(obj)
+    return obj if resource.home is None else event.to_core(obj)
 
 
 def in_version(value: bytes, resource: Resource) -> bytes:
@@ -68,7 +77,7 @@ def in_version(value: bytes, resource: Resource) -> bytes:
     its defaults, and each version shows only what its own schema knows.
     """
     if resource.home is not None:
-        return dump(event_forms.from_core(decode(value), resource.api_version))
+        return dump(event.from_core(decode(value), resource.api_version))
     if resource.reshapes and resource.shape is not None:
         obj = decode(value) | {"apiVersion": resource.api_version}
         structural.reshape(obj, resource.stored or resource.shape)
@@ -83,17 +92,17 @@ def in_version(value: bytes, resource: Resource) -> bytes:
 _BEFORE_VERSION = b'{"apiVersion":"'
 
 
-def opening(api_version: str) -> bytes:
+def version_prefix(api_version: str) -> bytes:
     """How the bytes of an object of this version begin."""
     return _BEFORE_VERSION + api_version.encode() + b'"'
 
 
 def is_current(value: bytes, resource: Resource) -> bool:
     """Whether bytes are stored in the version that they would be stored in now."""
-    return value.startswith(opening(resource.stored_api_version))
+    return value.startswith(version_prefix(resource.stored_api_version))
 
 
-def going(value: bytes) -> bool:
+def is_being_deleted(value: bytes) -> bool:
     """Whether a stored object is marked for deletion."""
     marked = b'"deletionTimestamp"' in value  # mostly not, and that is cheap to see
     return marked and "deletionTimestamp" in decode(value)["metadata"]
@@ -112,19 +121,19 @@ def prefix(resource: Resource, namespace: str) -> str:
 _UNSET = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}
 
 
-class Facts(NamedTuple):
+class SelectorFields(NamedTuple):
     """What selectors look at."""
 
     labels: dict[str, str]
     fields: dict[str, str]
 
 
-def facts(entry: Entry, fields: Iterable[str]) -> Facts:
+def selector_fields(entry: Entry, fields: Iterable[str]) -> SelectorFields:
     """Labels and selectable fields; worked out once per stored object."""
-    if isinstance(entry.facts, Facts):
+    if isinstance(entry.facts, SelectorFields):
         return entry.facts
     obj = decode(entry.value)
-    found = Facts(
+    found = SelectorFields(
         obj["metadata"].get("labels") or {},
         {path: text(at(obj, path)) or _UNSET.get(path, "") for path in fields},
     )
@@ -146,3 +155,11 @@ def text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
+
+
+def selector_matches(selector: Raw, labels: Mapping[str, str]) -> bool:
+    """A selector that makes no sense chooses nothing."""
+    try:
+        return from_labels(msgspec.convert(selector, LabelSelector)).matches(labels)
+    except (InvalidSelector, msgspec.ValidationError):
+        return False

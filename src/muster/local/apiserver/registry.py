@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from muster.api.schemas import Schema
 from muster.local.apiserver import objects
-from muster.local.apiserver.admission.accepted import holds
+from muster.local.apiserver.kinds.crd import condition_is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.entries import Change, Entry
+    from muster.local.apiserver.store.changes import Change, Entry
 
 ALL_VERBS = frozenset(
     {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
@@ -72,7 +72,7 @@ class Resource:
     @cached_property
     def opening(self) -> bytes:
         """How its objects begin, as bytes."""
-        return objects.opening(self.api_version)
+        return objects.version_prefix(self.api_version)
 
     @property
     def stored_group(self) -> str:
@@ -155,7 +155,7 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
     """
     spec = crd["spec"]
     names = spec["names"]
-    if not holds(crd["status"]["conditions"], "Established"):
+    if not condition_is_true(crd["status"]["conditions"], "Established"):
         return
     storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
     stored = _schema(storage)

@@ -11,15 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission import claims
-from muster.local.apiserver.admission.screening import check_shape
-from muster.local.apiserver.pods.eviction import check_budgets
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.admission import preconditions
+from muster.local.apiserver.http import bodies
+from muster.local.apiserver.http.requests import Answer, Call, json_answer
+from muster.local.apiserver.kinds.pod_disruption_budget import check_budgets
+from muster.local.apiserver.patch import merge_patch
+from muster.local.apiserver.patch.json_patch import json_patch
+from muster.local.apiserver.patch.server_side_apply import APPLY_MEDIA_TYPE, check_apply
 from muster.local.apiserver.registry import Resource
-from muster.local.apiserver.request import bodies, patch
-from muster.local.apiserver.request.apply import MEDIA_TYPE, check_statement
-from muster.local.apiserver.request.call import Answer, Call, raw
-from muster.local.apiserver.request.json_patch import json_patch
+from muster.local.apiserver.schema.decoding import check_shape
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -53,8 +54,10 @@ class Subresources:
         name, verb = call.route.subresource, call.route.verb
         if name not in call.resource.subresources:
             if call.resource.custom:
-                raise status.not_found(call.resource.group, call.resource.plural, call.route.name)
-            raise status.no_such_path()
+                raise api_errors.not_found(
+                    call.resource.group, call.resource.plural, call.route.name
+                )
+            raise api_errors.path_not_found()
         if name == "status":
             return await self._status(call)
         if name == "scale":
@@ -65,7 +68,7 @@ class Subresources:
             return await self._evict(call)
         if name == "finalize" and verb == "update":
             return await self._verbs.update(call)  # without finalizers it is gone
-        raise status.not_allowed()
+        raise api_errors.method_not_allowed()
 
     async def _status(self, call: Call) -> Answer:
         match call.route.verb:
@@ -76,16 +79,16 @@ class Subresources:
             case "patch":
                 return await self._verbs.patch(call)
             case _:
-                raise status.not_allowed()
+                raise api_errors.method_not_allowed()
 
     # -- scale -----------------------------------------------------------------------------------
 
     async def _scale(self, call: Call) -> Answer:
         if call.route.verb == "get":
             obj = objects.decode(self._verbs.read(call).value)
-            return raw(_scale_of(call.resource, obj))
+            return json_answer(_scale_of(call.resource, obj))
         if call.route.verb not in ("update", "patch"):
-            raise status.not_allowed()
+            raise api_errors.method_not_allowed()
         sent = None if call.route.verb == "patch" else _sent(call)
 
         def rescale(old: Raw) -> Raw:
@@ -94,14 +97,16 @@ class Subresources:
             replicas = (wanted.get("spec") or {}).get("replicas", 0)
             if replicas < 0 and call.resource.custom:
                 field = f".{_path(call.resource, 'specReplicasPath')}"
-                cause = status.bad_value(field, replicas, "should be a non-negative integer")
+                cause = api_errors.invalid_value(
+                    field, replicas, "should be a non-negative integer"
+                )
                 resource = call.resource
-                raise status.invalid(resource.group, resource.kind, call.route.name, [cause])
+                raise api_errors.invalid(resource.group, resource.kind, call.route.name, [cause])
             if replicas < 0:
-                cause = status.bad_value(
+                cause = api_errors.invalid_value(
                     "spec.replicas", replicas, "must be greater than or equal to 0"
                 )
-                raise status.invalid("autoscaling", "Scale", call.route.name, [cause])
+                raise api_errors.invalid("autoscaling", "Scale", call.route.name, [cause])
             new = objects.decode(objects.dump(old))
             version = wanted["metadata"].get("resourceVersion")
             new["metadata"]["resourceVersion"] = version
@@ -111,7 +116,7 @@ class Subresources:
         route = call.route._replace(subresource="")
         plain = Call(route, call.resource, call.query, accept=call.accept, said=call.said)
         changed = await self._verbs.change(plain, rescale)
-        return raw(_scale_of(call.resource, objects.decode(changed.body)))
+        return json_answer(_scale_of(call.resource, objects.decode(changed.body)))
 
     # -- pods ------------------------------------------------------------------------------------
 
@@ -133,7 +138,7 @@ class Subresources:
             return new
 
         await self._verbs.change(call, bind)
-        return raw(_DONE, 201)
+        return json_answer(_DONE, 201)
 
     def _check_bindable(self, call: Call, pod: Raw, uid: str) -> None:
         name, meta = call.route.name, pod["metadata"]
@@ -151,7 +156,7 @@ class Subresources:
         else:
             return
         resource = "pods" if uid and uid != meta["uid"] else "pods/binding"
-        raise status.conflict("", resource, name, why)
+        raise api_errors.conflict("", resource, name, why)
 
     async def _evict(self, call: Call) -> Answer:
         """Delete a pod if no disruption budget objects."""
@@ -163,7 +168,7 @@ class Subresources:
         now = timestamp(self._verbs.clock())
 
         def tell(old: Raw) -> Raw:
-            claims.check_preconditions(call, options, old)
+            preconditions.check_preconditions(call, options, old)
             new = objects.decode(objects.dump(old))
             _set_condition(new, _EVICTED, now)
             return new
@@ -171,7 +176,7 @@ class Subresources:
         await self._verbs.change(call, tell)
         route = call.route._replace(verb="delete", subresource="")
         await self._verbs.delete(Call(route, call.resource, call.query, objects.dump(options)))
-        return raw(_DONE, 201)
+        return json_answer(_DONE, 201)
 
 
 def _sent(call: Call) -> Raw:
@@ -184,9 +189,9 @@ def _checked(call: Call, body: Raw) -> Raw:
     kind = _TAKEN[call.route.subresource]
     if kind.kind == "Eviction" and body.get("apiVersion") == "policy/v1beta1":  # it is the same
         body["apiVersion"] = kind.api_version
-    claims.check(replace(call, resource=kind), body)
+    preconditions.check_body(replace(call, resource=kind), body)
     check_shape(kind.api_version, kind.kind, body)
-    claims.check_name(call, body["metadata"])
+    preconditions.check_name(call, body["metadata"])
     return body
 
 
@@ -196,9 +201,9 @@ def _patched(call: Call, scale: Raw) -> Raw:
     kind = bodies.media_type(call.content_type)
     if kind == "application/json-patch+json":
         return json_patch(scale, change)
-    if kind == MEDIA_TYPE:
-        check_statement(call, change)
-    merged: Raw = patch.merge(scale, change)
+    if kind == APPLY_MEDIA_TYPE:
+        check_apply(call, change)
+    merged: Raw = merge_patch.merge(scale, change)
     return merged
 
 
@@ -206,11 +211,11 @@ def _target(call: Call, target: Raw) -> str:
     """The node a binding names."""
     causes = []
     if target.get("kind") not in (None, "", "Node"):
-        causes.append(status.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+        causes.append(api_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
-        causes.append(status.required("target.name"))
+        causes.append(api_errors.required("target.name"))
     if causes:
-        raise status.invalid("", "Binding", call.route.name, causes)
+        raise api_errors.invalid("", "Binding", call.route.name, causes)
     return str(target["name"])
 
 

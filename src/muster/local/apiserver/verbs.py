@@ -14,32 +14,39 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import SUFFIX_LETTERS
-from muster.errors import AlreadyExists, Conflict, NotFound, Refusal
-from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission import admit, claims, deletion, policy
-from muster.local.apiserver.admission.admit import Birth
-from muster.local.apiserver.admission.screening import (
+from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.admission import admit, deletion, policy, preconditions
+from muster.local.apiserver.admission.admit import Generated
+from muster.local.apiserver.admission.quota import Quotas
+from muster.local.apiserver.http import bodies
+from muster.local.apiserver.http.bodies import duplicate_fields
+from muster.local.apiserver.http.requests import (
+    Answer,
+    Call,
+    json_answer,
+    stored_answer,
+    unstored_answer,
+)
+from muster.local.apiserver.patch import merge_patch
+from muster.local.apiserver.patch.json_patch import json_patch
+from muster.local.apiserver.patch.server_side_apply import APPLY_MEDIA_TYPE, apply, check_apply
+from muster.local.apiserver.registry import CRD_COLLECTION
+from muster.local.apiserver.schema.decoding import (
+    apply_custom_schema,
     check_applied,
     check_kind,
     check_shape,
-    decode,
-    fit,
+    decode_strictly,
     schema_of,
 )
-from muster.local.apiserver.quota.quotas import Quotas
-from muster.local.apiserver.registry import CRD_COLLECTION
-from muster.local.apiserver.request import bodies, patch
-from muster.local.apiserver.request.apply import MEDIA_TYPE, apply, check_statement
-from muster.local.apiserver.request.call import Answer, Call, one, raw, unstored
-from muster.local.apiserver.request.duplicates import repeated
-from muster.local.apiserver.request.json_patch import json_patch
 from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.entries import Entry
     from muster.local.apiserver.registry import Registry, Resource
-    from muster.local.apiserver.store import Store
+    from muster.local.apiserver.store.changes import Entry
+    from muster.local.apiserver.store.store import Store
 
 Clock = Callable[[], datetime]
 Change = Callable[["Raw"], "Raw"]
@@ -88,15 +95,15 @@ class Verbs:
         """The object a call is about."""
         entry = self.store.get(call.key)
         if entry is None:
-            raise claims.missing(call)
+            raise preconditions.object_not_found(call)
         return entry
 
     async def get(self, call: Call) -> Answer:
         """One object."""
         asked = call.query.get("resourceVersion", "")
         if asked.isdecimal() and int(asked[:20]) > self.store.revision:
-            raise status.too_new(int(asked[:20]), self.store.revision)
-        return one(call.resource, self.read(call))
+            raise api_errors.resource_version_too_large(int(asked[:20]), self.store.revision)
+        return stored_answer(call.resource, self.read(call))
 
     async def list(self, call: Call) -> Answer:
         """A collection, or a page of it."""
@@ -112,22 +119,24 @@ class Verbs:
         """The object that was sent, as its kind has it, for this path."""
         obj = bodies.read(call.body, call.content_type)
         check_kind(call.resource, obj)
-        claims.metadata(obj)
-        decode(call, obj)
-        claims.check_place(call, obj)
+        preconditions.ensure_metadata(obj)
+        decode_strictly(call, obj)
+        preconditions.check_namespace_and_name(call, obj)
         return obj
 
     async def _create(self, call: Call, obj: Raw) -> Answer:
         resource = call.resource
-        fit(resource, obj)
+        apply_custom_schema(resource, obj)
         named = obj["metadata"].get("name") or obj["metadata"].get("generateName")
         namespace = self._home(call, str(named or ""))
-        obj = objects.inward(obj, resource)
+        obj = objects.to_stored_form(obj, resource)
         if obj["metadata"].get("resourceVersion"):
-            raise status.bad_request("resourceVersion should not be set on objects to be created")
+            raise api_errors.bad_request(
+                "resourceVersion should not be set on objects to be created"
+            )
         generated = not obj["metadata"].get("name")
         for left in range(_TRIES, 0, -1):
-            born = Birth(self.clock(), str(uuid.uuid4()), _suffix())
+            born = Generated(self.clock(), str(uuid.uuid4()), _suffix())
             new = policy.on_create(
                 admit.on_create(resource, _copy(obj), namespace, born),
                 resource,
@@ -137,13 +146,13 @@ class Verbs:
             self.guard(call, new, None)
             name = new["metadata"]["name"]
             key = objects.key(resource, namespace, name)
-            encode = objects.stored(new, resource)
+            encode = objects.stored_encoder(new, resource)
             try:
                 with self.quotas.charged(resource, key, new):
                     if call.dry_run:
                         return self._pretend(call, key, new)
                     entry = await self.store.create(key, encode)
-                return one(resource, entry, 201)
+                return stored_answer(resource, entry, 201)
             except AlreadyExists as error:
                 if not generated or left == 1:
                     raise self._taken(resource, key) from error
@@ -152,12 +161,12 @@ class Verbs:
     def _pretend(self, call: Call, key: str, new: Raw) -> Answer:
         if self.store.get(key) is not None:
             raise self._taken(call.resource, key)
-        return unstored(call.resource, new, 201)
+        return unstored_answer(call.resource, new, 201)
 
-    def _taken(self, resource: Resource, key: str) -> Refusal:
-        going = (entry := self.store.get(key)) is not None and objects.going(entry.value)
+    def _taken(self, resource: Resource, key: str) -> StatusError:
+        going = (entry := self.store.get(key)) is not None and objects.is_being_deleted(entry.value)
         name = key.rpartition("/")[2]
-        return status.already_exists(resource.group, resource.plural, name, going=going)
+        return api_errors.already_exists(resource.group, resource.plural, name, going=going)
 
     def _home(self, call: Call, name: str) -> str:
         """The namespace to create in, which must exist and stay."""
@@ -165,11 +174,11 @@ class Verbs:
         if not resource.namespaced:
             return ""
         if not namespace:
-            raise status.not_allowed()
+            raise api_errors.method_not_allowed()
         entry = self.store.get(f"namespaces//{namespace}")
         if entry is None:
-            raise status.not_found("", "namespaces", namespace)
-        if objects.going(entry.value):
+            raise api_errors.not_found("", "namespaces", namespace)
+        if objects.is_being_deleted(entry.value):
             raise policy.terminating(resource, name, namespace)
         return namespace
 
@@ -180,15 +189,15 @@ class Verbs:
         body = self._body(call)
         if self.store.get(call.key) is None:
             if not call.resource.upserts or call.route.subresource:
-                raise claims.missing(call)
+                raise preconditions.object_not_found(call)
             return await self._create(call, body)
         claimed = body["metadata"].get("resourceVersion")
         if not claimed and call.resource.custom:
-            cause = status.bad_value(
+            cause = api_errors.invalid_value(
                 "metadata.resourceVersion", 0, "must be specified for an update"
             )
             resource = call.resource
-            raise status.invalid(resource.group, resource.plural, call.route.name, [cause])
+            raise api_errors.invalid(resource.group, resource.plural, call.route.name, [cause])
         return await self.change(call, lambda _: _copy(body))
 
     async def patch(self, call: Call) -> Answer:
@@ -198,7 +207,7 @@ class Verbs:
         )
         body = bodies.read_patch(call.body, call.content_type, accepted)
         kind = bodies.media_type(call.content_type)
-        if kind == MEDIA_TYPE:
+        if kind == APPLY_MEDIA_TYPE:
             return await self._apply(call, body)
         return await self.change(call, lambda old: self._patched(call, kind, old, body))
 
@@ -207,37 +216,37 @@ class Verbs:
         if kind == "application/json-patch+json":
             new = json_patch(old, body)
         elif typed:
-            new = patch.strategic(old, body, schema_of(call.resource))
+            new = merge_patch.strategic_merge(old, body, schema_of(call.resource))
         else:
-            new = patch.merge(old, body)
-        claims.check_patched(call, new, old, typed=typed)
+            new = merge_patch.merge(old, body)
+        preconditions.check_patched(call, new, old, typed=typed)
         self._warn_of_repeated(call)
-        decode(call, new)
-        claims.check_place(call, new)
-        claims.check_name(call, new["metadata"])
+        decode_strictly(call, new)
+        preconditions.check_namespace_and_name(call, new)
+        preconditions.check_name(call, new["metadata"])
         return new
 
     def _warn_of_repeated(self, call: Call) -> None:
-        twice = repeated(call)
+        twice = duplicate_fields(call)
         if twice and call.query.get("fieldValidation") == "Strict":
-            raise status.unprocessable()
+            raise api_errors.unprocessable()
         call.warn(*(one.text for one in twice))
 
     async def _apply(self, call: Call, body: Raw) -> Answer:
         """Server-side apply for one owner: create, or merge what the owner states."""
-        check_statement(call, body)
-        claims.check(call, body)
+        check_apply(call, body)
+        preconditions.check_body(call, body)
         check_applied(call.resource, body)
         self._warn_of_repeated(call)
         if self.store.get(call.key) is None:
-            claims.check_unborn(call, body["metadata"])
-            decode(call, body)
+            preconditions.check_apply_creates(call, body["metadata"])
+            decode_strictly(call, body)
             return await self._create(call, body)
         schema = schema_of(call.resource)
 
         def applied(old: Raw) -> Raw:
             new: Raw = apply(old, body, schema)
-            decode(call, new)
+            decode_strictly(call, new)
             return new
 
         return await self.change(call, applied)
@@ -249,10 +258,13 @@ class Verbs:
             shown = objects.in_version(entry.value, call.resource)
             # Two copies: patches share what they do not touch, and admission works in place.
             old, new = objects.decode(shown), change(objects.decode(shown))
-            fit(call.resource, new, old)
+            apply_custom_schema(call.resource, new, old)
             claimed = str(new["metadata"].get("resourceVersion") or "")
-            claims.check_identity(call, new, old)
-            old, new = objects.inward(old, call.resource), objects.inward(new, call.resource)
+            preconditions.check_identity(call, new, old)
+            old, new = (
+                objects.to_stored_form(old, call.resource),
+                objects.to_stored_form(new, call.resource),
+            )
             new = admit.on_update(call.resource, new, old, call.route.subresource)
             new = policy.on_update(new, old, call.resource, self.store, self.clock())
             self.guard(call, new, old)
@@ -261,9 +273,9 @@ class Verbs:
             except Conflict as error:
                 insisted = claimed and claimed != old["metadata"]["resourceVersion"]
                 if left == 1 or insisted or self._is_put(call, claimed):
-                    raise claims.conflict(call) from error
+                    raise preconditions.conflict(call) from error
             except NotFound as error:
-                raise claims.missing(call) from error
+                raise preconditions.object_not_found(call) from error
         raise AssertionError("the last try returns or raises")
 
     def _is_put(self, call: Call, claimed: str) -> bool:
@@ -271,36 +283,38 @@ class Verbs:
 
     async def _write(self, call: Call, entry: Entry, new: Raw, old: Raw) -> Answer:
         resource = call.resource
-        if deletion.released(resource, new):
+        if deletion.can_be_removed(resource, new):
             if call.dry_run:
-                return unstored(resource, new)
-            return one(resource, await self._remove(call.resource, entry, new))
-        if admit.same(new, old) and objects.is_current(entry.value, resource):
-            return one(resource, entry)
-        encode = objects.stored(new, resource)
+                return unstored_answer(resource, new)
+            return stored_answer(resource, await self._remove(call.resource, entry, new))
+        if admit.is_unchanged(new, old) and objects.is_current(entry.value, resource):
+            return stored_answer(resource, entry)
+        encode = objects.stored_encoder(new, resource)
         with self.quotas.charged(resource, entry.key, new, old):
             if call.dry_run:
-                return unstored(resource, new)
-            return one(resource, await self.store.update(entry.key, encode, entry.revision))
+                return unstored_answer(resource, new)
+            return stored_answer(
+                resource, await self.store.update(entry.key, encode, entry.revision)
+            )
 
     # -- deleting --------------------------------------------------------------------------------
 
     async def delete(self, call: Call) -> Answer:
         """Remove an object, or mark it for whoever has to let go of it first."""
         options = self._delete_options(call)
-        deletion.check_mortal(call.resource, call.route.name)
+        deletion.check_deletable(call.resource, call.route.name)
         call.warn(*deletion.default_propagation(call.resource, options))
         for left in range(_TRIES, 0, -1):
             entry = self.read(call)
             obj = objects.decode(entry.value)
-            claims.check_preconditions(call, options, obj)
+            preconditions.check_preconditions(call, options, obj)
             try:
                 return await self._delete(call, entry, obj, options)
             except Conflict as error:
                 if left == 1:
-                    raise claims.conflict(call) from error
+                    raise preconditions.conflict(call) from error
             except NotFound as error:
-                raise claims.missing(call) from error
+                raise preconditions.object_not_found(call) from error
         raise AssertionError("the last try returns or raises")
 
     async def _delete(self, call: Call, entry: Entry, obj: Raw, options: Raw) -> Answer:
@@ -312,16 +326,18 @@ class Verbs:
             if not dry:
                 entry = await self._remove(resource, entry, plan.obj)
             if resource.collection == CRD_COLLECTION:
-                return raw(deletion.swept(plan.obj, self.clock()))
+                return json_answer(deletion.crd_being_deleted(plan.obj, self.clock()))
             if resource.collection not in _SHOWN:
-                done = status.success(resource.group, resource.plural, meta["name"], meta["uid"])
-                return raw(done)
+                done = api_errors.success(
+                    resource.group, resource.plural, meta["name"], meta["uid"]
+                )
+                return json_answer(done)
         elif plan.changed and not dry:
             encode = objects.encoder(plan.obj, resource.stored_api_version)
             entry = await self.store.update(entry.key, encode, entry.revision)
         if dry:
-            return unstored(resource, plan.obj)
-        return one(resource, entry)
+            return unstored_answer(resource, plan.obj)
+        return stored_answer(resource, entry)
 
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
         encode = objects.encoder(last, resource.stored_api_version)
@@ -348,7 +364,7 @@ class Verbs:
             single = Call(route, call.resource, {}, objects.dump(options), said=call.said)
             try:
                 await self.delete(single)
-            except Refusal as refusal:
+            except StatusError as refusal:
                 if refusal.status != 404:
                     raise
         return lists.answer(call, found)
@@ -356,7 +372,7 @@ class Verbs:
     def _delete_options(self, call: Call) -> Raw:
         options = bodies.read(call.body, call.content_type) if call.body.strip() else {}
         if options.get("kind") not in (None, "", "DeleteOptions"):
-            raise status.bad_request(f"{options['kind']} cannot be handled as a DeleteOptions")
+            raise api_errors.bad_request(f"{options['kind']} cannot be handled as a DeleteOptions")
         check_shape("v1", "DeleteOptions", options)
         grace = call.number("gracePeriodSeconds")
         if grace is not None:

@@ -13,37 +13,37 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import CONFIG_MAPS, SECRETS, Partial
+from muster.api.kinds import CONFIG_MAPS, SECRETS, PartialObjectMetadata
 from muster.api.meta import Key
 from muster.control.manager import Manager
-from muster.control.queue import WorkQueue
-from muster.kube.informer import Informer
-from muster.local.node import interpreter, volumes
-from muster.local.node.accounts import Api, Tokens
+from muster.control.work_queue import WorkQueue
+from muster.kube.watch.informer import Informer
 from muster.local.node.backend import Backend
-from muster.local.node.checks import Checks
-from muster.local.node.crew import Crew
-from muster.local.node.events import Recorder
-from muster.local.node.fresh import Freshness, Objects
-from muster.local.node.gpus import Devices
-from muster.local.node.loop import Parts, PodLoop
-from muster.local.node.names import Names
-from muster.local.node.nodes import Heart
-from muster.local.node.prober import Prober
-from muster.local.node.runtime import choosing, memory
-from muster.local.node.runtime.namespaces import Namespaces
-from muster.local.node.runtime.network import Network
-from muster.local.node.runtime.plain import HostNetwork, Plain
-from muster.local.node.runtime.records import Records
-from muster.local.node.runtime.rootfs import Rules
-from muster.local.node.runtime.rootless import RootlessNetwork
-from muster.local.node.services import SERVICES_TO_SERVE, NodePorts
-from muster.local.node.sizes import Sizes
-from muster.local.node.sources import Sources
-from muster.local.node.spec import PODS_TO_RUN
-from muster.local.node.standalone import kernel
-from muster.local.node.starting import Starter, Supplies
-from muster.local.node.stopping import Stopper
+from muster.local.node.container_start import ContainerStarter, ContainerStarterParts
+from muster.local.node.container_stop import ContainerStopper
+from muster.local.node.events import EventRecorder
+from muster.local.node.machine import interpreter
+from muster.local.node.machine.gpus import GpuAllocator
+from muster.local.node.machine.node_heartbeat import NodeHeartbeat
+from muster.local.node.network.bridge import BridgeNetwork
+from muster.local.node.network.hosts_file import HostsFiles
+from muster.local.node.network.node_ports import SERVICES_TO_SERVE, NodePorts
+from muster.local.node.network.rootless import RootlessNetwork
+from muster.local.node.pod import PODS_TO_RUN
+from muster.local.node.pod_loop import PodLoop, PodLoopParts
+from muster.local.node.probes.handlers import HandlerRunner
+from muster.local.node.probes.prober import Prober
+from muster.local.node.probes.tasks import ContainerTasks
+from muster.local.node.references import ReferenceInformers, ReferenceReader, VolumeFreshness
+from muster.local.node.runtime import cgroups, runtime_choice
+from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
+from muster.local.node.runtime.plain_runtime import HostNetwork, PlainRuntime
+from muster.local.node.runtime.pod_records import PodRecords
+from muster.local.node.runtime.rootfs import RootfsRules
+from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
+from muster.local.node.standalone.linux import kernel
+from muster.local.node.volumes import directories
+from muster.local.node.volumes.size_limits import SizeLimits
 
 if TYPE_CHECKING:
     import socket
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.kube.client import Client
-    from muster.kube.store import Change
-    from muster.local.node.machine import NodeSpec
-    from muster.local.node.spec import Pod
+    from muster.kube.watch.informer_cache import Change
+    from muster.local.node.machine.capacity import NodeSpec
+    from muster.local.node.pod import Pod
 
 _WORKERS = 16
 _PRIVATE = (".kube", ".muster")
@@ -93,20 +93,22 @@ def _hidden(settings: Settings) -> tuple[str, ...]:
 class Agent:
     """`choice` is how pods are run, if not as the settings say."""
 
-    def __init__(self, settings: Settings, choice: choosing.Choice | None = None) -> None:
+    def __init__(
+        self, settings: Settings, choice: runtime_choice.RuntimeChoice | None = None
+    ) -> None:
         self._settings = settings
-        self._interpreter = interpreter.find(settings.python)
-        self.choice = choice or choosing.choose(settings.runtime)
-        self.groups = memory.find(settings.home)
-        self.network: Network | HostNetwork
-        self.runtime: Namespaces | Plain
+        self._interpreter = interpreter.find_interpreter(settings.python)
+        self.choice = choice or runtime_choice.choose_runtime(settings.runtime)
+        self.groups = cgroups.find_memory_cgroups(settings.home)
+        self.network: BridgeNetwork | HostNetwork
+        self.runtime: NamespaceRuntime | PlainRuntime
         if self.choice.kind == "plain":
-            self.network, self.runtime = HostNetwork(), Plain(settings.home, self.groups)
+            self.network, self.runtime = HostNetwork(), PlainRuntime(settings.home, self.groups)
         else:
-            network = Network if self.choice.kind == "root" else RootlessNetwork
+            network = BridgeNetwork if self.choice.kind == "root" else RootlessNetwork
             self.network = network(settings.home)
             images = settings.images or settings.home / "images"
-            self.runtime = Namespaces(
+            self.runtime = NamespaceRuntime(
                 settings.home, self.network, self._rules(), images, self.groups
             )
         self.backend = Backend(self.runtime)
@@ -114,11 +116,11 @@ class Agent:
     @classmethod
     def of_last(cls, settings: Settings) -> Agent | None:
         """For what a killed daemon left on this machine, however that ran pods; None if nothing."""
-        last = choosing.kept(settings.home)
+        last = runtime_choice.saved_choice(settings.home)
         return None if last is None else cls(settings, last)
 
-    def _rules(self) -> Rules:
-        return Rules(
+    def _rules(self) -> RootfsRules:
+        return RootfsRules(
             home=self._settings.user_home,
             hidden=_hidden(self._settings),
             visible=(*self._interpreter.directories, *self._settings.visible),
@@ -156,48 +158,50 @@ class Agent:
     def open(self) -> None:
         """Bring the network up, keeping what running pods use and sweeping the rest."""
         kernel.adopt_orphans()
-        choosing.keep(self._settings.home, self.choice)
-        records = Records(self._settings.home / "pods")
+        runtime_choice.save_choice(self._settings.home, self.choice)
+        records = PodRecords(self._settings.home / "pods")
         found = [records.read(uid) for uid in records.uids()]
         self.network.open({record.address for record in found if record.open and record.address})
 
-    def api(self, port: int, ca: bytes) -> Api:
+    def api(self, port: int, ca: bytes) -> ApiAddress:
         """What pods are told about the API server that listens on this port."""
-        return Api(self.gateway, port, ca)
+        return ApiAddress(self.gateway, port, ca)
 
-    async def run(self, client: Client, api: Api) -> None:
+    async def run(self, client: Client, api: ApiAddress) -> None:
         """Serve the nodes until cancelled; pods go on running."""
         await self.manager(client, api).run()
 
-    def manager(self, client: Client, api: Api) -> Manager:
+    def manager(self, client: Client, api: ApiAddress) -> Manager:
         """Everything that runs, as one manager."""
         settings, manager = self._settings, Manager("node")
         clock = settings.clock
         pods = manager.informer(Informer(client, PODS_TO_RUN))
         services = manager.informer(Informer(client, SERVICES_TO_SERVE))
-        objects = Objects(
-            manager.informer(Informer(client, CONFIG_MAPS.read_as(Partial))),
-            manager.informer(Informer(client, SECRETS.read_as(Partial))),
+        objects = ReferenceInformers(
+            manager.informer(Informer(client, CONFIG_MAPS.read_as(PartialObjectMetadata))),
+            manager.informer(Informer(client, SECRETS.read_as(PartialObjectMetadata))),
         )
-        recorder = Recorder(client, clock)
-        names = Names(self.runtime, pods, services, settings.home / "pods")
-        checks, watching, stopping = Checks(self.runtime), Crew(), Crew()
+        recorder = EventRecorder(client, clock)
+        names = HostsFiles(self.runtime, pods, services, settings.home / "pods")
+        checks, watching, stopping = HandlerRunner(self.runtime), ContainerTasks(), ContainerTasks()
         prober = Prober(checks, recorder, clock, watching)
-        supplies = Supplies(
+        supplies = ContainerStarterParts(
             self.runtime,
             names,
-            Sources(client, settings.nodes, self.gateway, api.ca.decode()),
-            volumes.Store(settings.home),
-            Freshness(objects),
-            Tokens(client, settings.home / "pods", clock),
-            Devices(settings.home / "pods", self.runtime, {n.name: n.gpus for n in settings.nodes}),
+            ReferenceReader(client, settings.nodes, self.gateway, api.ca.decode()),
+            directories.VolumeDirectories(settings.home),
+            VolumeFreshness(objects),
+            ServiceAccountTokens(client, settings.home / "pods", clock),
+            GpuAllocator(
+                settings.home / "pods", self.runtime, {n.name: n.gpus for n in settings.nodes}
+            ),
             recorder,
             self._base_env(),
             api,
         )
-        stopper = Stopper(self.runtime, checks, recorder, stopping)
-        parts = Parts(
-            client, self.runtime, pods, Starter(supplies), prober, stopper, recorder, clock
+        stopper = ContainerStopper(self.runtime, checks, recorder, stopping)
+        parts = PodLoopParts(
+            client, self.runtime, pods, ContainerStarter(supplies), prober, stopper, recorder, clock
         )
         loop = PodLoop(parts, {node.name for node in settings.nodes})
         queue: WorkQueue[Key] = WorkQueue("pods")
@@ -216,10 +220,10 @@ class Agent:
         pods.subscribe(pod_changed)
         manager.loop(queue, loop.reconcile, workers=_WORKERS)
         manager.also("runtime", lambda: self.runtime.run(process_changed))
-        manager.also("heart", Heart(client, settings.nodes, self.gateway, clock).run)
+        manager.also("heart", NodeHeartbeat(client, settings.nodes, self.gateway, clock).run)
         manager.also("names", names.run)
         manager.also("node ports", NodePorts(self.runtime, pods, services).run)
-        sizes = Sizes(client, pods, settings.home / "pods", recorder, clock)
+        sizes = SizeLimits(client, pods, settings.home / "pods", recorder, clock)
         manager.also("sizes", sizes.run)
         manager.also("events", recorder.run)
         manager.also("probes", watching.run)
@@ -257,7 +261,7 @@ class Agent:
         self.network.close()
         if self.groups is not None:
             self.groups.close()
-        choosing.forget(self._settings.home)
+        runtime_choice.forget_choice(self._settings.home)
 
     async def _end(self, uid: str) -> None:
         record = self.runtime.read(uid)

@@ -11,19 +11,26 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from muster.errors import CannotRun, Refusal
-from muster.local.node import logs, wording
-from muster.local.node.runtime.records import read_attempt
-from muster.local.node.standalone import wire
-from muster.local.node.usage import Meter
+from muster import errors
+from muster.errors import CannotRun, StatusError
+from muster.local.node import container_logs
+from muster.local.node.machine.usage import UsageMeter
+from muster.local.node.runtime.pod_records import read_attempt
+from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.backend import ExecOptions, LogOptions, Pipe, Streams, Usage
-    from muster.local.node.runtime.contract import Runtime
-    from muster.local.node.runtime.shims import Shim
+    from muster.local.apiserver.streams.node_backend import (
+        ExecOptions,
+        LogOptions,
+        Pipe,
+        Streams,
+        Usage,
+    )
+    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.shims import ShimConnection
 
 _KILLED = 137
 """What an end without a word means."""
@@ -32,7 +39,7 @@ _KILLED = 137
 class Backend:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._meter = Meter(runtime)
+        self._meter = UsageMeter(runtime)
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
@@ -52,10 +59,10 @@ class Backend:
         def alive() -> bool:
             return read_attempt(path.parents[1], number).alive
 
-        wanted = logs.Wanted(
+        wanted = container_logs.LogRange(
             options.follow, options.timestamps, options.tail, options.since, options.limit_bytes
         )
-        async for data in logs.read(path, wanted, alive):
+        async for data in container_logs.read(path, wanted, alive):
             yield data
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
@@ -89,7 +96,7 @@ class Backend:
             reader, writer = await asyncio.open_connection(sock=sock)
         except (OSError, CannotRun) as error:
             raise _bad_request(
-                f"cannot reach port {port} of the pod: {wording.of(error)}"
+                f"cannot reach port {port} of the pod: {errors.describe(error)}"
             ) from error
 
         async def inwards() -> None:
@@ -117,14 +124,14 @@ class Backend:
         return await self._meter.usage()
 
 
-async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> Raw:
+async def _relay(shim: ShimConnection, options: ExecOptions, streams: Streams) -> Raw:
     """Carry the streams until the program ends, or the client is gone; what is said of its end."""
     end: Raw = {}
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [] if options.command else _senders(group, shim, options, streams)
             async for channel, data in shim.frames():
-                said = json.loads(data) if channel == wire.STATUS else {}
+                said = json.loads(data) if channel == shim_socket.STATUS else {}
                 if said.get("state") == "running":
                     tasks = tasks or _senders(group, shim, options, streams)
                 elif said:
@@ -140,14 +147,14 @@ async def _relay(shim: Shim, options: ExecOptions, streams: Streams) -> Raw:
 
 
 async def _show(channel: int, data: bytes, options: ExecOptions, streams: Streams) -> None:
-    if channel == wire.STDOUT and options.stdout:
+    if channel == shim_socket.STDOUT and options.stdout:
         await streams.stdout(data)
-    elif channel == wire.STDERR and options.stderr:
+    elif channel == shim_socket.STDERR and options.stderr:
         await streams.stderr(data)
 
 
 def _senders(
-    group: asyncio.TaskGroup, shim: Shim, options: ExecOptions, streams: Streams
+    group: asyncio.TaskGroup, shim: ShimConnection, options: ExecOptions, streams: Streams
 ) -> list[asyncio.Task[None]]:
     tasks = []
     if options.stdin:
@@ -157,19 +164,19 @@ def _senders(
     return tasks
 
 
-async def _send_input(shim: Shim, streams: Streams) -> None:
+async def _send_input(shim: ShimConnection, streams: Streams) -> None:
     with contextlib.suppress(ConnectionError):
         async for data in streams.stdin():
-            await shim.send(wire.STDIN, data)
-        await shim.send(wire.CLOSE_STDIN, b"")
+            await shim.send(shim_socket.STDIN, data)
+        await shim.send(shim_socket.CLOSE_STDIN, b"")
 
 
-async def _send_sizes(shim: Shim, streams: Streams) -> None:
+async def _send_sizes(shim: ShimConnection, streams: Streams) -> None:
     with contextlib.suppress(ConnectionError):
         async for width, height in streams.resizes():
             size = {"Width": width, "Height": height}
-            await shim.send(wire.RESIZE, json.dumps(size).encode())
+            await shim.send(shim_socket.RESIZE, json.dumps(size).encode())
 
 
-def _bad_request(message: str) -> Refusal:
-    return Refusal(message, status=400, reason="BadRequest")
+def _bad_request(message: str) -> StatusError:
+    return StatusError(message, status=400, reason="BadRequest")

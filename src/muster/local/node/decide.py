@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.local.node.spec import is_sidecar
+from muster.local.node.pod import is_sidecar_container
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from muster.local.node.runtime.records import Attempt, PodRecord
-    from muster.local.node.spec import Container, Pod
+    from muster.local.node.pod import Container, Pod
+    from muster.local.node.runtime.pod_records import Attempt, PodRecord
 
 _FIRST_PAUSE = 10.0
 _LONGEST_PAUSE = 300.0
@@ -111,7 +111,7 @@ def _wind_down(pod: Pod, record: PodRecord) -> Decision:
 def _stops(pod: Pod, record: PodRecord, grace: float) -> tuple[Stop, ...]:
     """What may be asked to end now: all but the sidecars, and then the last of those."""
     alive = [(c, last) for c in pod.everyone if (last := record.last(c.name)) and last.alive]
-    ordinary = [(c, last) for c, last in alive if not is_sidecar(c)]
+    ordinary = [(c, last) for c, last in alive if not is_sidecar_container(c)]
     return tuple(Stop(c, last.number, grace) for c, last in ordinary or alive[-1:])
 
 
@@ -138,7 +138,7 @@ def verdict(pod: Pod, record: PodRecord) -> str | None:
     """How the pod will have ended, once no container but sidecars will run again; None before."""
     for container in pod.spec.init_containers:
         attempt = record.last(container.name)
-        if attempt is None or is_sidecar(container):
+        if attempt is None or is_sidecar_container(container):
             continue
         if not attempt.alive and attempt.exit_code and pod.spec.restart_policy == "Never":
             return "Failed"
@@ -191,7 +191,7 @@ def _passed(pod: Pod, container: Container, record: PodRecord) -> bool:
     attempt = record.current(container.name)
     if attempt is None:
         return False
-    if is_sidecar(container):
+    if is_sidecar_container(container):
         after = pod.everyone[pod.everyone.index(container) + 1 :]
         return attempt.started or any(record.current(later.name) for later in after)
     return not attempt.alive and attempt.exit_code == 0
@@ -214,7 +214,7 @@ def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], f
                 waits.append(left)
 
     for container in pod.spec.init_containers:
-        if is_sidecar(container):
+        if is_sidecar_container(container):
             consider(container, again=True)
         elif not _passed(pod, container, record):
             stale = record.current(container.name) is None

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from muster.api import quantity
-from muster.errors import Missing
+from muster.errors import MissingReference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.local.node.spec import (
+    from muster.local.node.pod import (
         Container,
         EnvSource,
         FieldRef,
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PodContext:
     """What a pod's fields may refer to besides the pod itself."""
 
     pod_ip: str = ""
@@ -61,9 +61,9 @@ def _value(kind: str, store: Mapping[str, Mapping[str, str]], ref: KeyRef) -> st
     if ref.name not in store:
         if ref.optional:
             return None
-        raise Missing(f'{kind} "{ref.name}" not found')
+        raise MissingReference(f'{kind} "{ref.name}" not found')
     if ref.key not in store[ref.name] and not ref.optional:
-        raise Missing(f'couldn\'t find key {ref.key} in {kind} "{ref.name}"')
+        raise MissingReference(f'couldn\'t find key {ref.key} in {kind} "{ref.name}"')
     return store[ref.name].get(ref.key)
 
 
@@ -72,7 +72,7 @@ def decoded(value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
-        raise Missing(f"a secret's value is not base64: {error}") from error
+        raise MissingReference(f"a secret's value is not base64: {error}") from error
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
@@ -87,7 +87,7 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def environment(
-    pod: Pod, container: Container, around: Surroundings, base: Mapping[str, str]
+    pod: Pod, container: Container, around: PodContext, base: Mapping[str, str]
 ) -> dict[str, str]:
     """The container's variables: envFrom, then env, over what every container gets."""
     env = dict(base)
@@ -108,22 +108,20 @@ def environment(
     return env | own
 
 
-def _everything(
-    config: KeyRef | None, secret: KeyRef | None, around: Surroundings
-) -> dict[str, str]:
+def _everything(config: KeyRef | None, secret: KeyRef | None, around: PodContext) -> dict[str, str]:
     if config is not None:
         if config.name not in around.config_maps and not config.optional:
-            raise Missing(f'configmap "{config.name}" not found')
+            raise MissingReference(f'configmap "{config.name}" not found')
         return dict(around.config_maps.get(config.name, {}))
     if secret is not None:
         if secret.name not in around.secrets and not secret.optional:
-            raise Missing(f'secret "{secret.name}" not found')
+            raise MissingReference(f'secret "{secret.name}" not found')
         values = around.secrets.get(secret.name, {})
         return {name: decoded(text).decode(errors="replace") for name, text in values.items()}
     return {}
 
 
-def _from(pod: Pod, container: Container, source: EnvSource, around: Surroundings) -> str | None:
+def _from(pod: Pod, container: Container, source: EnvSource, around: PodContext) -> str | None:
     if source.field_ref is not None:
         return field_value(pod, source.field_ref, around)
     if source.resource_field_ref is not None:
@@ -135,7 +133,7 @@ def _from(pod: Pod, container: Container, source: EnvSource, around: Surrounding
     return ""
 
 
-def field_value(pod: Pod, ref: FieldRef, around: Surroundings) -> str:
+def field_value(pod: Pod, ref: FieldRef, around: PodContext) -> str:
     """The downward API: a field of the pod as text."""
     meta = pod.metadata
     keyed = _KEYED.fullmatch(ref.field_path)
@@ -155,7 +153,7 @@ def field_value(pod: Pod, ref: FieldRef, around: Surroundings) -> str:
         "status.hostIPs": around.host_ip,
     }
     if ref.field_path not in fields:
-        raise Missing(f"unsupported fieldPath: {ref.field_path}")
+        raise MissingReference(f"unsupported fieldPath: {ref.field_path}")
     return fields[ref.field_path]
 
 
@@ -180,7 +178,7 @@ def _code(char: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def resource_value(pod: Pod, container: Container, ref: ResourceRef, around: Surroundings) -> str:
+def resource_value(pod: Pod, container: Container, ref: ResourceRef, around: PodContext) -> str:
     """A container's request or limit, counted in units of the divisor, rounded up."""
     if ref.container_name:
         everyone = (*pod.spec.containers, *pod.spec.init_containers)
@@ -188,13 +186,15 @@ def resource_value(pod: Pod, container: Container, ref: ResourceRef, around: Sur
     where, _, resource = ref.resource.partition(".")
     table = container.resources.limits if where == "limits" else container.resources.requests
     amount = table.get(resource, around.node.get(resource, 0) if where == "limits" else 0)
-    unit = quantity.milli(ref.divisor) or 1000
-    return str(-(-quantity.milli(amount) // unit))
+    unit = quantity.parse_milli(ref.divisor) or 1000
+    return str(-(-quantity.parse_milli(amount) // unit))
 
 
 def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
     """The program and its arguments. Without a command, args are all of it: there is no image."""
     words = (*container.command, *container.args)
     if not words:
-        raise Missing("no command: there is no image to take one from, so command or args must say")
+        raise MissingReference(
+            "no command: there is no image to take one from, so command or args must say"
+        )
     return [expand(word, env) for word in words]

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.events import News, about
+from muster.api.events import EventText, event_subject
 from muster.api.kinds import PODS
-from muster.control.tell import Teller
+from muster.control.event_recorder import EventRecorder as Teller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
     from muster.kube.client import Client
-    from muster.local.node.spec import Pod
+    from muster.local.node.pod import Pod
 
 COMPONENT = "muster-node"
 _REMEMBERED = 4096
 
 
-class Recorder:
+class EventRecorder:
     def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
         self._teller = Teller(client, clock)
         self._said: dict[tuple[str, ...], None] = {}
@@ -41,14 +41,14 @@ class Recorder:
         key = (owner.uid if owner else pod.metadata.uid, reason)
         self._say(key, pod, _news(reason, message, warning))
 
-    def _say(self, said: tuple[str, ...], pod: Pod, news: News) -> None:
+    def _say(self, said: tuple[str, ...], pod: Pod, news: EventText) -> None:
         if said in self._said:
             return
         self._said[said] = None
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
-        self._teller.tell(about(PODS, pod.metadata, COMPONENT, pod.spec.node_name), news)
+        self._teller.tell(event_subject(PODS, pod.metadata, COMPONENT, pod.spec.node_name), news)
 
 
-def _news(reason: str, message: str, warning: bool) -> News:
-    return News(reason, message, "Warning" if warning else "Normal")
+def _news(reason: str, message: str, warning: bool) -> EventText:
+    return EventText(reason, message, "Warning" if warning else "Normal")

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from muster.errors import ConfigError
-from muster.local.apiserver.access.identity import AUTHENTICATED, MASTERS, User
+from muster.local.apiserver.access.authentication import AUTHENTICATED, MASTERS, User
 from muster.local.apiserver.objects import dump
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _MARGIN = timedelta(days=30)
 
 
 @dataclass(frozen=True)
-class Access:
+class ServerCredentials:
     """The server's identity and its one key."""
 
     folder: Path
@@ -93,13 +93,13 @@ class Access:
         _write(path, dump(config))
 
 
-def bearer(header: str) -> str:
+def bearer_token(header: str) -> str:
     """The token in an Authorization header; empty if there is none."""
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def prepare(folder: Path, addresses: Sequence[str]) -> Access:
+def load_or_create(folder: Path, addresses: Sequence[str]) -> ServerCredentials:
     """Make or find the CA, the server's certificate for these addresses, and the token."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     token = folder / "token"
@@ -107,7 +107,9 @@ def prepare(folder: Path, addresses: Sequence[str]) -> Access:
         _write(token, secrets.token_urlsafe(32).encode())
     ca, ca_key = _authority(folder)
     _server(folder, ca, ca_key, addresses)
-    return Access(folder, token.read_text().strip(), ca.public_bytes(serialization.Encoding.PEM))
+    return ServerCredentials(
+        folder, token.read_text().strip(), ca.public_bytes(serialization.Encoding.PEM)
+    )
 
 
 def _write(path: Path, data: bytes) -> None:

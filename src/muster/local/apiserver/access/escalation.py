@@ -11,16 +11,16 @@ from collections import defaultdict
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.apiserver import objects, status
-from muster.local.apiserver.access.identity import NOBODY
-from muster.local.apiserver.access.rbac import GROUP, Ask, Rbac, allows
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.access.authentication import INTERNAL_USER
+from muster.local.apiserver.access.authorization import GROUP, AccessQuery, Rbac, rule_allows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.access.rbac import Rules
-    from muster.local.apiserver.request.call import Call
+    from muster.local.apiserver.access.authorization import Rules
+    from muster.local.apiserver.http.requests import Call
 
 _EVERYTHING = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
@@ -36,17 +36,17 @@ class Escalation(NamedTuple):
     def check(self, call: Call, new: Raw, old: Raw | None = None) -> None:
         """Raise a 403 if the caller would give away what is not theirs."""
         user, resource = call.user, call.resource
-        if resource.group != GROUP or user is NOBODY or user.all_powerful:
+        if resource.group != GROUP or user is INTERNAL_USER or user.all_powerful:
             return
         if old is not None and _lasting(new) == _lasting(old):
             return
         name, namespace = str(new["metadata"].get("name") or ""), call.route.namespace
         if resource.plural in ("roles", "clusterroles"):
-            ask = Ask("escalate", GROUP, resource.plural, "", namespace, name)
+            ask = AccessQuery("escalate", GROUP, resource.plural, "", namespace, name)
         else:
             referred: Raw = new["roleRef"]
             plural = f"{str(referred['kind']).lower()}s"
-            ask = Ask("bind", GROUP, plural, "", namespace, str(referred["name"]))
+            ask = AccessQuery("bind", GROUP, plural, "", namespace, str(referred["name"]))
         if self.roles.decide(user, ask).allowed:
             return
         held = self.roles.rules(user, namespace)
@@ -57,7 +57,7 @@ class Escalation(NamedTuple):
                 f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions'
                 " not currently held:\n" + "\n".join(missing) + _errors(held)
             )
-            raise status.forbidden(GROUP, resource.plural, name, why)
+            raise api_errors.forbidden(GROUP, resource.plural, name, why)
 
     def _given(self, call: Call, new: Raw) -> Sequence[Raw]:
         """The rules that the object gives to somebody."""
@@ -66,7 +66,7 @@ class Escalation(NamedTuple):
             return [*(new.get("rules") or ()), *joined]
         rules = self.roles.of_binding(new)
         if rules is None:
-            raise status.not_found(GROUP, call.resource.plural, str(new["roleRef"]["name"]))
+            raise api_errors.not_found(GROUP, call.resource.plural, str(new["roleRef"]["name"]))
         return rules
 
 
@@ -80,22 +80,22 @@ def _not_covered(given: Iterable[Raw], held: Sequence[Raw]) -> list[str]:
     """What is given and not held, in Kubernetes' words: per resource, with its verbs."""
     verbs: defaultdict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for what, ask in (single for rule in given for single in _singles(rule)):
-        if not any(allows(rule, ask) for rule in held) and ask.verb not in verbs[what]:
+        if not any(rule_allows(rule, ask) for rule in held) and ask.verb not in verbs[what]:
             verbs[what].append(ask.verb)
     return sorted(_told(what, found) for what, found in verbs.items() if found)
 
 
-def _singles(rule: Raw) -> Iterator[tuple[tuple[tuple[str, str], ...], Ask]]:
+def _singles(rule: Raw) -> Iterator[tuple[tuple[tuple[str, str], ...], AccessQuery]]:
     """A rule in its smallest parts: what it is about, and the one thing that may be done to it."""
     for verb, path in product(rule.get("verbs") or (), rule.get("nonResourceURLs") or ()):
-        yield (("NonResourceURLs", path),), Ask(verb, path=path)
+        yield (("NonResourceURLs", path),), AccessQuery(verb, path=path)
     names = rule.get("resourceNames") or ("",)
     for group, resource, name, verb in product(
         rule.get("apiGroups") or (), rule.get("resources") or (), names, rule.get("verbs") or ()
     ):
         what = (("APIGroups", group), ("Resources", resource))
         plain, _, sub = resource.partition("/")
-        ask = Ask(verb, group, plain, sub, name=name)
+        ask = AccessQuery(verb, group, plain, sub, name=name)
         yield (*what, ("ResourceNames", name)) if name else what, ask
 
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import objects, status
-from muster.local.apiserver.access.identity import User
-from muster.local.apiserver.access.rbac import Ask, joined
-from muster.local.apiserver.access.tokens import ISSUER
-from muster.local.apiserver.admission.screening import check_kind, check_shape
-from muster.local.apiserver.request import bodies
-from muster.local.apiserver.request.call import Answer, Call, raw
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.access.authentication import User
+from muster.local.apiserver.access.authorization import AccessQuery, joined_errors
+from muster.local.apiserver.access.service_account_tokens import ISSUER
+from muster.local.apiserver.http import bodies
+from muster.local.apiserver.http.requests import Answer, Call, json_answer
+from muster.local.apiserver.schema.decoding import check_kind, check_shape
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.errors import Refusal
-    from muster.local.apiserver.access.rbac import Rbac
-    from muster.local.apiserver.access.tokens import Tokens
+    from muster.errors import StatusError
+    from muster.local.apiserver.access.authorization import Rbac
+    from muster.local.apiserver.access.service_account_tokens import Tokens
 
 GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -62,7 +62,7 @@ class Reviews(NamedTuple):
             case _:
                 review["metadata"]["creationTimestamp"] = timestamp(now)
                 review["status"] = {"userInfo": call.user.info()}
-        return raw(review, 201)
+        return json_answer(review, 201)
 
     def _access(self, user: User, spec: Raw) -> Raw:
         allowed, reason = self.roles.decide(user, _asked(spec))
@@ -70,18 +70,18 @@ class Reviews(NamedTuple):
 
     def _rules(self, user: User, spec: Raw) -> Raw:
         if not spec.get("namespace"):
-            raise status.bad_request("no namespace on request")
+            raise api_errors.bad_request("no namespace on request")
         found = self.roles.rules(user, spec["namespace"])
         shown: Raw = {
             "resourceRules": [_only(r, _RESOURCE) for r in found.rules if r.get("resources")],
             "nonResourceRules": [_only(r, _PATH) for r in found.rules if r.get("nonResourceURLs")],
             "incomplete": False,
         }
-        return shown | ({"evaluationError": joined(found.errors)} if found.errors else {})
+        return shown | ({"evaluationError": joined_errors(found.errors)} if found.errors else {})
 
     def _token(self, spec: Raw) -> Raw:
         if not spec.get("token"):
-            raise status.bad_request("token is required for TokenReview in authentication")
+            raise api_errors.bad_request("token is required for TokenReview in authentication")
         if not spec.get("audiences"):
             spec.pop("audiences", None)
         asked = spec.get("audiences") or [ISSUER]
@@ -105,21 +105,21 @@ def _only(rule: Raw, fields: tuple[str, ...]) -> Raw:
     return {field: rule[field] for field in fields if rule.get(field)}
 
 
-def _asked(spec: Raw) -> Ask:
+def _asked(spec: Raw) -> AccessQuery:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         why = "cannot be specified in combination with resourceAttributes"
         value = objects.dump(shown).decode()
-        cause = status.bad_value("spec.nonResourceAttributes", value, why)
+        cause = api_errors.invalid_value("spec.nonResourceAttributes", value, why)
         told = f"Invalid value: {value}: {why}"
-        raise status.invalid("authorization.k8s.io", "", "", [cause._replace(message=told)])
+        raise api_errors.invalid("authorization.k8s.io", "", "", [cause._replace(message=told)])
     if path is not None:
-        return Ask(path.get("verb", ""), path=path.get("path", ""))
+        return AccessQuery(path.get("verb", ""), path=path.get("path", ""))
     if resource is None:
         raise _invalid("spec.resourceAttributes", None, _ONE_OF)
     fields = ("verb", "group", "resource", "subresource", "namespace", "name")
-    return Ask(*(resource.get(field, "") for field in fields))
+    return AccessQuery(*(resource.get(field, "") for field in fields))
 
 
 def _subject(spec: Raw) -> User:
@@ -135,6 +135,6 @@ def _check_local(spec: Raw, namespace: str) -> None:
         raise _invalid("spec.resourceAttributes.namespace", asked, why)
 
 
-def _invalid(field: str, value: object, why: str) -> Refusal:
-    cause = status.bad_value(field, value, why)
-    return status.invalid("authorization.k8s.io", "", "", [cause])
+def _invalid(field: str, value: object, why: str) -> StatusError:
+    cause = api_errors.invalid_value(field, value, why)
+    return api_errors.invalid("authorization.k8s.io", "", "", [cause])

@@ -3,6 +3,10 @@
 Pure: the clock, the uid and the random suffix are arguments. Called by `verbs.py`. Functions take
 ownership of the object they are given and change it in place; what is wrong with it is raised as
 a Refusal with the field's path.
+
+metadata.generation: which kinds have one, and what a change of makes a new one.
+
+Pure; used by `admit.py` and `deletion.py`.
 """
 
 from __future__ import annotations
@@ -11,25 +15,63 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
 from muster.api.schemas import Schema
-from muster.local.apiserver import status, structural
-from muster.local.apiserver.admission import immutable, pod_changes, service_changes
+from muster.local.apiserver import api_errors
+from muster.local.apiserver.admission import immutable, names
 from muster.local.apiserver.admission.births import complete
 from muster.local.apiserver.admission.defaults import defaults
-from muster.local.apiserver.admission.generation import counted, counts
-from muster.local.apiserver.admission.validation import kinds, metadata
+from muster.local.apiserver.admission.validation import kinds
+from muster.local.apiserver.kinds import pod, service
+from muster.local.apiserver.schema import structural
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.api_errors import Cause
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.status import Cause
+
+
+# Kinds whose generation counts changes of the spec; all custom ones do too.
+_COUNTED = frozenset(
+    {
+        "pods",
+        "deployments.apps",
+        "replicasets.apps",
+        "jobs.batch",
+        "poddisruptionbudgets.policy",
+        "endpointslices.discovery.k8s.io",
+        "priorityclasses.scheduling.k8s.io",
+        "podgroups.scheduling.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+    }
+)
+# Kinds whose generation also counts changes of some metadata.
+_COUNTED_TOO = {
+    "deployments.apps": "annotations",
+    "endpointslices.discovery.k8s.io": "labels",
+}
+
+
+def has_generation(resource: Resource) -> bool:
+    """Whether objects of this kind have a generation."""
+    return resource.custom or resource.collection in _COUNTED
+
+
+def generation_fields(resource: Resource, obj: Raw) -> Raw:
+    """What a change of makes a new generation: all but metadata and status, with exceptions."""
+    if not has_generation(resource) or resource.collection == "priorityclasses.scheduling.k8s.io":
+        return {}  # a class is born with a generation and keeps it
+    left_out = ("metadata", "apiVersion", "kind", *(("status",) if resource.has_status else ()))
+    body = {k: v for k, v in obj.items() if k not in left_out}
+    also = _COUNTED_TOO.get(resource.collection, "")
+    return body | ({"metadata": obj["metadata"].get(also) or {}} if also else {})
+
 
 _STATUS_AT_BIRTH = frozenset({"nodes"})  # a node registers with the status it has
 _KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp")
 
 
-class Birth(NamedTuple):
+class Generated(NamedTuple):
     """What the outside world adds to a new object."""
 
     now: datetime
@@ -37,7 +79,7 @@ class Birth(NamedTuple):
     suffix: str
 
 
-def on_create(resource: Resource, obj: Raw, namespace: str, birth: Birth) -> Raw:
+def on_create(resource: Resource, obj: Raw, namespace: str, birth: Generated) -> Raw:
     """Complete a new object."""
     meta = obj["metadata"]
     for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
@@ -49,7 +91,7 @@ def on_create(resource: Resource, obj: Raw, namespace: str, birth: Birth) -> Raw
     meta["uid"] = birth.uid
     meta["creationTimestamp"] = timestamp(birth.now)
     meta.pop("generation", None)
-    if counts(resource):
+    if has_generation(resource):
         meta["generation"] = 1
     if resource.has_status and resource.collection not in _STATUS_AT_BIRTH:
         obj.pop("status", None)
@@ -71,19 +113,19 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
             new["status"] = old["status"]
     _keep_metadata(new["metadata"], old["metadata"])
     if resource.collection == "services":
-        service_changes.complete(new, old)
+        service.prepare_update(new, old)
     if not resource.custom:
         defaults(resource.collection, new)
     if resource.collection == "namespaces" and subresource != "finalize":
         new["spec"] = old.get("spec", {})  # only `finalize` changes it
     if resource.collection == "pods":
-        pod_changes.complete(new, old, subresource)
+        pod.prepare_update(new, old, subresource)
     fixed = immutable.check(resource, new, old) if not subresource else []
     if subresource == "status":
         fixed = immutable.check_status(resource, new, old)
     _refuse(resource, new, _check(resource, new) + fixed)
     _check_finalizers(resource, new, old)
-    if not subresource and counted(resource, new) != counted(resource, old):
+    if not subresource and generation_fields(resource, new) != generation_fields(resource, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return new
 
@@ -110,7 +152,7 @@ def _only_status(resource: Resource, new: Raw, old: Raw) -> Raw:
     return result
 
 
-def same(new: Raw, old: Raw) -> bool:
+def is_unchanged(new: Raw, old: Raw) -> bool:
     """Whether a write would change nothing."""
     return _comparable(new) == _comparable(old)
 
@@ -124,7 +166,7 @@ def _comparable(obj: Raw) -> Raw:
 
 
 def _check(resource: Resource, obj: Raw) -> list[Cause]:
-    causes = list(metadata.check(resource.collection, obj["metadata"]))
+    causes = list(names.check_metadata(resource.collection, obj["metadata"]))
     return causes if resource.custom else causes + kinds.check(resource.collection, obj)
 
 
@@ -141,7 +183,7 @@ def _check_new(resource: Resource, obj: Raw) -> list[Cause]:
 def _refuse(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
     if causes:
         name = str(obj["metadata"].get("name") or "")
-        raise status.invalid(resource.stored_group, resource.kind, name, causes)
+        raise api_errors.invalid(resource.stored_group, resource.kind, name, causes)
 
 
 def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
@@ -155,7 +197,7 @@ def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
             "no new finalizers can be added if the object is being deleted, found new finalizers"
             f" []string{{{', '.join(map(_quoted, extra))}}}"
         )
-        _refuse(resource, new, [status.forbidden_field("metadata.finalizers", detail)])
+        _refuse(resource, new, [api_errors.forbidden_field("metadata.finalizers", detail)])
 
 
 def _quoted(text: str) -> str:

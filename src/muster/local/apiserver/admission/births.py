@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver.admission.defaults import job_labels
-from muster.local.apiserver.admission.filling import fill, part
+from muster.local.apiserver.kinds.fields import ensure_map, fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,7 @@ def _job(job: Raw, now: str) -> None:
         "controller-uid": uid,
         "job-name": name,
     }
-    fill(part(job["spec"]["template"]["metadata"], "labels"), **labels)
+    fill(ensure_map(job["spec"]["template"]["metadata"], "labels"), **labels)
     job_labels(job)
     mine = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     fill(job["spec"], selector=mine)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.admission import pod_defaults
-from muster.local.apiserver.admission.filling import fill, fill_zeros, maps, part
+from muster.local.apiserver.kinds import pod_defaults
+from muster.local.apiserver.kinds.fields import ensure_map, fill, fill_zeros, maps_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,40 +31,42 @@ def defaults(collection: str, obj: Raw) -> None:
 
 
 def _template(owner: Raw, restart: str = "Always") -> None:
-    template = part(owner, "template")
-    part(template, "metadata")
-    pod_defaults.complete_spec(part(template, "spec"), restart)
+    template = ensure_map(owner, "template")
+    ensure_map(template, "metadata")
+    pod_defaults.complete_spec(ensure_map(template, "spec"), restart)
 
 
 def _deployment(deployment: Raw) -> None:
     spec = fill(
-        part(deployment, "spec"),
+        ensure_map(deployment, "spec"),
         replicas=1,
         revisionHistoryLimit=10,
         progressDeadlineSeconds=600,
     )
-    strategy = fill(part(spec, "strategy"), type="RollingUpdate")
+    strategy = fill(ensure_map(spec, "strategy"), type="RollingUpdate")
     if strategy.get("type") == "RollingUpdate":
-        fill(part(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
+        fill(ensure_map(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
     _template(spec)
     fill(deployment, status={})
 
 
 def _replica_set(replica_set: Raw) -> None:
-    _template(fill(part(replica_set, "spec"), replicas=1))
+    _template(fill(ensure_map(replica_set, "spec"), replicas=1))
     fill(replica_set, status={"replicas": 0})
 
 
 def _job(job: Raw) -> None:
-    rules = (part(job, "spec").get("podFailurePolicy") or {}).get("rules") or ()
+    rules = (ensure_map(job, "spec").get("podFailurePolicy") or {}).get("rules") or ()
     for row in (row for rule in rules for row in rule.get("onPodConditions") or ()):
         fill(row, status="True")
     spec = fill(
-        part(job, "spec"),
+        ensure_map(job, "spec"),
         completionMode="NonIndexed",
         manualSelector=False,
         suspend=False,
-        backoffLimit=_NO_LIMIT if part(job, "spec").get("backoffLimitPerIndex") is not None else 6,
+        backoffLimit=_NO_LIMIT
+        if ensure_map(job, "spec").get("backoffLimitPerIndex") is not None
+        else 6,
         podReplacementPolicy="Failed" if rules else "TerminatingOrFailed",
     )
     if spec.get("completions") is None and spec.get("parallelism") is None:
@@ -91,8 +93,8 @@ def _budget(budget: Raw) -> None:
 
 
 def _node(node: Raw) -> None:
-    part(node, "spec")
-    status = part(node, "status")
+    ensure_map(node, "spec")
+    status = ensure_map(node, "status")
     if status.get("capacity"):
         fill(status, allocatable=dict(status["capacity"]))
 
@@ -102,7 +104,7 @@ def _quota(quota: Raw) -> None:
 
 
 def _service(service: Raw) -> None:
-    spec = fill(part(service, "spec"), type="ClusterIP", sessionAffinity="None")
+    spec = fill(ensure_map(service, "spec"), type="ClusterIP", sessionAffinity="None")
     if spec["type"] != "ExternalName":
         # There are no virtual addresses here: every service is its pods' addresses. Without ports
         # one must say so itself, as anywhere.
@@ -119,10 +121,13 @@ def _service(service: Raw) -> None:
     if spec["type"] in ("NodePort", "LoadBalancer"):
         fill(spec, externalTrafficPolicy="Cluster")
     if spec["sessionAffinity"] == "ClientIP":
-        fill(part(part(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=_REMEMBERED)
+        fill(
+            ensure_map(ensure_map(spec, "sessionAffinityConfig"), "clientIP"),
+            timeoutSeconds=_REMEMBERED,
+        )
     else:
         spec.pop("sessionAffinityConfig", None)
-    for port in maps(spec.get("ports")):
+    for port in maps_in(spec.get("ports")):
         fill_zeros(port, protocol="TCP", targetPort=port.get("port"))
     fill(service, status={"loadBalancer": {}})
 
@@ -130,12 +135,12 @@ def _service(service: Raw) -> None:
 def _namespace(namespace: Raw) -> None:
     name = namespace["metadata"].get("name")
     if name:
-        labels = part(namespace["metadata"], "labels")
+        labels = ensure_map(namespace["metadata"], "labels")
         labels["kubernetes.io/metadata.name"] = name
-    spec = part(namespace, "spec")
+    spec = ensure_map(namespace, "spec")
     if not spec.get("finalizers"):
         spec.pop("finalizers", None)
-    fill(part(namespace, "status"), phase="Active")
+    fill(ensure_map(namespace, "status"), phase="Active")
 
 
 def _secret(secret: Raw) -> None:
@@ -143,32 +148,32 @@ def _secret(secret: Raw) -> None:
     fill(secret, type="Opaque")
     plain = secret.pop("stringData", None)
     if isinstance(plain, dict):
-        data = part(secret, "data")
+        data = ensure_map(secret, "data")
         data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
 
 
 def _claim(claim: Raw) -> None:
-    fill(part(claim, "spec"), volumeMode="Filesystem")
-    fill(part(claim, "status"), phase="Pending")
+    fill(ensure_map(claim, "spec"), volumeMode="Filesystem")
+    fill(ensure_map(claim, "status"), phase="Pending")
 
 
 def _volume_object(volume: Raw) -> None:
     spec = fill(
-        part(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"
+        ensure_map(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"
     )
     if isinstance(spec.get("hostPath"), dict):
         fill(spec["hostPath"], type="")
-    fill(part(volume, "status"), phase="Pending")
+    fill(ensure_map(volume, "status"), phase="Pending")
 
 
 def _endpoints(endpoints: Raw) -> None:
-    for subset in maps(endpoints.get("subsets")):
-        for port in maps(subset.get("ports")):
+    for subset in maps_in(endpoints.get("subsets")):
+        for port in maps_in(subset.get("ports")):
             fill(port, protocol="TCP")
 
 
 def _endpoint_slice(endpoints: Raw) -> None:
-    for port in maps(endpoints.get("ports")):
+    for port in maps_in(endpoints.get("ports")):
         fill(port, protocol="TCP", name="")
 
 
@@ -181,10 +186,10 @@ def _priority_class(priority: Raw) -> None:
 
 
 def _binding(binding: Raw) -> None:
-    fill(part(binding, "roleRef"), apiGroup="rbac.authorization.k8s.io")
+    fill(ensure_map(binding, "roleRef"), apiGroup="rbac.authorization.k8s.io")
     if not binding.get("subjects"):
         binding.pop("subjects", None)
-    for subject in maps(binding.get("subjects")):
+    for subject in maps_in(binding.get("subjects")):
         if subject.get("kind") in ("User", "Group"):
             fill(subject, apiGroup="rbac.authorization.k8s.io")
 

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import status
-from muster.local.apiserver.admission.generation import counts
+from muster.local.apiserver import api_errors
+from muster.local.apiserver.admission.admit import has_generation
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -58,7 +58,7 @@ def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
     """Write down that the object is going, and how long it may take."""
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
-        if counts(resource):
+        if has_generation(resource):
             meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionGracePeriodSeconds"] = grace
 
@@ -70,7 +70,7 @@ def _shorten(meta: Raw, grace: int) -> None:
     meta |= {"deletionTimestamp": timestamp(when), "deletionGracePeriodSeconds": grace}
 
 
-def swept(crd: Raw, now: datetime) -> Raw:
+def crd_being_deleted(crd: Raw, now: datetime) -> Raw:
     """A definition that is gone, as a server shows it that has yet to remove its objects."""
     meta = crd["metadata"] | {
         "deletionTimestamp": timestamp(now),
@@ -79,7 +79,7 @@ def swept(crd: Raw, now: datetime) -> Raw:
     return crd | {"metadata": meta}
 
 
-def released(resource: Resource, obj: Raw) -> bool:
+def can_be_removed(resource: Resource, obj: Raw) -> bool:
     """Whether an object that was marked for deletion has nothing left to wait for."""
     meta = obj["metadata"]
     return (
@@ -124,10 +124,10 @@ def _grace(resource: Resource, obj: Raw, options: Raw) -> int:
 # -- what is asked -------------------------------------------------------------------------------
 
 
-def check_mortal(resource: Resource, name: str) -> None:
+def check_deletable(resource: Resource, name: str) -> None:
     """Some namespaces stay."""
     if resource.collection == "namespaces" and name in _IMMORTAL:
-        raise status.forbidden("", "namespaces", name, "this namespace may not be deleted")
+        raise api_errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
 
 
 def default_propagation(resource: Resource, options: Raw) -> tuple[str, ...]:
@@ -152,14 +152,14 @@ def check_options(options: Raw) -> None:
     chosen, dry = options.get("propagationPolicy"), options.get("dryRun") or []
     if chosen is not None and options.get("orphanDependents") is not None:
         told = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(status.bad_value("propagationPolicy", chosen, told))
+        causes.append(api_errors.invalid_value("propagationPolicy", chosen, told))
     if chosen not in (None, "Foreground", "Background", "Orphan"):
         causes.append(
-            status.not_supported(
+            api_errors.not_supported(
                 "propagationPolicy", chosen, ("Foreground", "Background", "Orphan", "nil")
             )
         )
     if set(dry) - {"All"}:
-        causes.append(status.not_supported("dryRun", dry, ("All",)))
+        causes.append(api_errors.not_supported("dryRun", dry, ("All",)))
     if causes:
-        raise status.invalid("meta.k8s.io", "DeleteOptions", "", causes)
+        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", causes)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission import claim_changes, pod_changes, service_changes
-from muster.local.apiserver.admission.validation import jobs
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.kinds import job, persistent_volume_claim, pod, service
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
+    from muster.local.apiserver.api_errors import Cause
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.status import Cause
 
 _FIELD = "field is immutable"
 _FIXED = {
@@ -44,25 +43,27 @@ _ROLES = frozenset(
 def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
     """The fields that were changed though they may not be."""
     causes = [
-        status.bad_value(path, objects.at(new, path), _FIELD)
+        api_errors.invalid_value(path, objects.at(new, path), _FIELD)
         for path in _FIXED.get(resource.collection, ())
         if objects.at(new, path) != objects.at(old, path)
     ]
     match resource.collection:
         case "pods":
-            causes += pod_changes.check(new["spec"], old["spec"])
+            causes += pod.check_update(new["spec"], old["spec"])
         case "jobs.batch":
-            causes += jobs.check_change(new["spec"], old["spec"])
+            causes += job.check_update(new["spec"], old["spec"])
         case "services":
-            causes += service_changes.check(new["spec"], old["spec"])
+            causes += service.check_update(new["spec"], old["spec"])
         case "persistentvolumeclaims":
-            causes += claim_changes.check(new, old)
+            causes += persistent_volume_claim.check_update(new, old)
         case "configmaps" | "secrets":
             causes += _sealed(new, old)
         case "priorityclasses.scheduling.k8s.io":
             causes += _priority(new, old)
         case name if name in _ROLES and new.get("roleRef") != old.get("roleRef"):
-            causes.append(status.bad_value("roleRef", new.get("roleRef"), "cannot change roleRef"))
+            causes.append(
+                api_errors.invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+            )
         case _:
             pass
     return causes
@@ -70,13 +71,13 @@ def check(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
 
 def check_status(resource: Resource, new: Raw, old: Raw) -> list[Cause]:
     """What a status came to say though it may not."""
-    return list(pod_changes.check_status(new, old)) if resource.collection == "pods" else []
+    return list(pod.check_status_update(new, old)) if resource.collection == "pods" else []
 
 
 def check_metadata(new: Raw, old: Raw) -> list[Cause]:
     """The fields of metadata that only the server writes; leaving them out is no change."""
     return [
-        status.bad_value(f"metadata.{name}", new[name], _FIELD)
+        api_errors.invalid_value(f"metadata.{name}", new[name], _FIELD)
         for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
         if new.get(name) is not None and new[name] != old.get(name)
     ]
@@ -89,10 +90,10 @@ def _sealed(new: Raw, old: Raw) -> list[Cause]:
     causes = []
     if not new.get("immutable"):
         causes.append(
-            status.forbidden_field("immutable", "field is immutable when `immutable` is set")
+            api_errors.forbidden_field("immutable", "field is immutable when `immutable` is set")
         )
     causes += [
-        status.forbidden_field(name, "field is immutable when `immutable` is set")
+        api_errors.forbidden_field(name, "field is immutable when `immutable` is set")
         for name in ("data", "binaryData")
         if (new.get(name) or {}) != (old.get(name) or {})
     ]
@@ -102,7 +103,9 @@ def _sealed(new: Raw, old: Raw) -> list[Cause]:
 def _priority(new: Raw, old: Raw) -> list[Cause]:
     causes = []
     if new.get("value", 0) != old.get("value", 0):
-        causes.append(status.forbidden_field("value", "may not be changed in an update."))
+        causes.append(api_errors.forbidden_field("value", "may not be changed in an update."))
     if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        causes.append(status.bad_value("preemptionPolicy", new.get("preemptionPolicy"), _FIELD))
+        causes.append(
+            api_errors.invalid_value("preemptionPolicy", new.get("preemptionPolicy"), _FIELD)
+        )
     return causes

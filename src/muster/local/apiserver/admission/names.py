@@ -2,6 +2,10 @@
 
 Pure. Called by `admit.py` on every write. Each check gives the causes found, worded as Kubernetes
 words them, because people paste these sentences into search engines.
+
+What metadata may not say, of any kind.
+
+Pure; called by `admit.py` on every write.
 """
 
 from __future__ import annotations
@@ -9,10 +13,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver.status import Cause, bad_value, required
+from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Cause, invalid_value, required
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.api_errors import Cause
+
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -101,7 +110,7 @@ def check_name(resource: str, name: str) -> list[Cause]:
     if not name:
         return [required("metadata.name", "name or generateName is required")]
     check = _BY_RESOURCE.get(resource, _subdomain)
-    return [bad_value("metadata.name", name, text) for text in check(name)]
+    return [invalid_value("metadata.name", name, text) for text in check(name)]
 
 
 def check_prefix(resource: str, prefix: str) -> list[Cause]:
@@ -109,18 +118,18 @@ def check_prefix(resource: str, prefix: str) -> list[Cause]:
     check = _BY_RESOURCE.get(resource, _subdomain)
     body = prefix.removesuffix("-") if prefix.endswith("-") else prefix
     wrong = check(body) if body else []
-    return [bad_value("metadata.generateName", prefix, text) for text in wrong]
+    return [invalid_value("metadata.generateName", prefix, text) for text in wrong]
 
 
 def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> list[Cause]:
     """What is wrong with the labels."""
     causes = []
     for key, value in labels.items():
-        causes += [bad_value(field, key, text) for text in check_key(key)]
+        causes += [invalid_value(field, key, text) for text in check_key(key)]
         if not isinstance(value, str):
-            causes.append(bad_value(field, value, "must be a string"))
+            causes.append(invalid_value(field, value, "must be a string"))
         else:
-            causes += [bad_value(field, value, text) for text in _value(value)]
+            causes += [invalid_value(field, value, text) for text in _value(value)]
     return causes
 
 
@@ -143,7 +152,7 @@ def check_plain_label(text: str) -> list[str]:
     return _one_label(text)
 
 
-def check_old_label(text: str) -> list[str]:
+def check_dns1035_label(text: str) -> list[str]:
     """The same, where it must begin with a letter."""
     return _old_label(text)
 
@@ -153,6 +162,66 @@ def check_subdomain(text: str) -> list[str]:
     return _subdomain(text)
 
 
-def check_segment(text: str) -> list[str]:
+def check_path_segment(text: str) -> list[str]:
     """What is wrong with a part of a path."""
     return _segment(text)
+
+
+UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
+_STANDARD = frozenset({"foregroundDeletion", "orphan", "kubernetes"})
+_ANNOTATIONS = 256 * 1024
+
+
+def check_metadata(collection: str, meta: Raw) -> Iterator[Cause]:
+    """What is wrong with the metadata of an object in this collection."""
+    given = str(meta.get("generateName") or "")
+    yield from check_prefix(collection, given)
+    yield from check_name(collection, str(meta.get("name") or ""))
+    yield from check_labels(meta.get("labels") or {})
+    annotations = meta.get("annotations") or {}
+    for key in annotations:
+        yield from (
+            api_errors.invalid_value("metadata.annotations", key, told) for told in check_key(key)
+        )
+    if sum(len(k) + len(v) for k, v in annotations.items()) > _ANNOTATIONS:
+        told = f"Too long: may not be more than {_ANNOTATIONS} bytes"
+        yield api_errors.Cause("metadata.annotations", "FieldValueTooLong", told)
+    yield from _owners(meta.get("ownerReferences") or [])
+    yield from _finalizers(meta.get("finalizers") or [])
+
+
+def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
+    for i, name in enumerate(finalizers):
+        wrong = check_key(name)
+        yield from (api_errors.invalid_value("metadata.finalizers", name, told) for told in wrong)
+        if not wrong and "/" not in name and name not in _STANDARD:
+            yield api_errors.invalid_value(f"metadata.finalizers[{i}]", name, UNQUALIFIED)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        told = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield api_errors.invalid_value("metadata.finalizers", finalizers, told)
+
+
+def _owners(owners: list[Raw]) -> Iterator[Cause]:
+    path = "metadata.ownerReferences"
+    for owner in owners:
+        yield from (
+            api_errors.invalid_value(f"{path}.{f}", "", f"{f} must not be empty")
+            for f in ("apiVersion", "kind", "name", "uid")
+            if not owner.get(f)
+        )
+        version = str(owner.get("apiVersion") or "")
+        if version.count("/") > 1:
+            told = f"unexpected GroupVersion string: {version}"
+            yield api_errors.invalid_value(f"{path}.apiVersion", version, told)
+        if (version, owner.get("kind")) == ("v1", "Event"):
+            yield api_errors.invalid_value(
+                path, owner, "/v1, Kind=Event is disallowed from being an owner"
+            )
+    controllers = [o for o in owners if o.get("controller")]
+    if len(controllers) > 1:
+        first, second = (f"{o.get('kind')}/{o.get('name')}" for o in controllers[:2])
+        told = (
+            "Only one reference can have Controller set to true."
+            f' Found "true" in references for {first} and {second}'
+        )
+        yield api_errors.invalid_value(path, owners, told)

@@ -8,17 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import objects, status
-from muster.local.apiserver.admission import claim_changes, definitions, nodeports, priority
-from muster.local.apiserver.admission.tolerations import tolerate_short_outages
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.kinds import crd as definitions
+from muster.local.apiserver.kinds import node_ports, persistent_volume_claim, priority_class
+from muster.local.apiserver.kinds.pod_scheduling import tolerate_short_outages
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.errors import Refusal
+    from muster.errors import StatusError
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.store import Store
+    from muster.local.apiserver.store.store import Store
 
 _CLASSES = "storageclasses.storage.k8s.io"
 _CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -28,25 +29,25 @@ def on_create(obj: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
     """Complete a new object from what else there is."""
     if resource.collection == "pods":
         _refuse_overhead(obj)
-        priority.give(obj, store)
+        priority_class.set_priority(obj, store)
         tolerate_short_outages(obj["spec"])
-    elif resource.collection == priority.COLLECTION:
-        priority.check(obj, store)
+    elif resource.collection == priority_class.COLLECTION:
+        priority_class.check_class(obj, store)
     elif resource.collection == _CRDS:
-        definitions.establish(obj, _names_beside(obj, store), timestamp(now))
+        definitions.prepare_create(obj, _names_beside(obj, store), timestamp(now))
     elif resource.collection == "services":
-        nodeports.give(obj, store)
+        node_ports.allocate(obj, store)
     return obj
 
 
 def on_update(new: Raw, old: Raw, resource: Resource, store: Store, now: datetime) -> Raw:
     """Complete a changed object."""
     if resource.collection == _CRDS:
-        definitions.change(new, old, _names_beside(new, store), timestamp(now))
+        definitions.prepare_update(new, old, _names_beside(new, store), timestamp(now))
     elif resource.collection == "services":
-        nodeports.keep(new, old, store)
+        node_ports.allocate_on_update(new, old, store)
     elif resource.collection == "persistentvolumeclaims":
-        claim_changes.check_growth(new, old, _storage_class(new, store))
+        persistent_volume_claim.check_growth(new, old, _storage_class(new, store))
     return new
 
 
@@ -71,13 +72,13 @@ def _refuse_overhead(pod: Raw) -> None:
     """What a pod costs beside its containers is its runtime class's to say, and there are none."""
     if pod["spec"].get("overhead"):
         why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        raise status.forbidden("", "pods", str(pod["metadata"]["name"]), why)
+        raise api_errors.forbidden("", "pods", str(pod["metadata"]["name"]), why)
 
 
-def terminating(resource: Resource, name: str, namespace: str) -> Refusal:
+def terminating(resource: Resource, name: str, namespace: str) -> StatusError:
     """Nothing new comes into a namespace that is going away."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    refusal = status.forbidden(resource.group, resource.plural, name, why)
+    refusal = api_errors.forbidden(resource.group, resource.plural, name, why)
     cause = {
         "reason": "NamespaceTerminating",
         "message": f"namespace {namespace} is being terminated",

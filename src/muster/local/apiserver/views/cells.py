@@ -106,7 +106,7 @@ def age_of(obj: Raw, now: datetime) -> str:
     return age(text(obj, "metadata.creationTimestamp"), now)
 
 
-def going(obj: Raw) -> bool:
+def is_being_deleted(obj: Raw) -> bool:
     """Whether an object is being deleted."""
     return bool(text(obj, "metadata.deletionTimestamp"))
 
@@ -116,7 +116,7 @@ def conditions(obj: Raw, type_: str) -> list[Raw]:
     return [c for c in rows(obj, "status.conditions") if text(c, "type") == type_]
 
 
-def holds(obj: Raw, type_: str) -> bool:
+def condition_is_true(obj: Raw, type_: str) -> bool:
     """Whether the first condition of this type is true."""
     return any(text(c, "status") == "True" for c in conditions(obj, type_)[:1])
 

@@ -14,7 +14,7 @@ from muster.local.apiserver.views.cells import (
     age_of,
     conditions,
     fields,
-    going,
+    is_being_deleted,
     name_of,
     number,
     rows,
@@ -85,7 +85,7 @@ def claim(claim: Raw, now: datetime) -> list[Any]:
 
 
 def _phase(obj: Raw) -> str:
-    return "Terminating" if going(obj) else text(obj, "status.phase")
+    return "Terminating" if is_being_deleted(obj) else text(obj, "status.phase")
 
 
 def _modes(obj: Raw, side: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from muster.local.apiserver.kinds.pod_columns import pod_cells
 from muster.local.apiserver.objects import at
 from muster.local.apiserver.views import cluster_cells, workload_cells
 from muster.local.apiserver.views.cells import (
@@ -17,9 +18,9 @@ from muster.local.apiserver.views.cells import (
     UNKNOWN,
     age,
     age_of,
+    condition_is_true,
     conditions,
     fields,
-    holds,
     name_of,
     number,
     pairs,
@@ -27,7 +28,6 @@ from muster.local.apiserver.views.cells import (
     text,
     words,
 )
-from muster.local.apiserver.views.pod_cells import pod_cells
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -64,7 +64,7 @@ def _node(node: Raw, now: datetime) -> list[Any]:
 def _node_state(node: Raw) -> str:
     state = "Unknown"
     if conditions(node, "Ready"):
-        state = "Ready" if holds(node, "Ready") else "NotReady"
+        state = "Ready" if condition_is_true(node, "Ready") else "NotReady"
     return f"{state},SchedulingDisabled" if at(node, "spec.unschedulable") else state
 
 

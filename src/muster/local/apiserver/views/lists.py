@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.errors import Gone, Refusal
+from muster.errors import Gone, StatusError
 from muster.local.apiserver import objects
-from muster.local.apiserver.request import options
-from muster.local.apiserver.request.call import Answer
-from muster.local.apiserver.status import bad_request, expired, too_new
-from muster.local.apiserver.views.selection import selection
+from muster.local.apiserver.api_errors import bad_request, expired, resource_version_too_large
+from muster.local.apiserver.http import options
+from muster.local.apiserver.http.options import selection
+from muster.local.apiserver.http.requests import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.entries import Entry
-    from muster.local.apiserver.request.call import Call
-    from muster.local.apiserver.store import Store
+    from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.store.changes import Entry
+    from muster.local.apiserver.store.store import Store
 
 
 class _Token(msgspec.Struct):
@@ -61,7 +61,7 @@ async def page(store: Store, call: Call) -> Page:
         raise bad_request(f"Invalid value: {asked}: resourceVersion must not be negative")
     newest = max(asked, revision)
     if newest > store.revision:
-        raise too_new(newest, store.revision)
+        raise resource_version_too_large(newest, store.revision)
     found = await _entries(store, call, revision, token.start if token else "")
     if wanted.everything:
         matching: Iterable[Entry] = found
@@ -92,7 +92,7 @@ async def _entries(store: Store, call: Call, revision: int, after: str) -> Itera
     return iter([entry for entry in entries if entry.key > after])
 
 
-def _inconsistent(token: _Token) -> Refusal:
+def _inconsistent(token: _Token) -> StatusError:
     """The moment a list began at is forgotten; its rest can still be had as it is now."""
     refusal = expired(
         "The provided continue parameter is too old to display a consistent list result. You can"

@@ -9,23 +9,23 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import objects
+from muster.local.apiserver.http.negotiation import negotiate
+from muster.local.apiserver.kinds.pod_columns import row_conditions
 from muster.local.apiserver.views.cells import age
 from muster.local.apiserver.views.columns import PLAIN, PRINTERS
-from muster.local.apiserver.views.negotiation import negotiate
-from muster.local.apiserver.views.pod_cells import row_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.http.requests import Answer, Call
     from muster.local.apiserver.registry import Resource
-    from muster.local.apiserver.request.call import Answer, Call
 
 _NAME_FORMAT = "name"
 
 
-def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
+def render(answer: Answer, call: Call, now: datetime) -> bytes:
     """The body of an answer in the form the client asked for."""
     wanted = negotiate(call.accept, call.route.verb).shape
     is_list = call.route.verb in ("list", "deletecollection") and not call.route.name
@@ -52,7 +52,7 @@ def shaped(answer: Answer, call: Call, now: datetime) -> bytes:
     )
 
 
-def shower(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
+def event_renderer(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
     """How each object of a watch is shown. Only the first table names its columns."""
     wanted = negotiate(call.accept, call.route.verb).shape
     include = call.query.get("includeObject", "Metadata")
@@ -112,7 +112,7 @@ def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Ra
         return _custom(resource, now)
     printer = PRINTERS.get(resource.collection, PLAIN)
     columns = [_column(name) for name in printer.columns]
-    return columns, lambda obj: printer.cells(objects.inward(obj, resource), now)
+    return columns, lambda obj: printer.cells(objects.to_stored_form(obj, resource), now)
 
 
 def _column(name: str) -> Raw:

@@ -12,8 +12,8 @@ from muster.local.apiserver.views.cells import (
     NONE,
     age,
     age_of,
+    condition_is_true,
     fields,
-    holds,
     moment,
     name_of,
     number,
@@ -65,7 +65,7 @@ def job(job: Raw, now: datetime) -> list[Any]:
         wanted = f"1 of {number(job, 'spec.parallelism')}"
     return [
         name_of(job),
-        next((word for word in _ENDS if holds(job, word)), "Running"),
+        next((word for word in _ENDS if condition_is_true(job, word)), "Running"),
         f"{done}/{wanted}",
         _took(job, now),
         age_of(job, now),

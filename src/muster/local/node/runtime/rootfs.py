@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muster.local.node.standalone.mounts import Step
+    from muster.local.node.standalone.linux.mounts import Step
 
 _FRESH = {"/tmp": 0o1777, "/run": 0o755, "/var/tmp": 0o1777}
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -78,7 +78,7 @@ class Mount(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rules:
+class RootfsRules:
     """What is the same for every container of a cluster."""
 
     home: str
@@ -109,8 +109,11 @@ class _Node:
     children: dict[str, _Node] = field(default_factory=dict)
 
 
-def plan(
-    rules: Rules, mounts: Iterable[Mount] = (), layers: Iterable[str] = (), tree: Tree | None = None
+def plan_rootfs(
+    rules: RootfsRules,
+    mounts: Iterable[Mount] = (),
+    layers: Iterable[str] = (),
+    tree: Tree | None = None,
 ) -> list[Step]:
     """The steps that build a container's root directory."""
     sketch = _Sketch(tree or HostTree())

@@ -19,20 +19,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import CannotRun
-from muster.local.node.runtime.shims import run_alone
-from muster.local.node.standalone import kernel
+from muster.local.node.runtime.shims import start_program
+from muster.local.node.standalone.linux import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from muster.local.node.standalone.mounts import Step
+    from muster.local.node.standalone.linux.mounts import Step
 
 _START = 10.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SandboxOptions:
     """What the namespaces of one pod should be like.
 
     `join` is the process whose user and network namespaces they are made in, if not our own;
@@ -46,7 +46,7 @@ class Wanted:
 
 
 async def open_sandbox(
-    folder: Path, wanted: Wanted, made: Callable[[int], dict[str, str]]
+    folder: Path, wanted: SandboxOptions, made: Callable[[int], dict[str, str]]
 ) -> tuple[int, int]:
     """The PID of the pod's first process, and of its starter, to be reaped.
 
@@ -56,7 +56,7 @@ async def open_sandbox(
     ours, theirs = socket.socketpair()
     errors = folder / "pause.err"
     with theirs:
-        starter = await asyncio.to_thread(run_alone, "pause", [], {0: theirs.fileno()}, errors)
+        starter = await asyncio.to_thread(start_program, "pause", [], {0: theirs.fileno()}, errors)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     try:
         async with asyncio.timeout(_START):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import muster
-from muster.local.node.standalone import wire
+from muster.local.node.standalone import shim_socket
 from muster.local.node.standalone.shim import LISTENER, LOCK
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _DESCRIPTORS_FROM = 64
 
 
-def run_alone(program: str, arguments: list[str], fds: dict[int, int], errors: Path) -> int:
+def start_program(program: str, arguments: list[str], fds: dict[int, int], errors: Path) -> int:
     """Start one of the standalone programs in its own session with those descriptors; its PID."""
     given = {
         number: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTORS_FROM)
@@ -55,7 +55,7 @@ def run_alone(program: str, arguments: list[str], fds: dict[int, int], errors: P
             os.close(fd)
 
 
-def start(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
+def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
     """Start the shim of one attempt; the PID of the shim. The folder appears complete, or not.
 
     `turn` is for whoever reads the attempt, not for the shim.
@@ -74,7 +74,7 @@ def start(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
             listener.bind(f"{path}/sock")
             listener.listen(16)
             draft.rename(folder)
-            return run_alone(
+            return start_program(
                 "shim",
                 [str(folder)],
                 {LOCK: lock, LISTENER: listener.fileno()},
@@ -84,7 +84,7 @@ def start(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
         os.close(lock)
 
 
-def kill(folder: Path) -> None:
+def kill_shim(folder: Path) -> None:
     """Kill the shim of an attempt: whoever has its lock open where a shim has it.
 
     A PID that was written down may be another's by now, and the kernel's own list of locks names
@@ -109,7 +109,7 @@ def _short(folder: Path) -> Any:
         os.close(fd)
 
 
-class Shim:
+class ShimConnection:
     """A connection to one shim."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,12 +117,12 @@ class Shim:
         self._writer = writer
 
     async def send(self, channel: int, data: bytes) -> None:
-        self._writer.write(wire.frame(channel, data))
+        self._writer.write(shim_socket.frame(channel, data))
         await self._writer.drain()
 
     async def frames(self) -> AsyncIterator[tuple[int, bytes]]:
         """What the shim says, until it has no more to say."""
-        frames = wire.Frames()
+        frames = shim_socket.FrameReader()
         with contextlib.suppress(ConnectionError):
             while data := await self._reader.read(64 * 1024):
                 for frame in frames.feed(data):
@@ -130,7 +130,7 @@ class Shim:
 
 
 @contextlib.asynccontextmanager
-async def ask(folder: Path, **request: Any) -> AsyncIterator[Shim]:
+async def connect_shim(folder: Path, **request: Any) -> AsyncIterator[ShimConnection]:
     """A connection that opens with this request; ConnectionError if no shim lives there."""
     try:
         with _short(folder) as path:
@@ -138,8 +138,8 @@ async def ask(folder: Path, **request: Any) -> AsyncIterator[Shim]:
     except FileNotFoundError as error:
         raise ConnectionRefusedError(str(folder)) from error
     try:
-        shim = Shim(reader, writer)
-        await shim.send(wire.ASK, json.dumps(request).encode())
+        shim = ShimConnection(reader, writer)
+        await shim.send(shim_socket.ASK, json.dumps(request).encode())
         yield shim
     finally:
         writer.close()

@@ -22,8 +22,8 @@ import signal
 import socket
 from typing import Any
 
-from muster.local.node.standalone import kernel, mounts
-from muster.local.node.standalone.netlink import Netlink
+from muster.local.node.standalone.linux import kernel, mounts
+from muster.local.node.standalone.linux.netlink import Netlink
 
 _OWN = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
 

@@ -22,9 +22,10 @@ import sys
 import time
 from typing import Any
 
-from muster.local.node.standalone import cgroup, crilog, files, kernel, mounts, session, spawn, wire
-from muster.local.node.standalone.inlet import Inlet
-from muster.local.node.standalone.peer import Peer
+from muster.local.node.standalone import exec_session, log_format, shim_socket, spawn
+from muster.local.node.standalone.linux import cgroup, files, kernel, mounts
+from muster.local.node.standalone.shim_socket import ShimClient
+from muster.local.node.standalone.stdin import StdinWriter
 
 LOCK, LISTENER = 3, 4
 _CHUNK = 64 * 1024
@@ -39,9 +40,9 @@ class Shim:
         self._listener = listener
         self._select = selectors.DefaultSelector()
         self._outputs: dict[int, str] = {}
-        self._inlet: Inlet | None = None
+        self._inlet: StdinWriter | None = None
         self._terminal = -1
-        self._peers: set[Peer] = set()
+        self._peers: set[ShimClient] = set()
         self._sessions: list[int] = []
         self._kill_at: float | None = None
         self._pid = 0
@@ -103,13 +104,13 @@ class Shim:
         self._pid, (self._mounts, *terminal) = spawn.start(program, stdio)
         if terminal:
             self._terminal = terminal[0]
-            self._inlet = Inlet(self._terminal, self._select, self._hear_all, terminal=True)
+            self._inlet = StdinWriter(self._terminal, self._select, self._hear_all, terminal=True)
             self._read_from(self._terminal, "stdout")
         for fd in {*stdio, *fds.values()}:
             os.close(fd)
         with contextlib.suppress(PermissionError):  # rootless: the way back is closed
             kernel.enter({"pid": outside})
-        now = crilog.stamp(time.time_ns())
+        now = log_format.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
         _write("started", self._state)
         self._state = {"state": "running"} | self._state
@@ -123,7 +124,7 @@ class Shim:
         if not self._spec["stdin"]:
             return os.open(os.devnull, os.O_RDONLY), out_write, err_write
         in_read, in_write = os.pipe()
-        self._inlet = Inlet(in_write, self._select, self._hear_all)
+        self._inlet = StdinWriter(in_write, self._select, self._hear_all)
         return in_read, out_write, err_write
 
     def _read_from(self, fd: int, stream: str) -> None:
@@ -142,8 +143,10 @@ class Shim:
             del self._outputs[fd]
             return
         stream = self._outputs[fd]
-        self._append(crilog.records(stream, data, time.time_ns()))
-        frame = wire.frame(wire.STDOUT if stream == "stdout" else wire.STDERR, data)
+        self._append(log_format.records(stream, data, time.time_ns()))
+        frame = shim_socket.frame(
+            shim_socket.STDOUT if stream == "stdout" else shim_socket.STDERR, data
+        )
         for peer in list(self._peers):
             if peer.attached:
                 peer.send(frame)
@@ -158,9 +161,9 @@ class Shim:
 
     def _accept(self, _: Any, __: int) -> None:
         client, _address = self._listener.accept()
-        self._peers.add(Peer(client, self._select, self._asked, self._left))
+        self._peers.add(ShimClient(client, self._select, self._asked, self._left))
 
-    def _left(self, peer: Peer) -> None:
+    def _left(self, peer: ShimClient) -> None:
         self._peers.discard(peer)
         if peer.typing:
             self._typed_all()
@@ -170,17 +173,17 @@ class Shim:
         if self._inlet is not None and self._spec.get("stdin_once"):
             self._inlet.end()
 
-    def _asked(self, peer: Peer, channel: int, payload: bytes) -> None:
-        if channel == wire.STDIN and self._inlet is not None:
+    def _asked(self, peer: ShimClient, channel: int, payload: bytes) -> None:
+        if channel == shim_socket.STDIN and self._inlet is not None:
             self._inlet.take(payload)
             if self._inlet.full:
                 peer.listen(False)
-        elif channel == wire.CLOSE_STDIN:
+        elif channel == shim_socket.CLOSE_STDIN:
             self._typed_all()
-        elif channel == wire.RESIZE and self._terminal >= 0:
+        elif channel == shim_socket.RESIZE and self._terminal >= 0:
             size = json.loads(payload)
             spawn.resize(self._terminal, size["Height"], size["Width"])
-        elif channel == wire.ASK:
+        elif channel == shim_socket.ASK:
             self._answer(peer, json.loads(payload))
 
     def _hear_all(self) -> None:
@@ -188,11 +191,11 @@ class Shim:
         for peer in self._peers:
             peer.listen(True)
 
-    def _answer(self, peer: Peer, ask: dict[str, Any]) -> None:
+    def _answer(self, peer: ShimClient, ask: dict[str, Any]) -> None:
         match ask["op"]:
             case "watch":
                 peer.watching = True
-                peer.send(wire.message(wire.STATUS, self._state))
+                peer.send(shim_socket.message(shim_socket.STATUS, self._state))
             case "attach":
                 peer.watching = peer.attached = True
                 peer.typing = bool(ask.get("stdin"))
@@ -209,7 +212,7 @@ class Shim:
             os.kill(self._pid, signal.SIGTERM)
         self._kill_at = min(deadline, self._kill_at or deadline)
 
-    def _exec(self, peer: Peer, ask: dict[str, Any]) -> None:
+    def _exec(self, peer: ShimClient, ask: dict[str, Any]) -> None:
         client = peer.release()
         pid = os.fork()
         if pid == 0:
@@ -217,7 +220,7 @@ class Shim:
             for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs, *typed):
                 os.close(fd)
             try:
-                session.serve(client, ask, self._pid, self._spec)
+                exec_session.serve(client, ask, self._pid, self._spec)
             finally:
                 os._exit(0)
         self._sessions.append(pid)
@@ -225,7 +228,7 @@ class Shim:
 
     def _after_exit(self) -> None:
         _, status = os.waitpid(self._pid, 0)
-        finished = crilog.stamp(time.time_ns())
+        finished = log_format.stamp(time.time_ns())
         self._kill_rest()
         deadline = time.monotonic() + _DRAIN
         while self._outputs and time.monotonic() < deadline:
@@ -236,7 +239,7 @@ class Shim:
         memory = self._spec.get("memory") or {}
         words = _last_words()
         if code and not words and self._spec.get("message_from_log"):
-            words = crilog.last_words("log") or crilog.last_words("log.1")
+            words = log_format.last_words("log") or log_format.last_words("log.1")
         short = code != 0 and cgroup.killed_for_memory(memory)
         cgroup.remove(memory)
         reason = "OOMKilled" if short else "Error" if code else "Completed"
@@ -269,7 +272,7 @@ class Shim:
         return kernel.same_namespace(self._mounts, pid)
 
     def _end(self, outcome: dict[str, Any]) -> None:
-        outcome.setdefault("finishedAt", crilog.stamp(time.time_ns()))
+        outcome.setdefault("finishedAt", log_format.stamp(time.time_ns()))
         _write("exited", outcome)
         self._state = {"state": "exited"} | outcome
         self._tell()
@@ -279,7 +282,7 @@ class Shim:
     def _tell(self) -> None:
         for peer in list(self._peers):
             if peer.watching:
-                peer.send(wire.message(wire.STATUS, self._state))
+                peer.send(shim_socket.message(shim_socket.STATUS, self._state))
 
 
 def _nothing() -> tuple[int, int, int]:

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import event_forms, status
-from muster.local.apiserver.admission.validation import (
-    config,
+from muster.local.apiserver import api_errors
+from muster.local.apiserver.admission.names import UNQUALIFIED
+from muster.local.apiserver.kinds import (
+    config_map,
+    deployment,
     endpoints,
-    jobs,
-    pods,
-    quotas,
-    roles,
-    services,
-    storage,
-    workloads,
+    job,
+    persistent_volume,
+    pod_spec,
+    resource_quota,
+    role,
+    service,
 )
-from muster.local.apiserver.admission.validation.metadata import UNQUALIFIED
-from muster.local.apiserver.admission.validation.workloads import natural
+from muster.local.apiserver.kinds import event as event_forms
+from muster.local.apiserver.kinds.deployment import natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.status import Cause
+    from muster.local.apiserver.api_errors import Cause
 
 
 def check(collection: str, obj: Raw) -> list[Cause]:
@@ -38,15 +39,15 @@ def check(collection: str, obj: Raw) -> list[Cause]:
 
 def check_new(collection: str, obj: Raw) -> list[Cause]:
     """What only a new object of a built-in kind may not be."""
-    return list(pods.check_new(obj["spec"])) if collection == "pods" else []
+    return list(pod_spec.check_new(obj["spec"])) if collection == "pods" else []
 
 
 def _pod(pod: Raw) -> list[Cause]:
     spec = pod["spec"]
-    causes = list(pods.check(spec, "spec"))
+    causes = list(pod_spec.check_pod_spec(spec, "spec"))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         told = "cannot be set until all schedulingGates have been cleared"
-        causes.append(status.forbidden_field("spec.nodeName", told))
+        causes.append(api_errors.forbidden_field("spec.nodeName", told))
     return causes
 
 
@@ -56,7 +57,7 @@ def _lease(lease: Raw) -> list[Cause]:
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
         told = "must be greater than 0"
-        causes.append(status.bad_value("spec.leaseDurationSeconds", duration, told))
+        causes.append(api_errors.invalid_value("spec.leaseDurationSeconds", duration, told))
     return causes
 
 
@@ -68,12 +69,12 @@ def _event(event: Raw) -> list[Cause]:
     if about == home or (not about and home == "default"):
         return []
     told = "does not match event.namespace"
-    return [status.bad_value("involvedObject.namespace", about, told)]
+    return [api_errors.invalid_value("involvedObject.namespace", about, told)]
 
 
 def _new_event(event: Raw) -> list[Cause]:
     """Newer recorders say who they are, and what was done."""
-    causes = [] if event.get("eventTime") else [status.required("eventTime")]
+    causes = [] if event.get("eventTime") else [api_errors.required("eventTime")]
     for field, told in (
         ("reportingComponent", "reportingController"),
         ("reportingInstance", "reportingInstance"),
@@ -81,15 +82,17 @@ def _new_event(event: Raw) -> list[Cause]:
         ("reason", "reason"),
     ):
         if not event.get(field):
-            causes.append(status.required(told))
+            causes.append(api_errors.required(told))
     if event.get("type") not in ("Normal", "Warning"):
-        causes.append(status.bad_value("type", event.get("type") or "", "has invalid value: "))
+        causes.append(
+            api_errors.invalid_value("type", event.get("type") or "", "has invalid value: ")
+        )
     return causes
 
 
 def _namespace(namespace: Raw) -> list[Cause]:
     causes = [
-        status.bad_value(f"spec.finalizers[{i}]", name, UNQUALIFIED)
+        api_errors.invalid_value(f"spec.finalizers[{i}]", name, UNQUALIFIED)
         for i, name in enumerate((namespace.get("spec") or {}).get("finalizers") or ())
         if name != "kubernetes" and "/" not in name
     ]
@@ -98,25 +101,25 @@ def _namespace(namespace: Raw) -> list[Cause]:
     only, when = ("Terminating", "not empty") if going else ("Active", "empty")
     if phase != only:
         told = f"may only be '{only}' if `deletionTimestamp` is {when}"
-        causes.append(status.bad_value("status.Phase", phase, told))
+        causes.append(api_errors.invalid_value("status.Phase", phase, told))
     return causes
 
 
 _RULES: dict[str, Callable[[Raw], Iterable[Cause]]] = {
     "namespaces": _namespace,
     "pods": _pod,
-    "services": services.check,
+    "services": service.check,
     "endpoints": endpoints.check,
-    "configmaps": config.config_map,
-    "secrets": config.secret,
+    "configmaps": config_map.config_map,
+    "secrets": config_map.secret,
     "events": _event,
-    "resourcequotas": quotas.check,
-    "persistentvolumes": storage.volume,
-    "persistentvolumeclaims": storage.claim,
-    "deployments.apps": workloads.deployment,
-    "replicasets.apps": workloads.replica_set,
-    "jobs.batch": jobs.check,
-    "poddisruptionbudgets.policy": workloads.budget,
+    "resourcequotas": resource_quota.check,
+    "persistentvolumes": persistent_volume.volume,
+    "persistentvolumeclaims": persistent_volume.claim,
+    "deployments.apps": deployment.deployment,
+    "replicasets.apps": deployment.replica_set,
+    "jobs.batch": job.check,
+    "poddisruptionbudgets.policy": deployment.budget,
     "leases.coordination.k8s.io": _lease,
-    **roles.RULES,
+    **role.RULES,
 }

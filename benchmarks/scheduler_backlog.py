@@ -1,0 +1,282 @@
+"""Draining a backlog of gangs on a real kube-apiserver: Muster beside kube-scheduler.
+
+Nodes are objects only, the backlog is there before a scheduler starts, and time counts from the
+start of its process to the last bind seen by an independent watch. Each side has an API server of
+its own, all show the same kind of token: the bare loop that only binds (the ceiling, counted from
+its first bind), Muster, and kube-scheduler with its client limits raised, plain and in its native
+gang mode. The sides take turns in every round.
+
+`python -m benchmarks.scheduler_backlog [NODES [GANGS [SIZE]]] [--rounds N] [NAME]…` prints the
+rates, by default of all four.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvloop
+from tests.controlplane.build import build
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.process_flags import kubeconfig
+
+from benchmarks.ratio import Ratio
+from muster.api.crds import load_all
+from muster.api.kinds import CRDS, NATIVE_POD_GROUPS, NODES, PODS, VOLCANO_POD_GROUPS
+from muster.kube.auth.kube_config import load
+from muster.kube.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+
+IN_FLIGHT = 32
+LIMITS = ("--kube-api-qps=5000", "--kube-api-burst=5000")
+NAMESPACE = "default"
+EVERYBODY = ("bare", "muster", "plain", "native")
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is to do."""
+
+    nodes: int = 500
+    gangs: int = 200
+    size: int = 16
+
+    @property
+    def pods(self) -> int:
+        return self.gangs * self.size
+
+
+@dataclass(frozen=True)
+class Drain:
+    """Pods per second, from the start of the process and from the first bind."""
+
+    from_start: float
+    from_first: float
+
+
+class _Meta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    node_name: str = ""
+
+
+class _Seen(msgspec.Struct, gc=False):
+    """All that the watch beside a run reads of a pod, so that it costs the run little."""
+
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+def run(size: Size | None = None, rounds: int = ROUNDS) -> list[Ratio]:
+    """What `make bench` shows."""
+    size = size or Size()
+    found = [measure(size) for _ in range(rounds)]
+    bars = {
+        "plain": ("kube-scheduler", ">= 2" if size.nodes < 2000 else ">= 4"),
+        "native": ("its native gangs", ">= 6"),
+    }
+    beside = [
+        Ratio(
+            f"backlog vs {said}",
+            [(one["muster"].from_start, one[name].from_start) for one in found],
+            "pods/s",
+            bar,
+        )
+        for name, (said, bar) in bars.items()
+    ]
+    ceilings = [one["bare"].from_first for one in found]
+    ours = [one["muster"] for one in found]
+    return [
+        *beside,
+        Ratio(
+            "backlog vs bare binds",
+            [(one.from_start, top) for one, top in zip(ours, ceilings, strict=True)],
+            "pods/s",
+            ">= 0.55",
+        ),
+        Ratio(
+            "backlog from the first bind vs bare binds",
+            [(one.from_first, top) for one, top in zip(ours, ceilings, strict=True)],
+            "pods/s",
+            ">= 0.75",
+        ),
+    ]
+
+
+def measure(size: Size, which: Iterable[str] = EVERYBODY) -> dict[str, Drain]:
+    """Each side in turn."""
+    found = {}
+    for name in which:
+        with ControlPlane(build()) as plane:
+            as_token(plane)
+            found[name] = uvloop.run(_measure(plane, size, name))
+        rates = found[name]
+        print(
+            f"{name}: {rates.from_start:,.0f} pods/s, {rates.from_first:,.0f} from the first bind",
+            flush=True,
+        )
+    return found
+
+
+def as_token(plane: ControlPlane) -> None:
+    """Let everybody show a token: a client certificate costs the server a check per request."""
+    config = kubeconfig(plane.url, plane.ca_file.read_bytes(), token=plane.token)
+    plane.kubeconfig.write_text(json.dumps(config))
+
+
+async def _measure(plane: ControlPlane, size: Size, name: str) -> Drain:
+    async with Client.connect(load(plane.kubeconfig)) as client:
+        await create_all(client, [(CRDS, crd) for crd in load_all()])
+        await create_all(client, [(NODES, node(i)) for i in range(size.nodes)])
+        await create_all(client, _groups(size, name))
+        await create_all(client, _pods(size, name))
+        return await _drain(plane, client, size, name)
+
+
+async def _drain(plane: ControlPlane, client: Client, size: Size, name: str) -> Drain:
+    """Start a side and watch until every pod has its node."""
+    version = (await client.list(scanned(PODS), NAMESPACE)).resource_version
+    bound: list[float] = []
+    with _side(plane, name) as started:
+        async with asyncio.timeout(900):
+            async for _ in binds(client, version):
+                bound.append(time.monotonic())
+                if len(bound) == size.pods:
+                    break
+    return Drain(size.pods / (bound[-1] - started), size.pods / max(bound[-1] - bound[0], 1e-9))
+
+
+async def binds(client: Client, version: str) -> AsyncIterator[None]:
+    """Every bind after that version, without end."""
+    while True:  # a server gives up watchers that cannot keep pace; they go on where they were
+        async for event in client.watch(scanned(PODS), NAMESPACE, since=version):
+            version = event.object.metadata.resource_version
+            # A bind is the first change that shows a node; the status written later is another.
+            if event.type == "MODIFIED" and event.object.spec.node_name:
+                yield
+
+
+@contextlib.contextmanager
+def _side(plane: ControlPlane, name: str) -> Iterator[float]:
+    """The process that binds, while it is needed; yields when it was started."""
+    started = time.monotonic()
+    if name in ("plain", "native"):
+        plane.start_scheduler(*LIMITS)  # ends with the control plane
+        yield started
+        return
+    command = ["-m", "muster", "scheduler", "--kubeconfig", str(plane.kubeconfig)]
+    if name == "bare":
+        command = ["-m", "benchmarks.bare_bind_loop", plane.url, str(plane.ca_file), plane.token]
+    child = subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL)
+    try:
+        yield started
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(20)
+
+
+def scanned(kind: Kind[Any]) -> Kind[_Seen]:
+    """A kind of which only node name and version are read."""
+    return kind.read_as(_Seen)
+
+
+async def create_all(client: Client, objects: Iterable[tuple[Kind[Any], Raw]]) -> None:
+    """Create all objects, some at a time."""
+    waiting = iter(objects)
+
+    async def worker() -> None:
+        for kind, body in waiting:
+            await client.create(scanned(kind), body)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(worker())
+
+
+def _groups(size: Size, name: str) -> list[tuple[Kind[Any], Raw]]:
+    kind: Kind[Any] = NATIVE_POD_GROUPS if name == "native" else VOLCANO_POD_GROUPS
+    spec: Raw = {"minMember": size.size}
+    if name == "native":
+        spec = {"schedulingPolicy": {"gang": {"minCount": size.size}}}
+    numbers = range(size.gangs) if name in ("muster", "native") else ()
+    return [(kind, _object(kind.api_version, kind.kind, f"g{g:04d}", spec)) for g in numbers]
+
+
+def gang_group(name: str, size: int) -> Raw:
+    """The object that declares a gang of Muster's."""
+    kind = VOLCANO_POD_GROUPS
+    return _object(kind.api_version, kind.kind, name, {"minMember": size})
+
+
+def _pods(size: Size, name: str) -> list[tuple[Kind[Any], Raw]]:
+    return [
+        (PODS, gang_pod(f"g{number // size.size:04d}", number % size.size, name))
+        for number in range(size.pods)
+    ]
+
+
+def _object(api_version: str, kind: str, name: str, spec: Raw) -> Raw:
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def node(number: int) -> Raw:
+    room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    name = f"node-{number:05d}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {
+            "allocatable": room,
+            "capacity": room,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def gang_pod(gang: str, number: int, scheduler: str = "muster") -> Raw:
+    """A member of a gang, as one of the sides needs it."""
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    spec: Raw = {
+        "schedulerName": "default-scheduler" if scheduler in ("plain", "native") else "muster",
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+    }
+    if scheduler == "native":
+        spec["schedulingGroup"] = {"podGroupName": gang}
+    body = _object("v1", "Pod", f"{gang}-{number}", spec)
+    if scheduler == "muster":
+        body["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": gang}
+    return body
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scheduler_backlog")
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--rounds", type=int, default=1)
+    given = parser.parse_args()
+    size = Size(*(int(word) for word in given.words if word.isdigit()))
+    names = [word for word in given.words if not word.isdigit()]
+    for _ in range(given.rounds):
+        measure(size, names or EVERYBODY)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""How fast gangs are decided, in memory: from watch events to assumed binds, without an API server.
+
+`python -m benchmarks.scheduler_decisions [NODES] [GANGS] [SIZE]` prints pods per second of
+CPU time, for uniform gangs and for gangs coupled by anti-affinity and spread. The measured time
+includes a pod's arrival (roster, snapshot, class) and the record of its bind.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from typing import Any
+
+from tests.scheduler.builders import KIND_OF, node, pod, volcano_group
+
+from benchmarks.ratio import Ratio
+from muster.scheduler.decisions.decide import consider
+from muster.scheduler.decisions.decision import Bind
+from muster.scheduler.settings import Settings
+from muster.scheduler.state import State
+
+ZONES = 10
+KINDS = (("uniform", False, 1, 20_000.0), ("anti-affinity and spread", True, 10, 2_000.0))
+"""What is decided, whether it is coupled, by how much fewer gangs, and the rate that is asked."""
+
+
+def coupled(name: str) -> dict[str, Any]:
+    """No two of a gang on one node, and the gang even over the zones."""
+    chosen = {"matchLabels": {"gang": name}}
+    term = {"labelSelector": chosen, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": chosen,
+            }
+        ],
+    }
+
+
+def cluster(nodes: int) -> State:
+    """Equal nodes of 8 GPUs in some zones."""
+    state = State(Settings())
+    for i in range(nodes):
+        labels = {"zone": f"z{i % ZONES}"}
+        state.node_changed(None, node(f"node-{i:05d}", gpus=8, cpu="96", labels=labels))
+    state.snapshot.settle()
+    return state
+
+
+def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[float, int]:
+    """Decide a backlog; the rate, and how many pods were placed."""
+    state = cluster(nodes)
+    backlog = []
+    for g in range(gangs):
+        name = f"gang-{g:05d}"
+        spec = coupled(name) if bound else {}
+        labels = {"gang": name} if bound else {}
+        backlog.append(
+            (
+                volcano_group(name, size, created=g),
+                [
+                    pod(f"{name}-{i}", gpus=1, group=name, spec=spec, labels=labels)
+                    for i in range(size)
+                ],
+            )
+        )
+    gc.collect()
+    gc.freeze()  # the daemon, too, spares what lives long
+    placed, started = 0, time.process_time()
+    for group, members in backlog:
+        state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+        for member in members:
+            state.pod_changed(None, member)
+    for key in state.due(0.0):
+        for action in consider(state, key, 0.0):
+            if isinstance(action, Bind):
+                placed += len(action.pairs)
+    return placed / (time.process_time() - started), placed
+
+
+def run(nodes: int = 5000, gangs: int = 500, size: int = 16, rounds: int = 5) -> list[Ratio]:
+    """What `make bench` shows: the peer of each round is the rate that is asked for."""
+    found = []
+    for what, bound, share, asked in KINDS:
+        rates = [
+            (pods_per_second(nodes, gangs // share, size, bound=bound)[0], asked)
+            for _ in range(rounds)
+        ]
+        found.append(Ratio(f"decisions in memory, {what}, vs asked", rates, "pods/s", ">= 1"))
+    return found
+
+
+def main() -> None:
+    nodes, gangs, size = [*map(int, sys.argv[1:4]), *(5000, 500, 16)[len(sys.argv) - 1 :]]
+    for what, bound, share, _ in KINDS:
+        rate, placed = pods_per_second(nodes, gangs // share, size, bound=bound)
+        print(f"{what}: {rate:,.0f} pods/s ({placed} pods, {nodes} nodes)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The group objects in which other systems declare a gang, one struct per dialect.
+
+Read by `scheduler/gangs.py`, which turns each into a gang; written, as raw
+manifests, by the operator.
+"""
+
+from __future__ import annotations
+
+from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
+from muster.api.meta import Condition, Object, ObjectMeta
+
+
+class PodGroupStatus(Object, frozen=True):
+    """What the scheduler reads again of what it wrote."""
+
+    succeeded: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class VolcanoSpec(Object, frozen=True):
+    min_member: int = 0
+    min_task_member: dict[str, int] = {}
+    min_resources: Resources = {}
+    priority_class_name: str = ""
+
+
+class VolcanoPodGroup(Object, frozen=True):
+    """scheduling.volcano.sh/v1beta1; kube-batch's two groups have a subset of the same fields."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolcanoSpec = VolcanoSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class CoschedulingSpec(Object, frozen=True):
+    min_member: int = 0
+    min_resources: Resources = {}
+
+
+class CoschedulingPodGroup(Object, frozen=True):
+    """scheduling.x-k8s.io/v1alpha1."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CoschedulingSpec = CoschedulingSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class GangPolicy(Object, frozen=True):
+    min_count: int = 0
+
+
+class SchedulingPolicy(Object, frozen=True):
+    gang: GangPolicy | None = None
+
+
+class NativeSpec(Object, frozen=True):
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    priority_class_name: str = ""
+    priority: int | None = None
+
+
+class NativePodGroup(Object, frozen=True):
+    """scheduling.k8s.io, Kubernetes 1.36 and newer."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NativeSpec = NativeSpec()
+    status: PodGroupStatus = PodGroupStatus()

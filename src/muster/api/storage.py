@@ -1,0 +1,223 @@
+"""The objects of storage, as far as they decide where a pod may run.
+
+Pure data with Kubernetes' own meaning: claims, volumes, storage classes, and what the storage
+drivers of a node can attach. `volumes` keeps them and answers questions about them.
+"""
+
+from __future__ import annotations
+
+from muster.api.affinity import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
+from muster.api.core import ResourceRequirements, Resources
+from muster.api.kinds import Kind
+from muster.api.meta import Key, Object, ObjectMeta, Raw
+from muster.api.quantity import parse_whole
+from muster.api.selectors import from_labels
+from muster.errors import InvalidQuantity, InvalidSelector
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+ZONES = {
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""Labels that say where a volume is, and what each is called today."""
+
+
+class VolumeClaimSpec(Object, frozen=True):
+    volume_name: str = ""
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class VolumeClaimStatus(Object, frozen=True):
+    phase: str = ""
+
+
+class VolumeClaim(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: VolumeClaimStatus = VolumeClaimStatus()
+
+    @property
+    def bound(self) -> bool:
+        return bool(self.spec.volume_name) and self.status.phase == "Bound"
+
+    @property
+    def size(self) -> int:
+        return _size(self.spec.resources.requests)
+
+    @property
+    def selected(self) -> str:
+        """The node for which a volume is being made."""
+        return self.metadata.annotations.get(SELECTED_NODE, "")
+
+
+class VolumeAffinity(Object, frozen=True):
+    required: NodeSelector | None = None
+
+
+class CsiSource(Object, frozen=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class ClaimRef(Object, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PersistentVolumeSpec(Object, frozen=True):
+    node_affinity: VolumeAffinity | None = None
+    csi: CsiSource | None = None
+    capacity: Resources = {}
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    claim_ref: ClaimRef | None = None
+
+
+class PersistentVolumeStatus(Object, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolume(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+    @property
+    def size(self) -> int:
+        return _size(self.spec.capacity)
+
+    @property
+    def zones(self) -> dict[str, frozenset[str]]:
+        """What its labels say of where it is; several values are joined by two underscores."""
+        labels = self.metadata.labels
+        return {key: frozenset(labels[key].split("__")) for key in ZONES if key in labels}
+
+    @property
+    def owner(self) -> Key | None:
+        """The claim whose own it is."""
+        ref = self.spec.claim_ref
+        return None if ref is None else Key(ref.namespace, ref.name)
+
+    def is_kept_for(self, claim: VolumeClaim) -> bool:
+        """Whether it is this very claim's own."""
+        ref = self.spec.claim_ref
+        same = ref is not None and ref.uid in ("", claim.metadata.uid)
+        return same and self.owner == claim.metadata.key
+
+    def suits(self, claim: VolumeClaim) -> bool:
+        """Whether it is free and as the claim asks, wherever it is."""
+        spec, asked = self.spec, claim.spec
+        free = self.status.phase == "Available" and spec.claim_ref is None
+        return (
+            free
+            and self.metadata.deletion_timestamp is None
+            and (spec.storage_class_name, spec.volume_mode)
+            == (asked.storage_class_name, asked.volume_mode)
+            and self.size >= claim.size
+            and set(asked.access_modes) <= set(spec.access_modes)
+            and _selects(asked.selector, self.metadata.labels)
+        )
+
+
+def claim_ref_patch(volume: PersistentVolume, claim: VolumeClaim) -> Raw:
+    """The patch that makes a volume the claim's own, unless it has changed since it was seen."""
+    of = claim.metadata
+    ref = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": of.namespace,
+        "name": of.name,
+        "uid": of.uid,
+        "resourceVersion": of.resource_version,
+    }
+    return {
+        "metadata": {
+            "resourceVersion": volume.metadata.resource_version,
+            "annotations": {BOUND_BY_CONTROLLER: "yes"},
+        },
+        "spec": {"claimRef": ref},
+    }
+
+
+def _size(amounts: Resources) -> int:
+    """Bytes; what cannot be read suits nothing."""
+    try:
+        return parse_whole(amounts.get("storage", 0))
+    except InvalidQuantity:
+        return -1
+
+
+def _selects(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
+    try:
+        return selector is None or from_labels(selector).matches(labels)
+    except InvalidSelector:
+        return False
+
+
+class TopologyRow(Object, frozen=True):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Object, frozen=True):
+    match_label_expressions: tuple[TopologyRow, ...] = ()
+
+
+class StorageClass(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+    @property
+    def allowed(self) -> NodeSelector | None:
+        """The nodes on which it can make a volume; None for all."""
+        terms = (
+            NodeSelectorTerm(
+                tuple(
+                    SelectorRequirement(r.key, "In", r.values) for r in term.match_label_expressions
+                )
+            )
+            for term in self.allowed_topologies
+        )
+        return NodeSelector(tuple(terms)) if self.allowed_topologies else None
+
+
+class VolumeLimit(Object, frozen=True):
+    count: int | None = None
+
+
+class CsiDriver(Object, frozen=True):
+    name: str = ""
+    allocatable: VolumeLimit | None = None
+
+
+class CsiNodeSpec(Object, frozen=True):
+    drivers: tuple[CsiDriver, ...] = ()
+
+
+class CsiNode(Object, frozen=True):
+    """What the storage drivers on one node can do; named like the node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", VolumeClaim)
+VOLUMES = Kind(
+    "", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False
+)
+STORAGE_CLASSES = Kind(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass, namespaced=False
+)
+CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", CsiNode, namespaced=False)

@@ -1,0 +1,140 @@
+"""Command lines as arena's parser reads them: switches with `=true`, old spellings, `-e=K=V`.
+
+Used by `cli/submit` and by daemons that take a switch with a value. An option declared with `old`
+spellings accepts them, says so once on stderr, and shows only the new one in its help.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.show.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
+
+
+class ArenaOption(click.Option):
+    """An option whose old spelling works but is not shown."""
+
+    def __init__(self, *args: Any, old: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.old = old
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None:
+            return None
+        shown = record[0].replace(f", {self.old}", "") if self.old else record[0]
+        # `--gang / --no-gang` is how click writes it; people write --gang or --gang=false.
+        return shown.partition(" / --no-")[0], record[1]
+
+
+class ArenaCommand(click.Command):
+    """A command whose switches may be written `--gang`, `--gang=true` or `--gang=false`.
+
+    As in arena, a word after a bare switch is never its value. Where that word is `true` or `false`
+    and more follow, it was meant to be one: that is an error and not part of the command. So is
+    `--dry-run server`, wherever it stands.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        switches = {
+            option.opts[0]: option.secondary_opts[0]
+            for option in self._options()
+            if option.secondary_opts
+        }
+        end = args.index("--") if "--" in args else len(args)
+        words, rest = args[:end], args[end:]
+        self._tell_old(words)
+        self._refuse_loose_values(words, switches)
+        shorts = self._shorts()
+        plain = [part for word in words for part in _parted(word, shorts)]
+        plain = [self._bare().get(word, word) for word in plain]
+        try:
+            return super().parse_args(ctx, [_switch(word, switches) for word in plain] + rest)
+        except click.NoSuchOption as error:
+            near = self._near(error.option_name)
+            raise click.NoSuchOption(error.option_name, None, near, error.ctx) from None
+
+    def _near(self, given: str) -> list[str]:
+        """The flag that was meant, by any of its spellings, in the one to write; else none."""
+        import difflib
+
+        shown = [option for option in self._options() if not option.hidden]
+        known = {spelling: option.opts[0] for option in shown for spelling in option.opts}
+        near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
+        begun = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
+        return [known[near[0]]] if near else begun
+
+    def _options(self) -> Iterator[click.Option]:
+        return (option for option in self.params if isinstance(option, click.Option))
+
+    def _shorts(self) -> set[str]:
+        """One-letter spellings of the options that take a value."""
+        return {
+            spelling
+            for option in self._options()
+            if not option.is_flag
+            for spelling in option.opts
+            if len(spelling) == 2
+        }
+
+    def _bare(self) -> dict[str, str]:
+        """Options whose value may be left out: `--dry-run` stands for `--dry-run=client`."""
+        return {
+            spelling: f"{spelling}={option.flag_value}"
+            for option in self._options()
+            if not option.is_flag and isinstance(option.flag_value, str)
+            for spelling in option.opts
+        }
+
+    def _tell_old(self, words: list[str]) -> None:
+        names = {word.partition("=")[0] for word in words}
+        for option in self._options():
+            if isinstance(option, ArenaOption) and option.old and option.old in names:
+                new = option.opts[0]
+                note(f"Flag {option.old} has been deprecated, please use {new} instead")
+
+    def _refuse_loose_values(self, words: list[str], switches: dict[str, str]) -> None:
+        for before, word in itertools.pairwise(words[:-1]):
+            if before in switches and word in ("true", "false"):
+                raise click.UsageError(
+                    f"{before} {word}: the value of a switch follows a '=': {before}={word}"
+                )
+        choices = self._choices()
+        for before, word in itertools.pairwise(words):
+            if word in choices.get(before, ()):
+                raise click.UsageError(f"{before} {word}: its value follows a '=': {before}={word}")
+
+    def _choices(self) -> dict[str, Sequence[str]]:
+        """The values of the options that may stand without one."""
+        return {
+            spelling: option.type.choices
+            for option in self._options()
+            if isinstance(option.type, click.Choice) and isinstance(option.flag_value, str)
+            for spelling in option.opts
+        }
+
+
+def _parted(word: str, shorts: set[str]) -> list[str]:
+    """`-e=K=V` as `-e K=V`."""
+    if word[:2] in shorts and word[2:3] == "=":
+        return [word[:2], word[3:]]
+    return [word]
+
+
+def _switch(word: str, switches: dict[str, str]) -> str:
+    name, equals, value = word.partition("=")
+    if not equals or name not in switches:
+        return word
+    if value.lower() in TRUE:
+        return name
+    if value.lower() in FALSE:
+        return switches[name]
+    raise click.UsageError(f"{name}={value}: write {name} or {name}=false")

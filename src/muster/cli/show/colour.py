@@ -1,0 +1,48 @@
+"""Colour, where a person reads: words that mean good, bad or waiting, and prefixes of log lines.
+
+Used by `output` and `logs`. Promise: no escape sequence unless the stream is a terminal, NO_COLOR
+is not set and the terminal is not a dumb one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GREEN, YELLOW, RED, DIM = "32", "33", "31", "2"
+PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
+"""Colours that tell several logs apart."""
+
+_MEANING = {
+    GREEN: ("RUNNING", "SUCCEEDED", "Running", "Completed", "Succeeded", "Ready"),
+    YELLOW: ("PENDING", "Pending", "ContainerCreating", "PodInitializing", "Terminating"),
+    RED: (
+        "FAILED", "Failed", "Error", "OOMKilled", "CrashLoopBackOff", "ImagePullBackOff",
+        "ErrImagePull", "Evicted", "NotReady", "Unknown", "StartError",
+    ),
+}  # fmt: skip
+_COLOURS = {word: colour for colour, words in _MEANING.items() for word in words}
+
+
+def enabled(stream: TextIO) -> bool:
+    """Whether whoever reads this stream sees colours."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and stream.isatty()
+
+
+def colour(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def colour_cells(line: str, cells: Iterable[str]) -> str:
+    """A line of a table with those cells coloured whose whole text is a word with a meaning."""
+    for cell in cells:
+        if cell in _COLOURS:
+            # Once, and not within a longer word.
+            found = re.compile(rf"(?<!\S){re.escape(cell)}(?!\S)")
+            line = found.sub(colour(cell, _COLOURS[cell]), line, count=1)
+    return line

@@ -1,0 +1,199 @@
+"""One job or pod as text and as data, for `get`, `list -o json` and whoever else shows one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.cli.show.output import age, duration, local_time, table, underlined_table
+from muster.jobs import names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.client.jobs.events import EventRow
+    from muster.jobs.summary import Instance, JobSummary
+
+INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")
+GPUS = ("INSTANCE", "NODE(IP)", "GPU(Requested)")
+EVENTS = ("SOURCE", "TYPE", "AGE", "MESSAGE")
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What is shown of a job besides the job and its pods."""
+
+    line: str = ""
+    """Its place in line; empty unless it waits there."""
+    board: str = ""
+    """Where its TensorBoard is; empty if it has none or that is not known."""
+    board_trouble: str = ""
+    """Why that does not run, or where it is is not known; empty if there is nothing to say."""
+    events: Sequence[EventRow] | None = None
+    gpus: bool = False
+
+
+NO_EXTRAS = Extras()
+
+
+def header(job: JobSummary, now: datetime, line: str = "") -> str:
+    """Who and what the job is, and why it waits or failed."""
+    facts = [
+        ("Name:", job.name),
+        ("Status:", job.status),
+        ("Namespace:", job.namespace),
+        ("Priority:", job.priority or "N/A"),
+        ("Trainer:", job.trainer.upper()),
+        ("Duration:", duration(job.duration(now).total_seconds())),
+        ("CreateTime:", local_time(job.created)),
+        ("EndTime:", local_time(job.finished)),
+    ]
+    if job.reason:
+        facts.append(("Reason:", job.reason))
+    if line:
+        facts.append(("Line:", line))
+    return table(facts)
+
+
+def sections(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> str:
+    """The sectioned form: a header block, the instances, and what was asked for besides."""
+    rows = [
+        (
+            instance.name,
+            instance.status,
+            age(instance.created, now),
+            str(instance.chief).lower(),
+            str(instance.gpus),
+            instance.node or "N/A",
+        )
+        for instance in job.instances
+    ]
+    parts = [
+        header(job, now, beside.line),
+        f"Instances:\n{underlined_table(INSTANCES, rows, indent='  ')}",
+    ]
+    if beside.gpus:
+        parts.append(_gpus(job))
+    if beside.board or beside.board_trouble:
+        parts.append("\n  ".join(["Tensorboard:", *_board(beside)]))
+    if beside.events is not None:
+        parts.append(events_section(beside.events, now))
+    return "\n\n".join(parts)
+
+
+def _board(beside: Extras) -> list[str]:
+    if not beside.board:
+        return [f"Its address is not known: {beside.board_trouble}"]
+    lines = ["Your tensorboard will be available on:", beside.board]
+    return [*lines, f"It is not running: {beside.board_trouble}"] if beside.board_trouble else lines
+
+
+def _gpus(job: JobSummary) -> str:
+    rows = [(row.name, row.node_ip or "N/A", str(row.gpus)) for row in job.instances]
+    share = f"{job.allocated_gpus}/{job.requested_gpus}"
+    return (
+        f"GPUs:\n{underlined_table(GPUS, rows, indent='  ')}\n\n"
+        f"  Allocated/Requested GPUs of Job: {share}"
+    )
+
+
+def events_section(events: Sequence[EventRow], now: datetime) -> str:
+    """Events as a section."""
+    if not events:
+        return "Events:\n  No events for resources"
+    rows = [(row.source, row.type, age(row.at, now), row.message) for row in events]
+    return f"Events:\n{underlined_table(EVENTS, rows, indent='  ')}"
+
+
+def classic_table(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> str:
+    """The one-table form: a row per instance."""
+    head = ("NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE")
+    old = duration(job.age(now).total_seconds())
+    rows = [
+        (
+            job.name,
+            instance.phase.upper(),
+            job.trainer.upper(),
+            old,
+            instance.name,
+            instance.node_ip if instance.phase == "Running" and instance.node_ip else "N/A",
+        )
+        for instance in job.instances
+    ]
+    parts = [table([head, *rows])]
+    if beside.board or beside.board_trouble:
+        parts.append("\n".join(_board(beside)))
+    if beside.events is not None:
+        parts.append(events_section(beside.events, now))
+    return "\n\n".join(parts)
+
+
+def pod_details(found: Pod, row: Instance, now: datetime, events: Sequence[EventRow] | None) -> str:
+    """One pod by itself."""
+    facts = [
+        ("Name:", row.name),
+        ("Status:", row.status),
+        ("Namespace:", found.metadata.namespace),
+        ("Job:", found.metadata.labels.get(names.JOB) or "N/A"),
+        ("Node:", row.node or "N/A"),
+        ("IP:", row.ip or "N/A"),
+        ("Age:", age(row.created, now)),
+        ("Restarts:", str(row.restarts)),
+        ("GPU(Requested):", str(row.gpus)),
+    ]
+    if row.reason:
+        facts.append(("Reason:", row.reason))
+    parts = [table(facts)]
+    return "\n\n".join(parts if events is None else [*parts, events_section(events, now)])
+
+
+def as_data(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> Raw:
+    """The fields and their order as arena's JSON has them, and the reason besides."""
+    chief = job.chief
+    data: Raw = {
+        "uuid": job.uid,
+        "name": job.name,
+        "namespace": job.namespace,
+        "duration": f"{int(job.duration(now).total_seconds())}s",
+        "status": job.status,
+        "reason": job.reason,
+        "line": beside.line,
+        "trainer": job.trainer,
+        "tensorboard": beside.board,
+        "chiefName": chief.name if chief else "",
+        "instances": [_instance_data(instance, now) for instance in job.instances],
+        "priority": job.priority or "N/A",
+        "requestGPUs": job.requested_gpus,
+        "allocatedGPUs": job.allocated_gpus,
+        "creationTimestamp": _unix(job.created),
+    }
+    if beside.events is not None:
+        data["events"] = [
+            {"source": row.source, "type": row.type, "at": _unix(row.at), "message": row.message}
+            for row in beside.events
+        ]
+    return data
+
+
+def _instance_data(instance: Instance, now: datetime) -> Raw:
+    old = f"{int((now - instance.created).total_seconds())}s" if instance.created else ""
+    return {
+        "ip": instance.ip,
+        "status": instance.status,
+        "name": instance.name,
+        "age": old,
+        "node": instance.node,
+        "nodeIP": instance.node_ip,
+        "chief": instance.chief,
+        "requestGPUs": instance.gpus,
+        "creationTimestamp": _unix(instance.created),
+        "reason": instance.reason,
+        "restarts": instance.restarts,
+    }
+
+
+def _unix(moment: datetime | None) -> int:
+    return int(moment.timestamp()) if moment else 0

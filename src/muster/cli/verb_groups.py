@@ -1,0 +1,74 @@
+"""The click side of the verb table: groups that know aliases, near misses and what is not here.
+
+`Verbs` is made by `main` and imports a verb when it is asked for: its module is named like the verb
+and has one click command `command`. `SubVerbs` is for a verb that has verbs of its own
+(`submit tf`, `top node`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from muster.cli.main import ALIASES, UNSUPPORTED, VERBS
+
+
+def no_such(what: str, given: str, known: list[str]) -> str:
+    """`no such verb: gett; did you mean get?`"""
+    import difflib
+
+    near = difflib.get_close_matches(given, known, n=1)
+    return f"no such {what}: {given}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+class AliasGroup(click.Group):
+    """Named commands, with aliases, and the nearest match for a typo."""
+
+    noun = "kind"
+
+    def __init__(self, *args: Any, aliases: dict[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.aliases = aliases or {}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            absent = UNSUPPORTED.get(" ".join((*_path(ctx), args[0])))
+            known = [*self.list_commands(ctx), *self.aliases]
+            raise click.UsageError(absent or no_such(self.noun, args[0], known), ctx) from error
+
+
+def _path(ctx: click.Context) -> list[str]:
+    """The verbs that lead here, without the program's name."""
+    names: list[str] = []
+    while ctx.parent is not None:
+        names.insert(0, ctx.info_name or "")
+        ctx = ctx.parent
+    return names
+
+
+class RootGroup(AliasGroup):
+    """All verbs of the table, loaded lazily."""
+
+    noun = "verb"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, aliases=ALIASES, **kwargs)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb.name for verb in VERBS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = self.aliases.get(cmd_name, cmd_name)
+        if all(verb.name != name for verb in VERBS):
+            return None
+        command: click.Command = importlib.import_module(f"muster.cli.verbs.{name}").command
+        return command

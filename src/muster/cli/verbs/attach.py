@@ -1,0 +1,201 @@
+"""`arena attach JOB [-- COMMAND…]`: run a command in an instance, by default a shell in the chief.
+
+The exit code is the command's. On a terminal, keys go through as they are pressed and the size of
+the window is passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.api.core import Pod
+from muster.api.kinds import PODS
+from muster.api.meta import Key, key_of
+from muster.cli.show.output import note
+from muster.client.jobs import lookup
+from muster.client.target import Target, cluster_options
+from muster.errors import MusterError, Unsupported, UsageError, single_error
+from muster.jobs.summary import summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.jobs.summary import JobSummary
+    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.blocking_client import BlockingClient
+    from muster.kube.streams.exec_session import ExecSession
+
+CHUNK = 32 * 1024
+
+
+@click.command(name="attach")
+@lookup.name_argument()
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
+@click.option("--instance", "-i", default="", help="Pod to enter  [default: the chief]")
+@click.option("--container", "-c", default="", help="Container to enter.")
+@lookup.type_option
+@cluster_options
+@click.pass_context
+def command(
+    ctx: click.Context, /, where: Target, name: str, words: tuple[str, ...], **how: str
+) -> None:
+    """Run a command in an instance of a job; without one, a shell.
+
+    \b
+    Examples:
+      arena attach hello
+      arena attach hello -i hello-worker-1 -- nvidia-smi
+    """
+    cluster = where.cluster()
+    with cluster.connect() as client:
+        key = Key(where.namespace_in(cluster), name)
+        pod = _pod(client, key, how["type_"], how["instance"])
+        container = _container(client, pod, how["container"])
+    note(f"Hello! Arena attach the container {container} of instance {pod.metadata.name}")
+    run = _run(cluster.endpoint, pod.metadata.key, container, list(words) or ["sh"])
+    try:
+        code = asyncio.run(run)
+    except BaseExceptionGroup as group:
+        raise single_error(group) from None
+    ctx.exit(code)
+
+
+def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
+    """The pod to enter; refused unless it runs."""
+    found = lookup.get_job_or_pod(client, key, type_)
+    if isinstance(found, Pod):
+        pod = found
+    else:
+        own = key_of(found[1])
+        job = summarize(found[1], lookup.pods_of(client, own))
+        pod = client.get(PODS, Key(own.namespace, _instance(job, instance)))
+    if pod.finished:
+        raise MusterError(
+            "cannot exec into a container in a completed Instance; "
+            f"current phase is {pod.status.phase}",
+            hint=f"`arena logs {pod.metadata.name}` shows what it printed.",
+        )
+    if pod.status.phase != "Running":
+        raise MusterError(
+            f"instance {pod.metadata.name} is not running",
+            hint=f"`arena get pod/{pod.metadata.name}` says why.",
+        )
+    return pod
+
+
+def _instance(job: JobSummary, instance: str) -> str:
+    if not job.instances:
+        raise MusterError(
+            f"can not attach the training job {job.name}, because it has no instances",
+            hint=f"`arena get {job.name}` says why.",
+        )
+    if instance:
+        if instance not in {row.name for row in job.instances}:
+            raise UsageError(
+                f"invalid instance name {instance} in job {job.name}",
+                hint=f"`arena get {job.name}` lists its instances.",
+            )
+        return instance
+    return (job.chief or job.instances[0]).name
+
+
+def _container(client: BlockingClient, pod: Pod, wanted: str) -> str:
+    """The container to enter: the one named, or the first."""
+    if not wanted:
+        return pod.spec.containers[0].name
+    spec = client.get(PODS.read_as(dict), pod.metadata.key)["spec"]
+    sorts = ("containers", "initContainers", "ephemeralContainers")
+    names = [container["name"] for sort in sorts for container in spec.get(sort) or ()]
+    if wanted not in names:
+        raise UsageError(
+            f"{pod.metadata.name} has no container {wanted}",
+            hint=f"Its containers: {', '.join(names)}.",
+        )
+    return wanted
+
+
+async def _run(endpoint: Endpoint, pod: Key, container: str, words: list[str]) -> int:
+    from muster.kube.client import Client
+
+    tty = sys.stdin.isatty() and sys.stdout.isatty()
+    async with (
+        Client.connect(endpoint, user_agent="arena") as client,
+        client.exec(pod, words, container=container, stdin=True, tty=tty) as session,
+    ):
+        with _raw_terminal() if tty else nullcontext():
+            async with asyncio.TaskGroup() as group:
+                feeding = group.create_task(_feed(session, tty=tty))
+                async for channel, data in session:
+                    stream = sys.stdout if channel == 1 else sys.stderr
+                    stream.buffer.write(data)
+                    stream.buffer.flush()
+                feeding.cancel()
+        return session.exit_code or 0
+
+
+async def _feed(session: ExecSession, *, tty: bool) -> None:
+    """Pass on what is typed, and the window's size when it changes."""
+    loop = asyncio.get_running_loop()
+    if tty:
+        resized = asyncio.Event()
+        resized.set()
+        loop.add_signal_handler(signal.SIGWINCH, resized.set)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_resize(session, resized))
+            await _type(session, loop)
+    else:
+        await _type(session, loop)
+
+
+async def _resize(session: ExecSession, resized: asyncio.Event) -> None:
+    while True:
+        await resized.wait()
+        resized.clear()
+        size = os.get_terminal_size(sys.stdout.fileno())
+        await session.resize(size.columns, size.lines)
+
+
+async def _type(session: ExecSession, loop: asyncio.AbstractEventLoop) -> None:
+    """Everything from standard input, as it comes, then its end."""
+    reader, number = asyncio.StreamReader(), sys.stdin.fileno()
+
+    def ready() -> None:
+        # Not a pipe transport: that makes the terminal non-blocking for our own output too.
+        data = os.read(number, CHUNK)
+        if data:
+            reader.feed_data(data)
+        else:
+            loop.remove_reader(number)
+            reader.feed_eof()
+
+    try:
+        loop.add_reader(number, ready)
+    except PermissionError:  # a plain file, or /dev/null: always ready, and cannot be waited for
+        await session.write(os.read(number, os.fstat(number).st_size))
+    else:
+        while data := await reader.read(CHUNK):
+            await session.write(data)
+    with suppress(Unsupported):
+        await session.close_stdin()
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Keys one by one, unechoed: the far side has a terminal of its own."""
+    import termios
+    import tty
+
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    tty.setraw(number, termios.TCSADRAIN)  # keep what is typed ahead
+    try:
+        yield
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)

@@ -1,0 +1,80 @@
+"""`arena config`: read and write arena's config file."""
+
+from __future__ import annotations
+
+import click
+
+from muster.cli.show.output import note, table
+from muster.cli.verb_groups import AliasGroup, no_such
+from muster.client import config_file
+from muster.errors import NotFound, UsageError
+
+
+@click.group(name="config", cls=AliasGroup, aliases={"ls": "list"})
+def command() -> None:
+    """Read and write arena's config file ($ARENA_CONFIG, or ~/.arena/config).
+
+    \b
+    Examples:
+      arena config set gang true
+      arena config list
+    """
+
+
+@command.command(name="set")
+@click.argument("key")
+@click.argument("value")
+def set_(key: str, value: str) -> None:
+    """Keep a value for a key."""
+    _known(key)
+    if key == "gang" and value.lower() not in (*config_file.TRUE, *config_file.FALSE):
+        raise UsageError(f"gang={value}: write true or false")
+    if key == "namespace":
+        from muster.client.manifests.reader import check_name
+
+        check_name({"apiVersion": "v1", "kind": "Namespace"}, value, f"namespace={value}")
+    config_file.write(key, value)
+    note(f"{config_file.path()}: {key}={value}")
+
+
+@command.command(name="unset")
+@click.argument("key")
+def unset(key: str) -> None:
+    """Forget the value of a key."""
+    _known(key)
+    config_file.write(key, None)
+    note(f"{config_file.path()}: {key} is not set")
+
+
+@command.command(name="get")
+@click.argument("key")
+def get(key: str) -> None:
+    """Print the value of a key."""
+    kept = config_file.read()
+    if key not in kept:
+        _known(key)
+        raise NotFound(
+            f"{key} is not set in {config_file.path()}",
+            status=404,
+            hint=f"`arena config set {key} VALUE` sets it.",
+        )
+    print(kept[key])
+
+
+@command.command(name="list")
+def list_() -> None:
+    """Print every key that is known, its value and what it does."""
+    kept = config_file.read()
+    rows = [(key, kept.get(key, ""), what) for key, what in config_file.KNOWN.items()]
+    rows += [
+        (key, kept[key], "not read by any verb") for key in kept if key not in config_file.KNOWN
+    ]
+    print(table([("KEY", "VALUE", "MEANING"), *rows]))
+
+
+def _known(key: str) -> None:
+    if key not in config_file.KNOWN:
+        raise UsageError(
+            no_such("key", key, list(config_file.KNOWN)),
+            hint=f"Keys: {', '.join(config_file.KNOWN)}.",
+        )

@@ -1,0 +1,45 @@
+"""`arena create -f FILE`: create objects; one that is already there is an error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from muster.client.manifests import apply
+from muster.client.manifests.apply import SendOptions, SendResult
+from muster.client.target import Target, cluster_options
+from muster.errors import AlreadyExists
+from muster.kube import request
+
+if TYPE_CHECKING:
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+    from muster.kube.blocking_client import BlockingClient
+
+
+@click.command(name="create")
+@apply.manifest_options
+@cluster_options
+def command(
+    where: Target, files: tuple[str, ...], recursive: bool, dry_run: str, output: str | None
+) -> None:
+    """Create the objects of manifests.
+
+    \b
+    Examples:
+      arena create -f job.yaml
+      arena process -f template.yaml --param JOB_NAME=hello | arena create -f -
+    """
+    order = SendOptions("create", files, recursive, dry_run, output or "")
+
+    def one(client: BlockingClient, kind: Kind[Raw], item: Raw) -> SendResult:
+        try:
+            response = client.send(order.asked(request.create(kind, item)))
+        except AlreadyExists as error:
+            error.hint = "`arena apply -f` changes what is there."
+            raise
+        return SendResult("created", msgspec.json.decode(response.body, type=dict))
+
+    apply.send_manifests(order, where, one)

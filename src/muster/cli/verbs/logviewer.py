@@ -1,0 +1,28 @@
+"""`arena logviewer JOB`: where the dashboard shows a job's logs."""
+
+from __future__ import annotations
+
+import click
+
+from muster.api.meta import Key
+from muster.client.jobs import lookup
+from muster.client.target import Target, cluster_options
+from muster.errors import NotFound
+
+
+@click.command(name="logviewer")
+@lookup.name_argument()
+@lookup.type_option
+@cluster_options
+def command(where: Target, name: str, type_: str) -> None:
+    """Print the URL of a job's page on the dashboard."""
+    cluster = where.cluster()
+    with cluster.connect() as client:
+        lookup.get_job(client, Key(where.namespace_in(cluster), name), type_)
+    raise no_dashboard(f"`arena logs -f {name}` follows the logs.")
+
+
+def no_dashboard(hint: str) -> NotFound:
+    """What a verb says that would show the dashboard, which this version does not have."""
+    said = "no LOGVIEWER Installed: this version has no dashboard"
+    return NotFound(said, status=404, hint=hint)

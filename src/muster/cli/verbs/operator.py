@@ -1,0 +1,90 @@
+"""`muster operator`: make jobs into pods, services and gangs, and say how they are."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli import daemon
+from muster.cli.arena_parser import ArenaCommand
+from muster.client.target import Target, cluster_options
+
+if TYPE_CHECKING:
+    from muster.operator.observed import Settings
+
+
+@click.command(name="operator", cls=ArenaCommand)
+@click.option(
+    "--enable-gang-scheduling/--no-enable-gang-scheduling",
+    default=True,
+    show_default=True,
+    help="Start the replicas of a job together or not at all.",
+)
+@click.option("--gang-scheduler-name", default="muster", show_default=True)
+@click.option("--gang-dialect", default="auto", show_default=True, help="How gangs are declared.")
+@click.option(
+    "--cluster-domain",
+    default="",
+    envvar="CUSTOM_CLUSTER_DOMAIN",
+    show_envvar=True,
+    help="Appended to the names in TF_CONFIG and hostfiles, e.g. cluster.local.",
+)
+@click.option(
+    "--mpi-kubectl-delivery-image",
+    default="",
+    help="Image that carries kubectl, for launchers of MPI jobs whose image has no Python.",
+)
+@click.option(
+    "--pytorch-init-container-image",
+    default="",
+    help="Image with a shell and nslookup, in which PyTorch workers wait for their master.",
+)
+@daemon.daemon_options
+@cluster_options
+def command(where: Target, **given: Any) -> None:
+    """Run the job operator.
+
+    With --namespace it watches that one only.
+
+    \b
+    Example:
+      muster operator --kubeconfig ~/.kube/config --leader-elect --metrics-port 8080
+    """
+    from muster.operator.run import Options, run
+
+    settings = _settings(given)
+
+    async def work(context: daemon.DaemonContext) -> None:
+        lead = context.election.lead if context.election else None
+        how = Options(where.namespace, settings, lead=lead, health=context.health)
+        await run(context.client, how, context.stop)
+
+    daemon.run(where, daemon.DaemonOptions("operator", **given), work)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    """What decisions depend on, taken out of the options given."""
+    from muster.operator.observed import Settings
+
+    return Settings(
+        gang=given.pop("enable_gang_scheduling"),
+        dialect=_known(given.pop("gang_dialect")),
+        scheduler=given.pop("gang_scheduler_name"),
+        domain=given.pop("cluster_domain").strip("."),
+        delivery_image=given.pop("mpi_kubectl_delivery_image"),
+        init_image=given.pop("pytorch_init_container_image"),
+    )
+
+
+def _known(dialect: str) -> str:
+    """The dialect, if it is one; else the nearest that is one is named."""
+    from muster.operator.build.gang import DIALECT_CHOICES
+
+    if dialect in DIALECT_CHOICES:
+        return dialect
+    near = difflib.get_close_matches(dialect, DIALECT_CHOICES, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    message = f"{dialect!r} is not one of {', '.join(DIALECT_CHOICES)}.{meant}"
+    raise click.BadParameter(message, param_hint="--gang-dialect")

@@ -1,0 +1,100 @@
+"""`muster scheduler`: give gangs their nodes, whole or not at all."""
+
+from __future__ import annotations
+
+import gc
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.api.kinds import LEASES
+from muster.cli import daemon
+from muster.cli.show.output import note
+from muster.client.target import Target, cluster_options
+from muster.errors import Forbidden, UsageError
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
+
+
+@click.command(name="scheduler")
+@click.option(
+    "--scheduler-name",
+    "names",
+    multiple=True,
+    help="Answer to this name instead of muster, kube-batchd and kube-batch.  [repeatable]",
+)
+@click.option(
+    "--scheduler-config",
+    "config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML file of settings; read again when it changes.",
+)
+@click.option("--shadow", is_flag=True, help="Decide and report, bind nothing.")
+@click.option("--force", is_flag=True, help="Start beside another scheduler of the same name.")
+@daemon.daemon_options
+@cluster_options
+def command(
+    where: Target,
+    names: tuple[str, ...],
+    config: Path | None,
+    shadow: bool,
+    force: bool,
+    **given: Any,
+) -> None:
+    """Run the gang scheduler.
+
+    \b
+    Examples:
+      muster scheduler --kubeconfig ~/.kube/config --leader-elect
+      muster scheduler --scheduler-name volcano --shadow
+    """
+    from muster.scheduler.service import Options, run
+    from muster.scheduler.settings import NAMES, load
+
+    # What is watched lives long: looking through it for cycles after every few hundred new objects
+    # costs more than deciding about them.
+    gc.set_threshold(50_000, 20, 50)
+
+    async def work(context: daemon.DaemonContext) -> None:
+        answered = names or NAMES
+        if not (force or shadow):
+            served = load(config, answered).names if config else answered
+            await _refuse_rivals(context.client, served, elects=context.election is not None)
+        how = Options(
+            answered,
+            config=config,
+            election=context.election,
+            shadow=shadow,
+            health=context.health,
+        )
+        await run(context.client, how, context.stop)
+
+    daemon.run(where, daemon.DaemonOptions("scheduler", **given), work)
+
+
+async def _refuse_rivals(client: Client, names: tuple[str, ...], *, elects: bool) -> None:
+    """Two schedulers of one name would bind the same pods."""
+    from muster.scheduler.other_schedulers import (
+        ELECTED,
+        LEASE_FIELD_SELECTOR,
+        find_others,
+        has_died,
+    )
+
+    def gone(who: str) -> bool:
+        return has_died(who) or (elects and who == ELECTED)
+
+    try:
+        leases = (await client.list(LEASES, fields=LEASE_FIELD_SELECTOR)).items
+    except Forbidden as error:
+        note(f"cannot tell whether another scheduler answers to {', '.join(names)}: {error}")
+        return
+    alive = find_others(names, leases, datetime.now(UTC), gone=gone)
+    if alive:
+        raise UsageError(
+            "; ".join(map(str, alive)),
+            hint="Stop it first, take another --scheduler-name, or start beside it with --force.",
+        )

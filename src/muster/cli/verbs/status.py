@@ -1,0 +1,52 @@
+"""`arena status`: which cluster commands use, and how the local one is."""
+
+from __future__ import annotations
+
+import click
+
+from muster.api.kinds import NODES
+from muster.api.meta import condition_is_true
+from muster.cli.show.output import json_or_yaml, table
+from muster.client.target import Target, cluster_options, find_cluster, no_cluster
+from muster.errors import Forbidden, MusterError, NoCluster
+from muster.local.home import Home
+
+
+@click.command(name="status")
+@click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide")
+@cluster_options
+def command(where: Target, output: str) -> None:
+    """Say which cluster is used and how the local one is."""
+    place = Home.of_user()
+    facts = place.facts()
+    chosen = find_cluster(where)
+    data = {
+        "cluster": chosen.name if chosen else "",
+        "from": chosen.source if chosen else "",
+        "url": chosen.endpoint.url if chosen else "",
+        "local": "up" if facts else "down",
+        **({"daemon": facts} if facts else {}),
+    }
+    if not facts and any((place.last_data() / "pods").glob("*")):
+        data["pods"] = "may still run: `arena up` finds them again, `arena down` ends them"
+    trouble = ""
+    if chosen is not None:
+        try:
+            with chosen.connect() as client:
+                nodes = client.list(NODES).items
+            ready = sum(condition_is_true(node.status.conditions, "Ready") for node in nodes)
+            data["nodes"] = f"{ready} of {len(nodes)} ready"
+        except Forbidden:
+            data["nodes"] = "you may not list them"
+        except MusterError as error:
+            trouble = data["trouble"] = str(error)
+    if output != "wide":
+        print(json_or_yaml(data, output))
+    else:
+        print(table([(f"{key}:", str(value)) for key, value in data.items() if key != "daemon"]))
+        for key, value in (facts or {}).items():
+            print(f"  {key}: {value}")
+    if chosen is None:
+        raise no_cluster()
+    if trouble:
+        raise NoCluster("the cluster does not answer")

@@ -1,0 +1,30 @@
+"""`arena use`: choose the cluster that commands talk to, and keep the choice."""
+
+from __future__ import annotations
+
+import click
+
+from muster.cli.show.output import note
+from muster.client.target import Target, cluster_of_choice, find_cluster
+from muster.local.home import Home
+
+
+@click.command(name="use")
+@click.argument("cluster", required=False)
+def command(cluster: str | None) -> None:
+    """Choose the cluster: local, kube or kube:CONTEXT; without an argument, say which.
+
+    \b
+    Examples:
+      arena use local
+      arena use kube:production
+    """
+    if cluster is not None:
+        if cluster not in ("local", "kube") and not cluster.startswith("kube:"):
+            raise click.UsageError(
+                f"{cluster!r} is not a choice: write local, kube or kube:CONTEXT"
+            )
+        cluster_of_choice(cluster)  # a choice that cannot be used is not kept
+        Home.of_user().choose(cluster)
+    found = find_cluster(Target())
+    note("no cluster: arena up" if found is None else str(found))

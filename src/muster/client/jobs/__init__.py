@@ -1,0 +1,1 @@
+"""Jobs on a cluster: find, follow logs, wait, explain, change, usage."""

@@ -1,0 +1,1 @@
+"""Manifests: reading files, OpenShift templates, applying and creating objects."""

@@ -1,0 +1,303 @@
+"""OpenShift templates: parameters and objects in, a list of objects out.
+
+Called by `cli/process.py`. Pure: randomness is an argument. The rules are those of `oc process`:
+`${NAME}` within any string or key becomes the parameter's text; `"${{NAME}}"` as a whole string
+becomes the JSON value that the text is, or the text itself if it is none; a name that is no
+parameter stays as it is (it may be a shell's variable). Promise: a value is data. What a value
+contains is never substituted again, and can never become a key, a field or another object.
+
+Random text by OpenShift's expressions: `user-[a-z0-9]{4}` becomes `user-x3k9`.
+
+Called by `template.py` for parameters with `generate: expression`. Pure: randomness is an argument.
+This is not a regular expression: only `[ranges]{count}` means something, all else is itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from muster.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from random import Random
+
+    from muster.api.meta import Raw
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS = "0123456789"
+_ORDER = _LETTERS + _DIGITS
+_CLASSES = {
+    "w": _LETTERS + _DIGITS + "_",
+    "d": _DIGITS,
+    "a": _LETTERS,
+    "A": "~!@#$%^&*()-_+={}[]\\|<,>.?/\"';:`",
+}
+_RANDOM = re.compile(r"\[([^\[\]]*)\]\{([0-9]+)\}")
+_PART = re.compile(r"\\(?P<kind>[wdaA])|(?P<low>[a-zA-Z0-9])-(?P<high>[a-zA-Z0-9])|[a-zA-Z0-9]")
+_MOST = 255
+
+
+def expand(expression: str, random: Random) -> str:
+    r"""Text for `generate: expression`: every `[ranges]{count}` becomes so many random characters.
+
+    Ranges may be `a-z`, `A-Z`, `0-9` and parts of these, `\w`, `\d`, `\a` (letters) and `\A`
+    (symbols); what stands outside the brackets stays as it is.
+    """
+
+    def draw(found: re.Match[str]) -> str:
+        count = int(found[2]) if len(found[2]) <= 4 else _MOST + 1
+        if not 1 <= count <= _MOST:
+            raise UsageError(f"{found[0]}: the count must be from 1 to {_MOST}")
+        alphabet = _alphabet(found[1])
+        return "".join(random.choice(alphabet) for _ in range(count))
+
+    return _RANDOM.sub(draw, expression)
+
+
+def _alphabet(ranges: str) -> str:
+    letters, position = "", 0
+    while position < len(ranges):
+        part = _PART.match(ranges, position)
+        if part is None:
+            raise UsageError(
+                f"[{ranges}]: {ranges[position:]!r} is no range",
+                hint=r"Write ranges such as a-z, A-Z, 0-9, or \w, \d, \a, \A.",
+            )
+        letters += _letters(part)
+        position = part.end()
+    if not letters:
+        raise UsageError("[]: no characters to choose from")
+    return "".join(dict.fromkeys(letters))
+
+
+def _letters(part: re.Match[str]) -> str:
+    if part["kind"]:
+        return _CLASSES[part["kind"]]
+    low, high = part["low"] or part[0], part["high"] or part[0]
+    letters = _ORDER[_ORDER.index(low) : _ORDER.index(high) + 1]
+    if not letters:
+        raise UsageError(f"{low}-{high} is a range the wrong way round")
+    return letters
+
+
+_NAME = re.compile(r"[a-zA-Z0-9_]+")
+_TEXT = re.compile(r"\$\{([a-zA-Z0-9_]+)\}")
+_VALUE = re.compile(r"\$\{\{([a-zA-Z0-9_]+)\}\}")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter as the template declares it."""
+
+    name: str
+    description: str = ""
+    value: str = ""
+    generate: str = ""
+    source: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template that was read and found whole."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    objects: tuple[Raw, ...]
+    labels: Mapping[str, str]
+
+
+def read(raw: object) -> Template:
+    """The template of a decoded manifest; a UsageError says which field is wrong."""
+    document = _mapping(raw, "the document")
+    kind = document.get("kind")
+    if kind != "Template":
+        raise UsageError(
+            f"not a template: kind is {kind!r}",
+            hint="`arena process` takes `kind: Template`; `arena apply -f` takes all others.",
+        )
+    metadata = _mapping(document.get("metadata") or {}, "metadata")
+    rows = _sequence(document.get("parameters"), "parameters")
+    parameters = tuple(_parameter(row, f"parameters[{i}]") for i, row in enumerate(rows))
+    names = [parameter.name for parameter in parameters]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"parameters: {twice} is declared twice")
+    objects = tuple(
+        _mapping(item, f"objects[{i}]")
+        for i, item in enumerate(_sequence(document.get("objects"), "objects"))
+    )
+    labels = _mapping(document.get("labels") or {}, "labels")
+    return Template(
+        name=str(metadata.get("name") or ""),
+        parameters=parameters,
+        objects=objects,
+        labels={str(key): _text(labels, key, "labels") for key in labels},
+    )
+
+
+def unknown(template: Template, given: Iterable[str]) -> list[str]:
+    """The names that were given and are no parameters of the template."""
+    known = {parameter.name for parameter in template.parameters}
+    return [name for name in given if name not in known]
+
+
+def process(template: Template, given: Mapping[str, str], random: Random) -> list[Raw]:
+    """The template's objects with every parameter put in and its labels added.
+
+    A given value, even an empty one, goes before the default, and the default before `generate`.
+    """
+    _refuse_unknown(template, given)
+    values = {parameter.name: _value(parameter, given, random) for parameter in template.parameters}
+    empty = [p.name for p in template.parameters if p.required and not values[p.name]]
+    if empty:
+        raise UsageError(
+            f"required and not given: {', '.join(empty)}",
+            hint=f"Add {' '.join(f'--param {name}=…' for name in empty)}",
+        )
+    labels = {_put(key, values): _put(text, values) for key, text in template.labels.items()}
+    return [
+        _labelled(_substitute(_placed(item), values, f"objects[{i}]"), labels, f"objects[{i}]")
+        for i, item in enumerate(template.objects)
+    ]
+
+
+def _refuse_unknown(template: Template, given: Mapping[str, str]) -> None:
+    known = [parameter.name for parameter in template.parameters]
+    for name in unknown(template, given):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(
+            f"the template has no parameter {name}{meant}",
+            hint=f"It has {', '.join(known)}." if known else "It has no parameters at all.",
+        )
+
+
+def _value(parameter: Parameter, given: Mapping[str, str], random: Random) -> str:
+    if parameter.name in given:
+        return given[parameter.name]
+    if parameter.value or not parameter.generate:
+        return parameter.value
+    if parameter.generate != "expression":
+        raise UsageError(
+            f"parameter {parameter.name}: unknown generator {parameter.generate!r}",
+            hint="Write `generate: expression`.",
+        )
+    try:
+        return expand(parameter.source, random)
+    except UsageError as error:
+        raise UsageError(f"parameter {parameter.name}: {error}", hint=error.hint) from None
+
+
+def _put(text: str, values: Mapping[str, str]) -> str:
+    """The text with `${NAME}` filled in. One pass over the template's text, never over a value."""
+    return _TEXT.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def _substitute(node: Any, values: Mapping[str, str], path: str) -> Any:
+    if isinstance(node, str):
+        whole = _VALUE.fullmatch(node)
+        if whole and whole[1] in values:
+            return _json_or_text(values[whole[1]])
+        return _put(node, values)
+    if isinstance(node, list):
+        return [_substitute(item, values, f"{path}[{i}]") for i, item in enumerate(node)]
+    if isinstance(node, dict):
+        return _keys_and_values(node, values, path)
+    return node
+
+
+def _keys_and_values(node: Raw, values: Mapping[str, str], path: str) -> Raw:
+    made: Raw = {}
+    for key, value in node.items():
+        # A key is always text, so both spellings mean the text of the parameter.
+        whole = _VALUE.fullmatch(key)
+        name = values.get(whole[1], key) if whole else _put(key, values)
+        if name in made:
+            raise UsageError(f"{path}: the key {name!r} appears twice once parameters are put in")
+        made[name] = _substitute(value, values, f"{path}.{key}")
+    return made
+
+
+def _json_or_text(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)  # NaN and Infinity are not JSON
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _placed(item: Raw) -> Raw:
+    """Without a fixed namespace: a template's objects go where the user is, unless it asks."""
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict) or "namespace" not in metadata:
+        return item
+    namespace = metadata["namespace"]
+    if isinstance(namespace, str) and _TEXT.search(namespace):
+        return item
+    return {**item, "metadata": {k: v for k, v in metadata.items() if k != "namespace"}}
+
+
+def _labelled(item: Raw, labels: Mapping[str, str], path: str) -> Raw:
+    if not labels:
+        return item
+    metadata = _mapping(item.get("metadata") or {}, f"{path}.metadata")
+    own = _mapping(metadata.get("labels") or {}, f"{path}.metadata.labels")
+    return {**item, "metadata": {**metadata, "labels": {**own, **labels}}}
+
+
+def with_labels(template: Template, labels: Mapping[str, str]) -> Template:
+    """The template with more labels for its objects; they go before its own."""
+    return replace(template, labels={**template.labels, **labels})
+
+
+def _parameter(row: object, path: str) -> Parameter:
+    found = _mapping(row, path)
+    name = _text(found, "name", path)
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{path}.name: {name!r} is not possible", hint="Use letters, digits and '_'."
+        )
+    required = found.get("required") or False
+    if not isinstance(required, bool):
+        raise UsageError(f"{path}.required: write true or false")
+    return Parameter(
+        name=name,
+        description=_text(found, "description", path) or _text(found, "displayName", path),
+        value=_text(found, "value", path),
+        generate=_text(found, "generate", path),
+        source=_text(found, "from", path),
+        required=required,
+    )
+
+
+def _text(node: Mapping[Any, object], key: str, path: str) -> str:
+    value = node.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        written = json.dumps(value, default=str)
+        raise UsageError(f"{path}.{key}: {written} is not text", hint=f'Write "{written}".')
+    return value
+
+
+def _mapping(value: object, path: str) -> Raw:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: not an object with fields")
+    return value
+
+
+def _sequence(value: object, path: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise UsageError(f"{path}: not a list", hint="Begin each item with '- '.")
+    return value

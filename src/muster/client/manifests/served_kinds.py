@@ -1,0 +1,79 @@
+"""From apiVersion and kind to the resource's path, by asking the cluster what it serves.
+
+Used by `apply` and `create`, which take objects of any kind, and by `submit`. What the cluster said
+is remembered for the length of one command.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from muster.errors import NotFound
+from muster.kube import discovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+    from muster.kube.blocking_client import BlockingClient
+
+CRD = "CustomResourceDefinition"
+PATIENCE = 10.0
+
+
+class ServedKinds:
+    """What one cluster serves.
+
+    A CRD that was sent a moment ago is not served at once: after `expect`, a missing kind is asked
+    for again until it is there or patience ends.
+    """
+
+    def __init__(self, client: BlockingClient, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client = client
+        self._sleep = sleep
+        self._known: dict[str, dict[str, Kind[Raw]]] = {}
+        self._expected: set[str] = set()
+
+    def find(self, api_version: str, kind: str) -> Kind[Raw]:
+        """The resource of that kind; NotFound says which group or kind is missing."""
+        waits = PATIENCE if api_version.partition("/")[0] in self._expected else 0.0
+        while True:
+            try:
+                return self._find(api_version, kind)
+            except NotFound:
+                self._known.pop(api_version, None)
+                if waits <= 0:
+                    raise
+                waits -= 0.1
+                self._sleep(0.1)
+
+    def expect(self, crd: Raw) -> None:
+        """Remember that this CRD was sent."""
+        self._expected.add(str((crd.get("spec") or {}).get("group")))
+
+    def _find(self, api_version: str, kind: str) -> Kind[Raw]:
+        if api_version not in self._known:
+            self._known[api_version] = self._ask(api_version, kind)
+        served = self._known[api_version]
+        if kind not in served:
+            raise _missing(api_version, kind)
+        return served[kind]
+
+    def _ask(self, api_version: str, kind: str) -> dict[str, Kind[Raw]]:
+        try:
+            answer = self._client.send(discovery.resources_request(api_version))
+        except NotFound:
+            raise _missing(api_version, kind) from None
+        return {found.kind: found for found in discovery.kinds(answer.body, api_version, dict)}
+
+
+def _missing(api_version: str, kind: str) -> NotFound:
+    if kind == "Template":
+        hint = "Templates are for `arena process -f FILE | arena apply -f -`."
+    elif api_version.startswith("kubeflow.org/"):
+        hint = "`muster crds | arena apply -f -` teaches it the job kinds."
+    else:
+        hint = "Is its CustomResourceDefinition installed?"
+    return NotFound(f"the cluster has no {kind} in {api_version}", status=404, hint=hint)

@@ -1,0 +1,137 @@
+"""What a command line leaves open: arena's config file, its charts, files named by it, the user.
+
+Called by `orders` between parsing and building. Reading only; what is found goes into the
+submission and into its `Site`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from muster.api.kinds import PRIORITY_CLASSES
+from muster.api.meta import Key
+from muster.cli.verbs import whoami
+from muster.client import config_file
+from muster.errors import ApiError, ConfigError, NotFound, UsageError
+from muster.jobs import submission
+from muster.jobs.submission.code_sync import local_path
+from muster.local.home import Home
+
+if TYPE_CHECKING:
+    from muster.kube.blocking_client import BlockingClient
+
+
+def with_defaults(kind: type[submission.Submission], given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a submission: what was written, and for the rest what files say."""
+    said = {name: value for name, value in given.items() if value is not None}
+    if "gang" not in said:
+        said["gang"] = gang_default(kind.shape.trainer)
+    kept = config_file.read()
+    if not said.get("image_pull_secret"):
+        words = (word.strip() for word in kept.get("imagePullSecrets", "").split(","))
+        said["image_pull_secret"] = tuple(word for word in words if word)
+    if kind is submission.TensorFlow and not said.get("role_sequence"):
+        said["role_sequence"] = kept.get("tfjob_role_sequence", "")
+    if said.get("sync_mode"):
+        said["sync_source"] = _source(said.get("sync_source", ""))
+        _check_source(said["sync_mode"], said["sync_source"])
+    return said
+
+
+def gang_default(type_: str) -> bool:
+    """Where the command line does not say: the chart's values, then the config file, then no."""
+    chart = _chart(type_)
+    if chart is not None:
+        return chart
+    return bool(config_file.switch("gang"))
+
+
+def _chart(type_: str) -> bool | None:
+    """`enableGangScheduler` where arena keeps its charts: in the home directory, else in /."""
+    home = Path.home() / "charts"
+    file = (home if home.is_dir() else Path("/charts")) / type_ / "values.yaml"
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+    found = values.get("enableGangScheduler") if isinstance(values, dict) else None
+    if found is None or isinstance(found, bool):
+        return found
+    raise ConfigError(f"{file}: enableGangScheduler is {found!r}, not true or false")
+
+
+def _source(source: str) -> str:
+    """A path of this machine as an absolute one; everything else as it is."""
+    local = source.startswith(("/", "./", "../", "~")) or source in (".", "..")
+    if not local and not (source and ":" not in source and Path(source).is_dir()):
+        return source
+    # Not resolved: the code is put below the name that was written, not below what it links to.
+    path = os.path.abspath(os.path.expanduser(source))
+    return f"{path}/" if source.endswith("/") else path
+
+
+def _check_source(mode: str, source: str) -> None:
+    """Refuse now what a pod would fail on: a path of this machine with no code to fetch."""
+    path = Path(local_path(source))
+    if not local_path(source):
+        return
+    if not path.is_dir():
+        raise UsageError(f"--sync-source {source}: there is no such directory on this machine")
+    if mode.lower() == "git" and not ((path / ".git").exists() or (path / "HEAD").is_file()):
+        raise UsageError(
+            f"--sync-source {source} is not a git repository",
+            hint="Name its top directory; --sync-mode=rsync copies any directory.",
+        )
+
+
+def config_files(args: submission.Submission) -> tuple[tuple[str, bytes], ...]:
+    """`--config-file`: where each file goes, and its content."""
+    found = []
+    for text in args.config_file:
+        written, _, inside = text.partition(":")
+        path = Path(written).expanduser().absolute()
+        try:
+            found.append((inside or str(path), path.read_bytes()))
+        except OSError as error:
+            raise UsageError(
+                f"--config-file {text!r} is invalid: {error.strerror or error}",
+                hint="Write --config-file=HOST_FILE[:/path/in/container]",
+            ) from None
+    return tuple(found)
+
+
+def make_site(args: submission.Submission, *, local: bool) -> submission.Site:
+    """Where the job goes. Its log directory on the host is new each time it is submitted."""
+    folder = f"{args.name}-{secrets.token_hex(4)}"
+    logs = str(Home.of_user().root / "logs" / folder) if local else f"/arena_logs/{folder}"
+    return submission.Site(local=local, logs=logs, files=config_files(args))
+
+
+def check_priority(client: BlockingClient, args: submission.Submission) -> None:
+    """What only the cluster can tell."""
+    if not args.priority:
+        return
+    try:
+        client.get(PRIORITY_CLASSES, Key("", args.priority))
+    except NotFound:
+        raise UsageError(
+            f"the priority {args.priority} doesn't exist. Please check with `kubectl get pc` "
+            "to get a valid priority"
+        ) from None
+    except ApiError:
+        return  # Whoever may not look is told by the pods.
+
+
+def submitting_user(client: BlockingClient) -> str:
+    """Who the cluster takes us for; empty if it does not say."""
+    try:
+        return whoami.user(client)
+    except ApiError:
+        return ""

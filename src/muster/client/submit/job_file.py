@@ -1,0 +1,291 @@
+"""`arena submit -f FILE [--set PATH=VALUE]…`: a job from a file.
+
+The file is a job manifest, or the short form: the flags of `arena submit KIND` as YAML keys, with
+`kind` and `command`. `--set` changes a field before the file is understood. Promises: a key nobody
+reads is an error with the nearest one, never dropped; and what the short form says is taken as it
+is written, as on a command line: `1.10` is no number to be shortened, `yes` no other word for true.
+
+YAML whose values stay the text that somebody wrote: `1.10`, `010`, `yes` and `12:30:45` too.
+
+Used by `files` for the short form of a job, where a key is a flag and its value what would follow
+the flag on a command line, and for the values of `--set`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from muster.cli.show.output import object_name
+from muster.cli.verb_groups import no_such
+from muster.cli.verbs import submit as orders
+from muster.client.manifests import reader
+from muster.client.submit import flag_table
+from muster.client.submit.transaction import COMPANION_KINDS, submission_record
+from muster.errors import UsageError
+from muster.jobs import parse, submission
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.meta import Raw
+    from muster.client.target import Target
+
+
+_KEPT = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")
+_NESTED = ("[", "{", '"', "'")
+_QUOTE = "A value that begins with one of [ { \" ' is YAML; put all of it in quotes to mean text."
+
+
+class VerbatimLoader(reader.Loader):
+    """As for manifests, but a plain word is text; nothing at all, `~` and `null` are None."""
+
+
+VerbatimLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rules if tag in _KEPT]
+    for first, rules in reader.Loader.yaml_implicit_resolvers.items()
+}
+
+
+def read_verbatim(text: str) -> Raw:
+    """The one document of a text that `manifests` could read, with its values as written."""
+    found: list[Raw]
+    try:
+        found = [json.loads(text, parse_float=str, parse_int=str, parse_constant=str)]
+    except json.JSONDecodeError:
+        found = [one for one in yaml.load_all(text, VerbatimLoader) if one is not None]
+    return {key: _written(value) for key, value in found[0].items()}
+
+
+def parse_set_value(change: str, text: str, *, typed: bool) -> Any:
+    """The value of `--set PATH=VALUE`: a list, a mapping, something in quotes, or plain text.
+
+    `typed` is for manifests: a plain word is then what JSON says, but only if nothing of it is
+    lost; 1.10 stays text.
+    """
+    if text.startswith(_NESTED):
+        return _nested(change, text, reader.Loader if typed else VerbatimLoader)
+    if not typed:
+        return text
+    try:
+        found = json.loads(text, parse_constant=str)
+    except ValueError:
+        return text
+    return found if json.dumps(found) == text else text
+
+
+def _nested(change: str, text: str, loader: Any) -> Any:
+    try:
+        node = yaml.compose(text, loader)
+        found = yaml.load(text, loader)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or error
+        raise UsageError(f"--set {change!r} is not YAML: {problem}", hint=_QUOTE) from None
+    if text[node.end_mark.index :].strip():
+        raise UsageError(f"--set {change!r}: what follows the value would be lost", hint=_QUOTE)
+    return found if loader is reader.Loader else _written(found)
+
+
+def _written(value: Any) -> Any:
+    """JSON's words, and YAML's with a tag, as the text that they were."""
+    if isinstance(value, dict):
+        return {key: _written(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None else str(value)
+
+
+_COLON = ("data", "data_dir", "config_file")
+"""Fields whose entries are written `A:B`; in a mapping A is the key."""
+_YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+"""Neither 010, which YAML takes for 8, nor 1_000."""
+_MANY = "`arena apply -f` takes many objects."
+_STEP = re.compile(r"((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
+
+
+def submit_file(
+    place: str, changes: Iterable[str], where: Target, order: orders.SubmitOptions
+) -> None:
+    """Read the file, change it, and do with its job as ordered."""
+    document, source = _read(place)
+    extras: tuple[Raw, ...] = ()
+    if document.get("kind") == "List":
+        document, extras = _job_and_extras(document, source)
+    manifest = "apiVersion" in document
+    for change in changes:
+        set_field(document, change, typed=manifest)
+    if manifest:
+        orders.submit_manifest(submission.Bundle(_manifest(document, source), extras), where, order)
+        return
+    kind, given = short_form(document, source)
+    orders.submit_flags(kind, given, where, order)
+
+
+def _read(place: str) -> tuple[Raw, str]:
+    found = [
+        (document, source, text)
+        for source, text in reader.texts(place)
+        for document in reader.documents(text, source)
+    ]
+    if len(found) != 1:
+        raise UsageError(
+            f"{place}: {len(found)} documents, where one job is wanted",
+            hint=_MANY,
+        )
+    document, source, text = found[0]
+    if not isinstance(document, dict):
+        raise UsageError(f"{source}: not a job", hint="Begin with `kind: tf`, or with apiVersion.")
+    return document if "apiVersion" in document else read_verbatim(text), source
+
+
+def _job_and_extras(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
+    """A list as `--dry-run` prints it: the job, and the rest but its record, which is made anew."""
+    items = list(reader.objects(document, source))
+    for item in items:
+        reader.check(item, source, generate=False)
+        if item["kind"] not in (*JOB_KIND_BY_NAME, *COMPANION_KINDS):
+            raise UsageError(f"{source}: {item['kind']} does not go with a job", hint=_MANY)
+    jobs = [item for item in items if item["kind"] in JOB_KIND_BY_NAME]
+    if len(jobs) != 1:
+        raise UsageError(f"{source}: {len(jobs)} jobs, where one is wanted", hint=_MANY)
+    again = object_name(submission_record(_manifest(jobs[0], source)))
+    return jobs[0], tuple(item for item in items if item not in jobs and object_name(item) != again)
+
+
+def _manifest(document: Raw, source: str) -> Raw:
+    reader.check(document, source, generate=False)
+    if document["kind"] not in JOB_KIND_BY_NAME:
+        raise UsageError(
+            f"{source}: {document['kind']} is not a job",
+            hint=f"Jobs are {', '.join(JOB_KIND_BY_NAME)}; `arena apply -f` takes other objects.",
+        )
+    parse.parse_job(document)
+    return document
+
+
+def short_form(document: Raw, source: str) -> tuple[type[submission.Submission], dict[str, Any]]:
+    """The kind of job and its fields, from keys that are spelled like flags."""
+    words = dict(document)
+    type_ = str(words.pop("kind", words.pop("type", ""))).lower()
+    type_ = submission.ALIASES.get(type_, type_)
+    if type_ not in submission.BY_TYPE:
+        known = [*submission.BY_TYPE, *submission.ALIASES]
+        said = no_such("kind", type_, known) if type_ else "kind is missing"
+        raise UsageError(f"{source}: {said}", hint="Write `kind: tf`, mpi, pytorch or jax.")
+    kind = submission.BY_TYPE[type_]
+    defaults = {field.name: field.default for field in fields(kind)}
+    names = _names(type_)
+    given: dict[str, Any] = {}
+    for key, value in words.items():
+        field = names.get(key)
+        if field is None:
+            raise UsageError(f"{source}: {no_such('field', key, list(names))}")
+        given[field] = _value(f"{source}: {key}", field, value, defaults[field])
+    for field in ("name", "command"):
+        if field not in given:
+            raise UsageError(f"{source}: {field} is missing")
+    return kind, given
+
+
+def _names(type_: str) -> dict[str, str]:
+    """Every spelling of a key, and the field it means."""
+    names = {"command": "command"}
+    for row in flag_table.flags(type_):
+        for spelling in (row.spelling, row.old, row.field):
+            if spelling:
+                names[spelling.lstrip("-")] = row.field
+    return names
+
+
+def _value(where: str, field: str, value: Any, default: object) -> Any:
+    if field == "command":
+        return tuple(_text(where, item) for item in (value if isinstance(value, list) else [value]))
+    if default == ():
+        return _entries(where, field, value)
+    text = _text(where, value)
+    if isinstance(default, bool):
+        if text.lower() in (*_YES, *_NO):
+            return text.lower() in _YES
+        raise UsageError(f"{where} is {text!r}; write true or false")
+    if isinstance(default, int):
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        raise UsageError(f"{where} is {text!r}; write a whole number")
+    if default is MISSING or isinstance(default, str):
+        return text
+    raise TypeError(field)
+
+
+def _entries(where: str, field: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, dict):
+        between = ":" if field in _COLON else "="
+        return tuple(
+            f"{key}{between}{_text(f'{where}.{key}', item)}" for key, item in value.items()
+        )
+    items = value if isinstance(value, list) else [value]
+    return tuple(_text(where, item) for item in items)
+
+
+def _text(where: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise UsageError(f"{where} is empty", hint="Leave it out, or write '' for an empty text.")
+    raise UsageError(f"{where} is {value!r}; write one text")
+
+
+def set_field(document: Raw, change: str, *, typed: bool) -> None:
+    """`a.b[0].c=value` in a document, whose values are text unless it is `typed`."""
+    path, equals, text = change.partition("=")
+    steps = [index or name.replace("\\", "") for name, index in _STEP.findall(path)]
+    if not equals or not steps:
+        raise UsageError(f"--set {change!r} is invalid", hint="Write --set=PATH=VALUE, e.g. gpus=2")
+    at: Any = document
+    for number, step in enumerate(steps[:-1]):
+        at = _below(at, step, ".".join(steps[: number + 1]))
+    _assign(at, steps[-1], parse_set_value(change, text, typed=typed), path)
+
+
+def _below(at: Any, step: str, path: str) -> Any:
+    if isinstance(at, list):
+        return at[_index(at, step, path)]
+    if not isinstance(at, dict):
+        raise UsageError(f"--set {path}: there is nothing below that")
+    if at.get(step) is None:
+        _refuse_typo(at, step, path)
+        at[step] = {}
+    return at[step]
+
+
+def _assign(at: Any, step: str, value: Any, path: str) -> None:
+    if isinstance(at, list):
+        at[_index(at, step, path)] = value
+        return
+    if not isinstance(at, dict):
+        raise UsageError(f"--set {path}: there is nothing below that")
+    if step not in at:
+        _refuse_typo(at, step, path)
+    at[step] = value
+
+
+def _index(at: list[Any], step: str, path: str) -> int:
+    if not step.isdecimal() or int(step) >= len(at):
+        raise UsageError(f"--set {path}: there are {len(at)} items; write [0] for the first")
+    return int(step)
+
+
+def _refuse_typo(at: Raw, step: str, path: str) -> None:
+    """A new key is fine unless it looks like one that is there."""
+    lower = {str(key).lower(): str(key) for key in at}
+    near = difflib.get_close_matches(step.lower(), list(lower), n=1, cutoff=0.8)
+    if near and not re.search(r"\d", step):
+        raise UsageError(f"--set {path}: did you mean {lower[near[0]]}?")

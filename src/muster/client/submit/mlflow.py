@@ -1,0 +1,67 @@
+"""Registering what a job trains as a version of a model in MLflow, over its REST API.
+
+Called after a job with `--model-name` was submitted. The job is not taken back when MLflow fails:
+it trains all the same, and the error says what to do.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.request
+from typing import Any
+
+from muster.cli.show.output import arena_info
+from muster.errors import ConfigError, MusterError
+
+_TIMEOUT = 20
+
+
+def check() -> str:
+    """The address of the tracking server; an error if none is configured."""
+    address = os.environ.get("MLFLOW_TRACKING_URI", "").rstrip("/")
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(
+            "--model-name needs an MLflow server",
+            hint="Set MLFLOW_TRACKING_URI to its address, http://…",
+        )
+    return address
+
+
+def register(name: str, source: str, job: str) -> None:
+    """Make a new version of the model, and the model itself if it is new."""
+    address = check()
+    _post(address, "registered-models/create", {"name": name}, exists_ok=True)
+    version = _post(
+        address, "model-versions/create", {"name": name, "source": source, "run_id": ""}
+    )
+    number = (version.get("model_version") or {}).get("version", "")
+    arena_info(f"The model version {name}/{number} of the job {job} has been registered")
+
+
+def _post(address: str, path: str, body: dict[str, str], *, exists_ok: bool = False) -> Any:
+    request = urllib.request.Request(
+        f"{address}/api/2.0/mlflow/{path}",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", **_credentials()},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        said = error.read().decode(errors="replace")
+        if exists_ok and "RESOURCE_ALREADY_EXISTS" in said:
+            return {}
+        raise MusterError(f"MLflow refused {path}: {error.code} {said[:200]}") from None
+    except (OSError, ValueError) as error:
+        raise MusterError(f"MLflow at {address} does not answer: {error}") from None
+
+
+def _credentials() -> dict[str, str]:
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
+    if not user:
+        return {}
+    word = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
+    return {"Authorization": f"Basic {base64.b64encode(word.encode()).decode()}"}

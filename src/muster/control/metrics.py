@@ -1,0 +1,31 @@
+"""What reconcile loops tell Prometheus: attempts by outcome, their duration, the keys waiting.
+
+Called by `control/manager.py` for every loop it runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.observe import metrics
+
+if TYPE_CHECKING:
+    from muster.control.loop import Outcome
+    from muster.control.work_queue import WorkQueue
+
+ATTEMPTS = metrics.counter("reconcile_total", "Attempts by loop and outcome.", "loop", "outcome")
+SECONDS = metrics.histogram("reconcile_seconds", "How long an attempt took.", "loop")
+DEPTH = metrics.gauge("queue_depth", "Keys that wait for a worker.", "loop")
+DELAYED = metrics.gauge("queue_delayed", "Keys that wait for their time.", "loop")
+
+
+def attempt(loop: str, outcome: Outcome, seconds: float) -> None:
+    """Count one attempt: the hook of `control.loop.work`."""
+    ATTEMPTS.labels(loop, outcome.value).inc()
+    SECONDS.labels(loop).observe(seconds)
+
+
+def depth(queue: WorkQueue[Any]) -> None:
+    """Show this queue's length at every scrape."""
+    DEPTH.labels(queue.name).set_function(lambda: len(queue))
+    DELAYED.labels(queue.name).set_function(lambda: queue.delayed)

@@ -1,0 +1,297 @@
+"""Every shape of job manifest -> the one form of `job.py`.
+
+Understood: the array `replicaSpecs` with `tfReplicaType`; the maps `tfReplicaSpecs` and so on with
+roles in any letter case; policies directly under spec or inside `runPolicy` (the inner one wins);
+MPIJob's single-template form. Which one it is is told by shape and never by apiVersion, which the
+API server rewrites at will.
+
+Promise: whatever a user wrote, `read` returns a Job that can be acted on, or raises InvalidJob with
+the path of the field and what to write instead. It never changes its argument.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from muster.api.meta import Key, Raw
+from muster.errors import InvalidJob
+from muster.jobs import fields, mpi, names, pod_template, pytorch, run_policy
+from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
+from muster.jobs.job import Job, ReplicaSpec, RunPolicy
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_REPLICA = ("replicas", "template", "tfPort", "restartPolicy")
+MOST_REPLICAS = 10_000
+"""Members of one job. Everyone is told of everyone, and a slip of the pen must cost nobody else."""
+
+
+def parse_job(raw: Raw) -> Job:
+    """The job that this manifest, of any version, describes."""
+    kind = str(raw.get("kind") or "")
+    shape = JOB_KIND_BY_NAME.get(kind)
+    if shape is None:
+        raise InvalidJob(
+            "kind", f"{kind!r} is not a job", hint=f"use one of {', '.join(JOB_KIND_BY_NAME)}"
+        )
+    spec = mapping(raw.get("spec"), "spec")
+    fields.check_fields(kind, spec)
+    array = lookup(spec, "replicaSpecs", "spec")
+    single = kind == "MPIJob" and _is_single(spec)
+    if array is not None and kind == "TFJob":
+        written: Iterator[_Written] = _from_array(array)
+    elif single:
+        written = ((role, path, body) for role, path, body in mpi.from_template(spec))
+    else:
+        written = _from_map(spec, shape)
+    first = array is not None or single
+    found = _replicas(shape, written, honour_template=first)
+    job = _assemble(raw, spec, shape, run_policy.read(spec, first=first), found)
+    if array is not None:
+        job = replace(job, phases=True, chief=_termination(spec, job))
+    if kind == "MPIJob":
+        replicas = mpi.main_named(spec, job.replicas)
+        options = mpi.options(spec, replicas, single_template=single)
+        job = replace(job, replicas=mpi.with_defaults(spec, replicas, options), mpi=options)
+    _check(job)
+    if kind == "PyTorchJob":
+        job = replace(job, warnings=(*job.warnings, *pytorch.check(job)))
+    return job
+
+
+_Written = tuple[str, str, Raw]
+"""A role as written, the path of its replica in the manifest, and the replica."""
+
+
+def _is_single(spec: Raw) -> bool:
+    """Whether an MPIJob has one template for its launcher and its workers."""
+    return lookup(spec, "mpiReplicaSpecs", "spec") is None and "template" in spec
+
+
+def _from_array(array: object) -> Iterator[_Written]:
+    for i, body in enumerate(objects(array, "spec.replicaSpecs")):
+        path = f"spec.replicaSpecs[{i}]"
+        role = text(lookup(body, "tfReplicaType", path), f"{path}.tfReplicaType") or "Chief"
+        yield role, path, _fields(body, path)
+
+
+def _from_map(spec: Raw, shape: JobKind) -> Iterator[_Written]:
+    path = f"spec.{shape.replicas}"
+    found = lookup(spec, shape.replicas, "spec")
+    if found is None:
+        raise InvalidJob(path, "is missing", hint=_instead(spec, shape))
+    for role, body in mapping(found, path).items():
+        where = f"{path}.{role}"
+        yield str(role), where, _fields(mapping(body, where), where)
+
+
+def _fields(body: Raw, path: str) -> Raw:
+    """A replica's fields, whose letter case is as free as that of its role."""
+    return {name: lookup(body, name, path) for name in _REPLICA}
+
+
+def _instead(spec: Raw, shape: JobKind) -> str:
+    """What to write where the replicas are missing; their field may be there, misspelt."""
+    from difflib import get_close_matches  # only ever needed here, and every command pays for it
+
+    alike = get_close_matches(shape.replicas.lower(), [str(key).lower() for key in spec], 1)
+    written = next((key for key in spec if str(key).lower() in alike), None)
+    if written is not None:
+        return f"write {shape.replicas} instead of {written}"
+    return f"write spec.{shape.replicas}.{shape.roles[-1]}.template"
+
+
+def _replicas(
+    shape: JobKind, written: Iterator[_Written], *, honour_template: bool
+) -> tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]]:
+    found: dict[str, ReplicaSpec] = {}
+    warnings: list[tuple[str, str]] = []
+    for role_written, path, body in written:
+        role = shape.role(role_written)
+        if role is None:
+            known = ", ".join(shape.roles)
+            raise InvalidJob(path, f"unknown role {role_written!r}", hint=f"use one of {known}")
+        if role in found:
+            raise InvalidJob(
+                path, f"the role {role} appears twice", hint=f"join it with {found[role].path}"
+            )
+        found[role] = _replica(shape, role, path, body, honour_template, warnings)
+    if not found:
+        raise InvalidJob(
+            f"spec.{shape.replicas}", "has no roles", hint=f"add {shape.roles[-1]} with a template"
+        )
+    ordered = sorted(found.values(), key=lambda replica: shape.roles.index(replica.role))
+    return tuple(ordered), tuple(warnings)
+
+
+def _replica(
+    shape: JobKind,
+    role: str,
+    path: str,
+    body: Raw,
+    honour_template: bool,
+    warnings: list[tuple[str, str]],
+) -> ReplicaSpec:
+    count = integer(body.get("replicas"), f"{path}.replicas", 1)
+    template = mapping(body.get("template"), f"{path}.template")
+    pod_template.check(template, f"{path}.template")
+    pod = mapping(template.get("spec"), f"{path}.template.spec")
+    container = pod_template.main_container(shape, template, f"{path}.template", warnings)
+    restart = text(body.get("restartPolicy"), f"{path}.restartPolicy")
+    inner = text(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy")
+    if restart and restart not in RESTART_POLICIES:
+        raise InvalidJob(
+            f"{path}.restartPolicy",
+            f"{restart!r} is unknown",
+            hint=f"use {', '.join(RESTART_POLICIES)}",
+        )
+    if honour_template:
+        restart = restart or inner or "Always"
+    elif inner and inner != (restart or shape.restart):
+        applied = restart or shape.restart
+        warnings.append(
+            (
+                "SetPodTemplateRestartPolicy",
+                f"{path}.template.spec.restartPolicy {inner} is not used; {applied} is. "
+                f"Write it as {path}.restartPolicy",
+            )
+        )
+    written = integer(body.get("tfPort"), f"{path}.tfPort", 0, 65535)
+    port = written or pod_template.port(shape, template, container)
+    return ReplicaSpec(role, count, template, restart or shape.restart, port, container, path)
+
+
+def _assemble(
+    raw: Raw,
+    spec: Raw,
+    shape: JobKind,
+    policy: RunPolicy,
+    written: tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]],
+) -> Job:
+    replicas, warnings = written
+    meta = mapping(raw.get("metadata"), "metadata")
+    scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
+    if scheduler:
+        replicas = tuple(_scheduled_by(replica, scheduler) for replica in replicas)
+    created = meta.get("creationTimestamp")
+    return Job(
+        kind=shape.kind,
+        key=Key(str(meta.get("namespace") or ""), text(meta.get("name"), "metadata.name")),
+        uid=str(meta.get("uid") or ""),
+        generation=int(meta.get("generation") or 0),
+        created=datetime.fromisoformat(created) if created else None,
+        deleting=bool(meta.get("deletionTimestamp")),
+        labels=pod_template.strings(meta.get("labels"), "metadata.labels"),
+        annotations=pod_template.strings(meta.get("annotations"), "metadata.annotations"),
+        replicas=replicas,
+        policy=policy,
+        spec=spec,
+        status=mapping(raw.get("status"), "status"),
+        success_policy=_success_policy(spec),
+        dynamic_workers=boolean(spec.get("enableDynamicWorker"), "spec.enableDynamicWorker"),
+        warnings=warnings,
+    )
+
+
+def _scheduled_by(replica: ReplicaSpec, scheduler: str) -> ReplicaSpec:
+    template = {**replica.template, "spec": {**replica.spec, "schedulerName": scheduler}}
+    return replace(replica, template=template)
+
+
+def _success_policy(spec: Raw) -> str:
+    policy = text(spec.get("successPolicy"), "spec.successPolicy")
+    if policy not in ("", "AllWorkers"):
+        raise InvalidJob(
+            "spec.successPolicy", f"{policy!r} is unknown", hint="write AllWorkers or leave it out"
+        )
+    return policy
+
+
+def _termination(spec: Raw, job: Job) -> tuple[str, int] | None:
+    """The replica that `terminationPolicy.chief` names, if it names one."""
+    path = "spec.terminationPolicy.chief"
+    policy = mapping(spec.get("terminationPolicy"), "spec.terminationPolicy")
+    chief = mapping(policy.get("chief"), path)
+    if not chief:
+        return None
+    written = text(chief.get("replicaName"), f"{path}.replicaName") or "Master"
+    index = integer(chief.get("replicaIndex"), f"{path}.replicaIndex", 0)
+    role = job.shape.role(written)
+    if role == "Master" and not job.replica("Master") and job.replica("Chief"):
+        role = "Chief"
+    if role is None or index >= job.count(role):
+        raise InvalidJob(
+            path, f"there is no replica {written} {index}", hint="name one of spec.replicaSpecs"
+        )
+    return (role, index)
+
+
+def _check(job: Job) -> None:
+    """What must hold between the parts of a job."""
+    shape = job.shape
+    chiefs = [replica for replica in job.replicas if replica.role in shape.chiefs]
+    if len(chiefs) > 1:
+        raise InvalidJob(
+            chiefs[1].path,
+            f"there is a {chiefs[0].role} already",
+            hint=f"keep one of {' and '.join(shape.chiefs)}",
+        )
+    for role in shape.required:
+        if not job.replica(role):
+            path = f"spec.{shape.replicas}.{role}"
+            raise InvalidJob(path, "is missing", hint=f"a {shape.kind} needs a {role}")
+    for replica in job.replicas:
+        if replica.role in shape.single and replica.count != 1:
+            raise InvalidJob(
+                f"{replica.path}.replicas",
+                f"is {replica.count}; a {shape.kind} has exactly one {replica.role}",
+                hint="write 1 or leave it out",
+            )
+        if replica.role in shape.chiefs and replica.count > 1:
+            raise InvalidJob(
+                f"{replica.path}.replicas",
+                f"is {replica.count}; a {shape.kind} has one {replica.role}",
+                hint="write 1 or leave it out; others are workers",
+            )
+    if job.total > MOST_REPLICAS:
+        largest = max(job.replicas, key=lambda replica: replica.count)
+        raise InvalidJob(
+            f"{largest.path}.replicas",
+            f"is {largest.count}; the job would have {job.total} members",
+            hint=f"write so many that there are at most {MOST_REPLICAS} in all",
+        )
+    derived = [names.replica(job.name, one.role, max(one.count - 1, 0)) for one in job.replicas]
+    if job.replica("Launcher"):
+        derived.append(names.launcher(job.name, job.uid, 0))
+    names.check(job.name, derived)
+
+
+def job_from_metadata(raw: Raw) -> Job:
+    """A job that is a name and, if they make sense, policies; for one whose manifest does not."""
+    meta, spec = raw.get("metadata") or {}, raw.get("spec")
+    try:
+        written = mapping(spec, "spec")
+        array = lookup(written, "replicaSpecs", "spec")
+        policy = run_policy.read(written, first=array is not None or _is_single(written))
+    except InvalidJob:
+        policy = RunPolicy()
+    return Job(
+        kind=str(raw.get("kind")),
+        key=Key(str(meta.get("namespace") or ""), str(meta.get("name") or "")),
+        uid=str(meta.get("uid") or ""),
+        generation=int(meta.get("generation") or 0),
+        created=None,
+        deleting=bool(meta.get("deletionTimestamp")),
+        labels={},
+        annotations={},
+        replicas=(),
+        policy=policy,
+        spec={},
+        status=raw.get("status") or {},
+    )

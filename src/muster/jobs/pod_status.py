@@ -1,0 +1,151 @@
+"""How a pod failed, in words: `exited with code 1`, `was OOMKilled`, `could not start: …`.
+
+Pure. Used by the operator for the message of a failed job and by `view` for a failed instance, so
+that both say the same.
+
+The STATUS of a pod, in the words of kubectl's column.
+
+Used by `view` for tables and pages, and by whoever must say in one word what a pod is doing.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from muster.api.core import ContainerState, ContainerTerminated, Pod
+
+
+_UNSAYING = ("", "Error", "Completed")
+"""Reasons of containers that say no more than the exit code does."""
+_LONGEST = 300
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+def failure(pod: Pod) -> str:
+    """How this pod failed, as the rest of a sentence that begins with its name."""
+    ends = list(_ends(pod))
+    if pod.status.reason not in _UNSAYING or not ends:
+        return _taken(pod)
+    name, end = ends[0]
+    others = len(pod.spec.containers) + len(pod.spec.init_containers) > 1
+    return f"{_container_failure(end)} (container {name})" if others else _container_failure(end)
+
+
+def first_failed(pods: Iterable[Pod]) -> Pod:
+    """The one that failed before the others, as far as their containers tell; there must be one."""
+    return min(pods, key=_when)
+
+
+def _when(pod: Pod) -> datetime:
+    times = [end.finished_at for _, end in _ends(pod) if end.finished_at is not None]
+    return min(times, default=_LAST)
+
+
+def _ends(pod: Pod) -> Iterator[tuple[str, ContainerTerminated]]:
+    """The ends of its containers that were no success; those of before a restart come last."""
+    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    for states in ([row.state for row in rows], [row.last_state for row in rows]):
+        for row, state in zip(rows, states, strict=True):
+            if state.terminated is not None and _unsuccessful(state.terminated):
+                yield row.name, state.terminated
+
+
+def _unsuccessful(end: ContainerTerminated) -> bool:
+    return end.exit_code != 0 or bool(end.signal) or end.reason not in _UNSAYING
+
+
+def _taken(pod: Pod) -> str:
+    reason, message = pod.status.reason or "failed", _short(pod.status.message)
+    return f"{reason}: {message}" if message else reason
+
+
+def _container_failure(end: ContainerTerminated) -> str:
+    """A container that never ran has no exit code worth telling; one that did has."""
+    said = f": {_short(end.message)}" if end.message.strip() else ""
+    if end.reason in ("StartError", "ContainerCannotRun"):
+        return f"could not start{said}"
+    if end.signal:
+        how = f"was killed by signal {end.signal}{_named(end.signal)}"
+    else:
+        how = f"exited with code {end.exit_code}{_named(end.exit_code - 128)}"
+    if end.reason == "OOMKilled":
+        how = f"was OOMKilled (exit code {end.exit_code})"
+    elif end.reason not in _UNSAYING:
+        how = f"{how} ({end.reason})"
+    return how + said
+
+
+def _named(number: int) -> str:
+    """The name of a signal, if that is the number of one."""
+    import signal  # its tables take longer to make than most commands take to run
+
+    try:
+        return f" ({signal.Signals(number).name})"
+    except ValueError:
+        return ""
+
+
+def _short(text: str) -> str:
+    """The last line, where programs say what was wrong."""
+    lines = text.strip().splitlines()
+    return lines[-1].strip()[:_LONGEST] if lines else ""
+
+
+def status_column(pod: Pod) -> str:
+    """One word: Pending, ContainerCreating, Init:0/1, Running, Completed, OOMKilled, …"""
+    word = pod.status.reason or pod.status.phase or "Unknown"
+    initial = _initialising(pod)
+    word = _from_containers(pod, word) if initial is None else initial
+    if pod.metadata.deletion_timestamp is not None:
+        if pod.status.reason == "NodeLost":
+            return "Unknown"
+        return word if pod.finished else "Terminating"
+    return word
+
+
+def _initialising(pod: Pod) -> str | None:
+    """The word while init containers are not all through; None afterwards."""
+    always = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
+    total = len(pod.spec.init_containers)
+    for number, container in enumerate(pod.status.init_container_statuses):
+        ended = container.state.terminated
+        if ended is not None and ended.exit_code == 0:
+            continue
+        if container.name in always and container.started:
+            continue
+        if ended is not None:
+            return f"Init:{_terminated_word(container.state)}"
+        waiting = container.state.waiting
+        if waiting is not None and waiting.reason not in ("", "PodInitializing"):
+            return f"Init:{waiting.reason}"
+        return f"Init:{number}/{total}"
+    return None
+
+
+def _from_containers(pod: Pod, word: str) -> str:
+    running = False
+    for container in reversed(pod.status.container_statuses):
+        state = container.state
+        if state.waiting is not None and state.waiting.reason:
+            word = state.waiting.reason
+        elif state.terminated is not None:
+            word = _terminated_word(state)
+        elif state.running is not None and container.ready:
+            running = True
+    if word == "Completed" and running:
+        ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+        return "Running" if ready else "NotReady"
+    return word
+
+
+def _terminated_word(state: ContainerState) -> str:
+    ended = state.terminated
+    if ended is None:
+        return "Unknown"
+    if ended.reason:
+        return ended.reason
+    return f"Signal:{ended.signal}" if ended.signal else f"ExitCode:{ended.exit_code}"

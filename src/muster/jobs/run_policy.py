@@ -1,0 +1,84 @@
+"""A job's policies: how long it may run, how often it may restart, what stays, how it is scheduled.
+
+Called by `forms.read`. They stand directly under spec or inside `runPolicy`, by version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.api import quantity
+from muster.errors import InvalidJob, InvalidQuantity
+from muster.jobs.fields import boolean, integer, mapping, text
+from muster.jobs.job import RunPolicy, SchedulingPolicy
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+
+CLEAN_POD_POLICIES = ("All", "Running", "None")
+
+
+def read(spec: Raw, *, first: bool) -> RunPolicy:
+    """Flat and nested policies as one; the nested field wins.
+
+    `first`: of the first version, which has a list of replicas, or one template for launcher and
+    workers; its jobs leave no pods behind.
+    """
+    inner = mapping(spec.get("runPolicy"), "spec.runPolicy")
+
+    def where(name: str) -> tuple[Any, str]:
+        if inner.get(name) is not None:
+            return inner[name], f"spec.runPolicy.{name}"
+        return spec.get(name), f"spec.{name}"
+
+    def number(name: str, most: int = 2**31 - 1) -> int | None:
+        value, path = where(name)
+        return None if value is None else integer(value, path, 0, most)
+
+    return RunPolicy(
+        clean=_cleaning(spec, *where("cleanPodPolicy"), "All" if first else "None"),
+        ttl=number("ttlSecondsAfterFinished"),
+        deadline=number("activeDeadlineSeconds", 2**63 - 1),
+        backoff_limit=number("backoffLimit"),
+        suspend=boolean(*where("suspend")),
+        managed_by=text(*where("managedBy")),
+        scheduling=_scheduling(inner),
+    )
+
+
+def _cleaning(spec: Raw, value: object, path: str, default: str) -> str:
+    if value is None:
+        value, path = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy"
+    else:
+        default = "None"
+    policy = text(value, path) or default
+    if policy not in CLEAN_POD_POLICIES:
+        raise InvalidJob(
+            path, f"{policy!r} is unknown", hint=f"use {', '.join(CLEAN_POD_POLICIES)}"
+        )
+    return policy
+
+
+def _scheduling(run_policy: Raw) -> SchedulingPolicy:
+    path = "spec.runPolicy.schedulingPolicy"
+    policy = mapping(run_policy.get("schedulingPolicy"), path)
+    least = policy.get("minAvailable")
+    timeout = policy.get("scheduleTimeoutSeconds")
+    return SchedulingPolicy(
+        min_available=None if least is None else integer(least, f"{path}.minAvailable", 0),
+        queue=text(policy.get("queue"), f"{path}.queue"),
+        min_resources=_amounts(policy.get("minResources"), f"{path}.minResources"),
+        priority_class=text(policy.get("priorityClass"), f"{path}.priorityClass"),
+        timeout=None if timeout is None else integer(timeout, f"{path}.scheduleTimeoutSeconds", 0),
+    )
+
+
+def _amounts(value: object, path: str) -> Raw:
+    amounts = mapping(value, path)
+    for name, amount in amounts.items():
+        try:
+            plain = isinstance(amount, int | float) and not isinstance(amount, bool)
+            quantity.parse_amount(name, amount if plain else str(amount))
+        except InvalidQuantity as error:
+            raise InvalidJob(f"{path}.{name}", str(error), hint='write a number like "4"') from None
+    return amounts

@@ -1,0 +1,226 @@
+"""Code sync: an init container that fetches code before training starts.
+
+Called by `pod`. The code ends up at `<working dir>/code/<project>` in every container that trains.
+The init container needs nothing of its image but sh with git (or rsync), so it runs the same on the
+local cluster with the host's programs. Variables named GIT_SYNC_… steer it, as users of git-sync
+know them; the password of a secret is seen by this container only and by no command line.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from muster.errors import UsageError
+from muster.jobs.submission import flag_values
+from muster.jobs.submission.volumes import Mounted, mounted
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.jobs.submission.flags import Site, Submission
+
+VOLUME, ROOT, SOURCE, SECRET = "code-sync", "/code", "code-source", "code-secret"
+KEYS = "/etc/git-secret"
+GIT_IMAGE, RSYNC_IMAGE = "alpine/git:2.49.1", "instrumentisto/rsync-ssh:alpine"
+
+_PROLOGUE = f"""\
+set -eu
+HOME=$(mktemp -d); export HOME GIT_TERMINAL_PROMPT=0
+for key in username password; do
+  if [ -f {KEYS}/$key ]; then
+    case $key in
+      username) GIT_SYNC_USERNAME=$(cat {KEYS}/$key);;
+      password) GIT_SYNC_PASSWORD=$(cat {KEYS}/$key);;
+    esac
+  fi
+done
+export GIT_SYNC_USERNAME="${{GIT_SYNC_USERNAME:-}}" GIT_SYNC_PASSWORD="${{GIT_SYNC_PASSWORD:-}}"
+for key in ssh-privatekey ssh; do
+  if [ -f {KEYS}/$key ]; then
+    (umask 077; cat {KEYS}/$key > "$HOME/key"; echo >> "$HOME/key")
+    trust="-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=$HOME/known_hosts"
+    if [ -f {KEYS}/known_hosts ]; then
+      trust="-o StrictHostKeyChecking=yes -o UserKnownHostsFile={KEYS}/known_hosts"
+    fi
+    GIT_SSH_COMMAND="ssh -i $HOME/key -o IdentitiesOnly=yes $trust"
+    export GIT_SSH_COMMAND RSYNC_RSH="$GIT_SSH_COMMAND"
+    break
+  fi
+done
+"""
+
+GIT_SCRIPT = (
+    _PROLOGUE
+    + """\
+git config --global --add safe.directory '*'
+git config --global advice.detachedHead false
+git config --global credential.helper '!f() {
+  if [ "$1" = get ] && [ -n "$GIT_SYNC_PASSWORD" ]; then
+    printf "username=%s\\npassword=%s\\n" "${GIT_SYNC_USERNAME:-git}" "$GIT_SYNC_PASSWORD"
+  fi
+}; f'
+into="$GIT_SYNC_ROOT/$GIT_SYNC_DEST"
+rm -rf "$into"
+git init --quiet "$into"
+cd "$into"
+git remote add -- origin "$GIT_SYNC_REPO"
+branch=${GIT_SYNC_BRANCH:-HEAD}
+revision=${GIT_SYNC_REV:-}
+if [ "$revision" = HEAD ]; then revision=; fi
+depth=
+if [ "${GIT_SYNC_DEPTH:-0}" -gt 0 ]; then depth="--depth=$GIT_SYNC_DEPTH"; fi
+if [ -z "$revision" ]; then
+  git fetch --quiet $depth -- origin "$branch"
+elif ! git fetch --quiet $depth -- origin "$revision" 2>/dev/null; then
+  git fetch --quiet --tags origin '+refs/heads/*:refs/remotes/origin/*'
+  git update-ref FETCH_HEAD "$(git rev-parse --verify --quiet "$revision^{commit}" ||
+    git rev-parse --verify "origin/$revision^{commit}")"
+fi
+git checkout --quiet --detach FETCH_HEAD
+if [ "$branch" != HEAD ] && [ -z "$revision" ]; then git checkout --quiet -B "$branch"; fi
+case ${GIT_SYNC_SUBMODULES:-recursive} in
+  off|false) ;;
+  shallow) git -c protocol.file.allow=always submodule --quiet update --init $depth;;
+  *) git -c protocol.file.allow=always submodule --quiet update --init --recursive $depth;;
+esac
+shown=$(printf '%s\\n' "$GIT_SYNC_REPO" | sed 's#^\\([A-Za-z0-9+.-]*://\\)[^/]*@#\\1#')
+echo "$shown at $(git rev-parse HEAD)"
+"""
+)
+
+# A directory that is mounted here can be copied without rsync, by the same rule for a last `/`.
+RSYNC_SCRIPT = (
+    _PROLOGUE
+    + """\
+if command -v rsync >/dev/null || [ ! -d "$SYNC_SOURCE" ]; then
+  exec rsync -avP -- "$SYNC_SOURCE" "$SYNC_ROOT"
+fi
+case $SYNC_SOURCE in
+  */) exec cp -a -- "$SYNC_SOURCE." "$SYNC_ROOT";;
+  *) exec cp -a -- "$SYNC_SOURCE" "$SYNC_ROOT";;
+esac
+"""
+)
+
+
+def check(args: Submission) -> None:
+    """Refuse a half-said sync."""
+    extras = ("source", "image", "branch", "revision", "depth", "submodules", "secret")
+    given = [f"--sync-{name}" for name in extras if getattr(args, f"sync_{name}")]
+    if not args.sync_mode:
+        if given:
+            raise UsageError(f"{given[0]} is given without --sync-mode", hint="Add --sync-mode=git")
+        return
+    mode = flag_values.choice("--sync-mode", args.sync_mode, ("git", "rsync"))
+    if not args.sync_source:
+        raise UsageError(
+            "--sync-source should be set when --sync-mode is set",
+            hint="For example --sync-source=https://host/team/project.git",
+        )
+    only_git = [name for name in given if name[7:] in ("branch", "revision", "depth", "submodules")]
+    if mode == "rsync" and only_git:
+        raise UsageError(f"{only_git[0]} is for --sync-mode=git")
+    for name in ("source", "branch", "revision"):
+        text = getattr(args, f"sync_{name}")
+        if text.startswith("-") or (name != "source" and any(map(str.isspace, text))):
+            raise flag_values.wrong(f"--sync-{name}", text, "Nothing of that name can be fetched.")
+    if args.sync_submodules:
+        flag_values.choice(
+            "--sync-submodules", args.sync_submodules, ("recursive", "shallow", "off")
+        )
+    if not project(args.sync_source):
+        raise flag_values.wrong(
+            "--sync-source", args.sync_source, "It has no last part to be named by."
+        )
+
+
+def project(source: str) -> str:
+    """The directory below `code` that a source is put in: its last part, without `.git`."""
+    last = source.rstrip("/").rpartition("/")[2]
+    if "/" not in source.rstrip("/"):
+        last = last.rpartition(":")[2]  # host:project, as ssh writes it
+    return last.partition(".git")[0]
+
+
+def local_path(source: str) -> str:
+    """The path on this machine that a source names; empty if it names none."""
+    if source.startswith("file://"):
+        return unquote(urlsplit(source).path)
+    return source if source.startswith("/") else ""
+
+
+def mount(args: Submission) -> list[Mounted]:
+    """Where a container that trains sees the code."""
+    if not args.sync_mode:
+        return []
+    return [mounted(VOLUME, posixpath.join(args.working_dir, "code"), emptyDir={})]
+
+
+def volumes(args: Submission, site: Site) -> list[Raw]:
+    """The volumes that only the init container needs."""
+    return [row.volume for row in _inputs(args, site)]
+
+
+def container(args: Submission, site: Site, env: Raw, resources: Raw) -> list[Raw]:
+    """The init container; none without `--sync-mode`. `env` is what the job's containers have."""
+    if not args.sync_mode:
+        return []
+    git = args.sync_mode.lower() == "git"
+    source = local_path(args.sync_source) or args.sync_source
+    rows = {"SYNC_SOURCE": source, "SYNC_ROOT": ROOT}
+    if git:
+        rows = _git_variables(args)
+    own = [{"name": name, "value": value} for name, value in rows.items()]
+    given = [row for row in env.get("env", []) if row["name"] not in rows]
+    made: Raw = {
+        "name": "init-code",
+        "image": args.sync_image or (GIT_IMAGE if git else RSYNC_IMAGE),
+        "imagePullPolicy": args.image_pull_policy,
+        "command": ["sh", "-c", GIT_SCRIPT if git else RSYNC_SCRIPT],
+        **env,
+        "env": given + own,
+        "volumeMounts": [
+            {"name": VOLUME, "mountPath": ROOT},
+            *(row.mount for row in _inputs(args, site)),
+        ],
+    }
+    if resources:
+        made["resources"] = resources
+    return [made]
+
+
+def _git_variables(args: Submission) -> dict[str, str]:
+    rows = {
+        "GIT_SYNC_REPO": args.sync_source,
+        "GIT_SYNC_DEST": project(args.sync_source),
+        "GIT_SYNC_ROOT": ROOT,
+        "GIT_SYNC_ONE_TIME": "true",
+    }
+    asked = {
+        "GIT_SYNC_BRANCH": args.sync_branch,
+        "GIT_SYNC_REV": args.sync_revision,
+        "GIT_SYNC_DEPTH": str(args.sync_depth or ""),
+        "GIT_SYNC_SUBMODULES": args.sync_submodules,
+    }
+    return rows | {name: value for name, value in asked.items() if value}
+
+
+def _inputs(args: Submission, site: Site) -> list[Mounted]:
+    """What the init container reads from: a repository of this machine, a secret."""
+    if not args.sync_mode:
+        return []
+    found = []
+    path = local_path(args.sync_source).rstrip("/")
+    if path and not site.local:
+        raise UsageError(
+            f"--sync-source {args.sync_source} is a path of this machine, which pods do not see",
+            hint="Push it to a server they reach; local paths work on the local cluster.",
+        )
+    if path:
+        found.append(mounted(SOURCE, path, hostPath={"path": path}))
+        found[-1].mount["readOnly"] = True
+    if args.sync_secret:
+        flag_values.object_name("--sync-secret", args.sync_secret)
+        found.append(mounted(SECRET, KEYS, secret={"secretName": args.sync_secret}))
+    return found

@@ -1,0 +1,192 @@
+"""The values of flags: `K=V` pairs, durations, quantities, names. Pure.
+
+Each takes the flag's spelling and what was written, and returns what it means or raises UsageError
+with the spelling and an example. Nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from muster.api.quantity import MAX_INT64 as MOST
+from muster.api.quantity import parse_milli
+from muster.errors import InvalidQuantity, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.meta import Raw
+
+LONGEST_NAME = 49
+LARGEST = 2**31 - 1
+"""Where Kubernetes counts replicas, seconds and tries, it has no room for more."""
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_VALUE = re.compile(rf"({_PART})?")
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_QUALIFIED = re.compile(rf"({_DOMAIN}/)?{_PART}")
+_WORD = re.compile(r"[A-Za-z0-9][-\w./:@+]*", re.ASCII)
+_SUBDOMAIN = re.compile(_DOMAIN)
+_TOLERATION = re.compile(r"([^=:,]+)(?:=([^=:,]*))?:([^=:,]*),(Equal|Exists)")
+_EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_PIECE = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|us|µs|ns|m|s)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+def wrong(flag: str, text: str, hint: str) -> UsageError:
+    """`--flag 'text' is invalid`, and what to write."""
+    return UsageError(f"{flag} {text!r} is invalid", hint=hint)
+
+
+def job_name(name: str) -> str:
+    """A name that its pods and services can carry as well."""
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        raise UsageError(
+            f"--name {name!r} is not a job name",
+            hint=f"At most {LONGEST_NAME} lower-case letters, digits and '-', the first a letter: "
+            f"--name={suggest_name(name)}",
+        )
+    return name
+
+
+def suggest_name(name: str) -> str:
+    """The nearest valid job name."""
+    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    begun = plain if plain[:1].isalpha() else f"job-{plain}"
+    return begun[:LONGEST_NAME].rstrip("-")
+
+
+def pairs(flag: str, entries: Iterable[str]) -> dict[str, str]:
+    """`K=V` entries as a mapping; the value may contain anything, also `=` and commas."""
+    found = {}
+    for entry in entries:
+        key, equals, value = entry.partition("=")
+        if not equals or not key:
+            raise wrong(flag, entry, f"Write {flag}=KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def labels(flag: str, entries: Iterable[str]) -> dict[str, str]:
+    """`K=V` entries that can be labels."""
+    found = keyed(flag, entries)
+    for key, value in found.items():
+        if not _LABEL_VALUE.fullmatch(value):
+            hint = "Letters, digits, '-', '_' and '.', at most 63, a letter or digit at both ends."
+            raise wrong(flag, f"{key}={value}", hint)
+    return found
+
+
+def keyed(flag: str, entries: Iterable[str]) -> dict[str, str]:
+    """`K=V` entries whose keys can be those of labels and annotations."""
+    found = pairs(flag, entries)
+    for key, value in found.items():
+        if not _QUALIFIED.fullmatch(key):
+            raise wrong(flag, f"{key}={value}", f"Write {flag}=[domain/]KEY=VALUE")
+    return found
+
+
+def object_name(flag: str, name: str) -> str:
+    """The name of a claim, a secret, a class."""
+    if not _SUBDOMAIN.fullmatch(name) or len(name) > 253:
+        raise wrong(flag, name, "It is the name of an object: lower-case letters, digits, '-', '.'")
+    return name
+
+
+def device(flag: str, entries: Iterable[str]) -> dict[str, str]:
+    """Extended resources and how many of each."""
+    found = pairs(flag, entries)
+    for name, amount in found.items():
+        if name == "nvidia.com/gpu":
+            raise UsageError(f"{flag} nvidia.com/gpu: please use '--gpus N' instead")
+        if not _QUALIFIED.fullmatch(name) or "/" not in name:
+            raise wrong(flag, f"{name}={amount}", f"Write {flag}=vendor.com/device=AMOUNT")
+        _whole(flag, name, amount)
+    return found
+
+
+def _whole(flag: str, name: str, amount: str) -> None:
+    """Devices are not cut into pieces."""
+    try:
+        parts = parse_milli(amount)
+    except InvalidQuantity:
+        parts = -1
+    if parts < 0 or parts % 1000 or parts > 1000 * LARGEST:
+        hint = f"Write {flag}={name}=AMOUNT with a whole number, e.g. {flag}={name}=1"
+        raise wrong(flag, f"{name}={amount}", hint)
+
+
+def quantity(flag: str, text: str) -> str:
+    """An amount as Kubernetes reads it; an empty one stays empty."""
+    if text:
+        try:
+            possible = 0 <= parse_milli(text) < MOST
+        except InvalidQuantity:
+            possible = False
+        if not possible:
+            raise wrong(flag, text, f"Write {flag}=500m, 2 or 4Gi")
+    return text
+
+
+def less(one: str, other: str) -> bool:
+    """Whether an amount is below another."""
+    return parse_milli(one) < parse_milli(other)
+
+
+def one_word(flag: str, text: str) -> str:
+    """The name of an image or a scheduler; an empty one stays empty."""
+    if text and not _WORD.fullmatch(text):
+        raise wrong(flag, text, "It is one word of letters, digits and '-_./:@'.")
+    return text
+
+
+def seconds(flag: str, text: str) -> int:
+    """A Go duration in whole seconds, rounded up: 90s, 5m, 1h30m, 1.5h."""
+    pieces = list(_PIECE.finditer(text))
+    if text != "0" and (not pieces or "".join(piece[0] for piece in pieces) != text):
+        raise wrong(flag, text, f"Write {flag}=90s, 5m or 1h30m")
+    total = sum(float(piece[1]) * _UNITS[piece[2]] for piece in pieces)
+    if total > LARGEST:
+        raise wrong(flag, text, f"It is at most {LARGEST} seconds.")
+    return math.ceil(round(total, 6))
+
+
+def toleration(text: str) -> Raw:
+    """`all`, or `KEY=VALUE:EFFECT,OPERATOR`."""
+    if text == "all":
+        return {"operator": "Exists"}
+    match = _TOLERATION.fullmatch(text)
+    if match is None or match[3] not in _EFFECTS:
+        raise wrong(
+            "--toleration",
+            text,
+            "Write --toleration=KEY=VALUE:NoSchedule,Equal (or PreferNoSchedule, NoExecute; "
+            "Exists) or --toleration=all",
+        )
+    key, value, effect, operator = match.groups()
+    if operator == "Exists":
+        value = ""  # Kubernetes refuses one here, arena's users write it all the same.
+    parts = {"key": key, "operator": operator, "value": value, "effect": effect}
+    return {name: part for name, part in parts.items() if part}
+
+
+def choice(flag: str, text: str, allowed: tuple[str, ...]) -> str:
+    """One of a few words, in any letter case; returned as it should be written."""
+    found = next((word for word in allowed if word.lower() == text.lower()), None)
+    if found is None:
+        raise wrong(flag, text, f"Write {', '.join(allowed[:-1])} or {allowed[-1]}.")
+    return found
+
+
+def is_path(text: str) -> bool:
+    """Whether it is an absolute path that a volume can be mounted at: not the root."""
+    return text.startswith("/") and bool(text.strip("/")) and not set(text) & set("\0:")
+
+
+def path(flag: str, text: str, hint: str) -> str:
+    """Such a path."""
+    if not is_path(text):
+        raise wrong(flag, text, hint)
+    return text

@@ -1,0 +1,168 @@
+"""The job itself, and everything submitted with it.
+
+`bundle` is the one thing a caller needs: a submission in, objects out, in the order in which arena
+lists them. Objects besides the job carry no owner yet; the caller adds it once the job has a UID.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.errors import UsageError
+from muster.jobs.submission import flag_values, roles, tensorboard, validation, volumes
+from muster.jobs.submission.flags import Mpi, PyTorch, Site, TensorFlow
+from muster.jobs.submission.pods import template
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.jobs.submission.flags import Submission
+    from muster.jobs.submission.roles import Role
+
+GANG = "muster.dev/gang"
+STARTING = "muster.dev/starting-deadline-seconds"
+GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
+GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
+USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
+REQUESTED = "requestGPUsOfJobOwner"
+TOPOLOGY_SIZE = "gpu-topology-replica"
+CLEANINGS = ("Running", "None", "All")
+_SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A job and the objects that come with it and go with it."""
+
+    job: Raw
+    extras: tuple[Raw, ...] = ()
+
+
+def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - frozen
+    """Everything that `arena submit` creates, but for the record of the submission."""
+    validation.validate(args)
+    present = roles.roles_of(args)
+    labels = _labels(args, site)
+    metadata: Raw = {"name": args.name, "labels": labels, "annotations": _annotations(args)}
+    metadata["annotations"] |= _about(args, site, present)
+    resource = args.shape.resource
+    job: Raw = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata,
+        "spec": _spec(args, site, present, labels),
+    }
+    extras = [
+        *volumes.config_maps(args, site),
+        *tensorboard.objects(args, site, labels, roles.writer(args, present)),
+    ]
+    return Bundle(job, tuple(extras))
+
+
+def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, str]) -> Raw:
+    members = sum(role.count for role in present if role.member)
+    spec: Raw = {"runPolicy": _run_policy(args, members)}
+    match args:
+        case TensorFlow() if _success_policy(args) != "ChiefWorker":
+            spec["successPolicy"] = _success_policy(args)
+        case Mpi() if args.gpus:
+            spec["slotsPerWorker"] = args.gpus
+        case PyTorch() if args.nproc_per_node:
+            spec["nprocPerNode"] = args.nproc_per_node
+        case _:
+            pass
+    pods = labels | (_topology(args) if isinstance(args, Mpi) and args.gputopology else {})
+    gang = {GROUP_NAME: f"{args.type}-{args.name}", GROUP_MIN: str(members)} if args.gang else {}
+    spec[args.shape.replicas] = {
+        role.name: _replica(args, site, role, pods | (gang if role.member else {}))
+        for role in present
+    }
+    return spec
+
+
+def _replica(args: Submission, site: Site, role: Role, labels: dict[str, str]) -> Raw:
+    metadata: Raw = {"labels": labels}
+    annotations = _annotations(args)
+    if annotations:
+        metadata["annotations"] = annotations
+    return {
+        "replicas": role.count,
+        "restartPolicy": role.restart,
+        "template": template(args, site, role, metadata),
+    }
+
+
+def _topology(args: Mpi) -> dict[str, str]:
+    return {"gpu-topology": args.name, TOPOLOGY_SIZE: str(args.workers)}
+
+
+def _labels(args: Submission, site: Site) -> dict[str, str]:
+    arena = {"app": args.type, "release": args.name, "createdBy": args.shape.kind}
+    if site.user:
+        digest = hashlib.md5(site.user.encode(), usedforsecurity=False)
+        arena[USER_ID] = digest.hexdigest()
+    if args.model_name:
+        arena |= flag_values.labels("--model-name", [f"modelName={args.model_name}"])
+    return arena | flag_values.labels("--label", args.label)
+
+
+def _annotations(args: Submission) -> dict[str, str]:
+    """What the user annotates the job and its pods with."""
+    return flag_values.keyed("--annotation", args.annotation)
+
+
+def _about(args: Submission, site: Site, present: list[Role]) -> dict[str, str]:
+    """What only the job is annotated with."""
+    gpus = sum(role.count * role.gpus for role in present if role.name != "PS")
+    rows = {GANG: "true" if args.gang else "false", REQUESTED: str(gpus)}
+    if site.user:
+        rows[USER] = site.user
+    if args.queue:
+        rows["scheduling.x-k8s.io/suspend"] = "true"
+    if isinstance(args, TensorFlow) and args.role_sequence:
+        rows["job-role-sequence"] = _sequence(args.role_sequence)
+    if isinstance(args, TensorFlow) and args.starting_timeout:
+        wait = flag_values.seconds("--starting-timeout", args.starting_timeout)
+        rows |= {STARTING: str(wait)} if wait else {}
+    return rows
+
+
+def _sequence(text: str) -> str:
+    words = {**_SEQUENCE, **{role.lower(): role for role in _SEQUENCE.values()}}
+    try:
+        return ",".join(words[word.strip().lower()] for word in text.split(","))
+    except KeyError:
+        raise flag_values.wrong(
+            "--role-sequence", text, "Write roles in order: --role-sequence=PS,Worker,Chief"
+        ) from None
+
+
+def _run_policy(args: Submission, members: int) -> Raw:
+    try:
+        cleaning = flag_values.choice("--clean-task-policy", args.clean_task_policy, CLEANINGS)
+    except UsageError as error:
+        raise UsageError(
+            f"unsupported cleanTaskPolicy {args.clean_task_policy}", hint=error.hint
+        ) from None
+    policy: Raw = {"cleanPodPolicy": cleaning}
+    if args.running_timeout:
+        limit = flag_values.seconds("--running-timeout", args.running_timeout)
+        policy |= {"activeDeadlineSeconds": limit} if limit else {}
+    if args.ttl_after_finished:
+        ttl = flag_values.seconds("--ttl-after-finished", args.ttl_after_finished)
+        policy |= {"ttlSecondsAfterFinished": ttl} if ttl else {}
+    if args.retry:
+        policy["backoffLimit"] = args.retry
+    return policy | ({"schedulingPolicy": {"minAvailable": members}} if args.gang else {})
+
+
+def _success_policy(args: TensorFlow) -> str:
+    try:
+        return flag_values.choice(
+            "--success-policy", args.success_policy, ("ChiefWorker", "AllWorkers")
+        )
+    except UsageError as error:
+        raise UsageError(
+            f"unsupported successPolicy {args.success_policy}", hint=error.hint
+        ) from None

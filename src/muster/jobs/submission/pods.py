@@ -1,0 +1,163 @@
+"""The pod template of each role of a job.
+
+Called by `job`. A role differs from the next in its image, resources, port and place; everything
+else is the same for the whole job.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from muster.jobs.submission import code_sync, flag_values, pod_affinity, volumes
+from muster.jobs.submission.flags import Mpi, PyTorch
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.jobs.submission.flags import Site, Submission
+    from muster.jobs.submission.roles import Role
+    from muster.jobs.submission.volumes import Mounted
+
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+ENI = "k8s.aliyun.com/eni"
+WORKERS = "workers"
+"""The variable that tells every container how many workers there are."""
+_DOLLARS = re.compile(r"\$\([^)]*\)|\$\$")
+_SPECIAL = re.compile(r"\$+\(|\$\$+")
+
+
+def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
+    """The template of one role's pods."""
+    rows = _volumes(args, site, role)
+    made, mounts = volumes.split(rows)
+    environment = _environment(args, role)
+    sync_resources = {
+        where: {name: amount for name, amount in row.items() if name in ("cpu", "memory")}
+        for where, row in _resources(args, role).items()
+    }
+    spec: Raw = {
+        **_common(args),
+        "nodeSelector": flag_values.labels("--selector", role.selector),
+        "affinity": pod_affinity.affinity(args.name, role.name, role.affinity),
+        "volumes": made + code_sync.volumes(args, site),
+        "initContainers": code_sync.container(
+            args, site, environment, sync_resources if any(sync_resources.values()) else {}
+        ),
+        "containers": [_main(args, role, mounts, environment)],
+    }
+    return {"metadata": metadata, "spec": {key: value for key, value in spec.items() if value}}
+
+
+def _common(args: Submission) -> Raw:
+    """What every pod of the job has."""
+    own_network = flag_values.pairs("--annotation", args.annotation).get(ENI) == "true"
+    topology = isinstance(args, Mpi) and args.gputopology
+    host_network = (args.host_network or topology) and not own_network
+    return {
+        **surroundings(args),
+        "schedulerName": args.scheduler,
+        "hostNetwork": host_network,
+        "dnsPolicy": "ClusterFirstWithHostNet" if host_network else "",
+        "hostIPC": args.host_ipc,
+        "hostPID": args.host_pid,
+    }
+
+
+def surroundings(args: Submission) -> Raw:
+    """What lets a pod run where the job does: TensorBoard's needs it as well."""
+    secrets = [flag_values.object_name("--image-pull-secret", s) for s in args.image_pull_secret]
+    if args.priority:
+        flag_values.object_name("--priority", args.priority)
+    return {
+        "tolerations": [flag_values.toleration(text) for text in args.toleration],
+        "imagePullSecrets": [{"name": name} for name in secrets],
+        "priorityClassName": args.priority,
+    }
+
+
+def _volumes(args: Submission, site: Site, role: Role) -> list[Mounted]:
+    rows = volumes.config_files(args, site)
+    if role.writes_logs:
+        rows += volumes.logs(args, site)
+    rows += code_sync.mount(args)
+    if role.data:
+        rows += [*volumes.claims(args), *volumes.host_directories(args)]
+    if not (isinstance(args, Mpi) and args.gputopology):
+        rows += volumes.shared_memory(args)
+    return rows
+
+
+def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> Raw:
+    port_name = args.shape.port_name
+    container: Raw = {
+        "name": args.shape.container,
+        "image": role.image,
+        "imagePullPolicy": flag_values.choice(
+            "--image-pull-policy", args.image_pull_policy, PULL_POLICIES
+        ),
+        "command": [args.shell, "-c", shells(" ".join(args.command))] if role.runs else [],
+        "workingDir": args.working_dir,
+        **environment,
+        "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
+        "resources": _resources(args, role),
+        "volumeMounts": mounts,
+    }
+    if args.rdma:
+        container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    return {key: value for key, value in container.items() if value}
+
+
+def _environment(args: Submission, role: Role) -> Raw:
+    """The env and envFrom of a container."""
+    given = flag_values.pairs("--env", args.env)
+    rows = {WORKERS: str(args.workers), "gpus": str(args.gpus)} | given
+    if not role.gpus and not args.device:
+        rows.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
+    if isinstance(args, PyTorch):
+        if args.nproc_per_node:
+            rows.setdefault("PET_NPROC_PER_NODE", args.nproc_per_node)
+        if args.rdma:
+            rows.setdefault("MASTER_ADDR", f"{args.name}-master-0")
+    made: Raw = {"env": [{"name": key, "value": literal(rows[key])} for key in sorted(rows)]}
+    if args.env_from:
+        made["envFrom"] = [_source(text) for text in args.env_from]
+    return made
+
+
+def literal(text: str) -> str:
+    """The text such that a container gets it as it is: Kubernetes makes `$` of every `$$`.
+
+    `$(NAME)` is left to it: that is how one variable is put into another, and what stands between
+    the brackets is nobody's to change.
+    """
+    return _DOLLARS.sub(lambda found: "$$$$" if found[0] == "$$" else found[0], text)
+
+
+def shells(text: str) -> str:
+    """The command such that the shell gets it as it is: `$(date)` is the shell's to run.
+
+    Kubernetes would put in a variable of that name, and whoever writes a command means the shell.
+    """
+    return _SPECIAL.sub(lambda found: found[0].replace("$", "$$"), text)
+
+
+def _source(text: str) -> Raw:
+    """`secret/NAME` or `configmap/NAME`."""
+    kind, slash, name = text.partition("/")
+    fields = {"secret": "secretRef", "configmap": "configMapRef", "cm": "configMapRef"}
+    hint = "Write --env-from=secret/NAME or --env-from=configmap/NAME"
+    if not slash or kind.lower() not in fields:
+        raise flag_values.wrong("--env-from", text, hint)
+    return {fields[kind.lower()]: {"name": flag_values.object_name("--env-from", name)}}
+
+
+def _resources(args: Submission, role: Role) -> Raw:
+    asked = {"cpu": role.cpu, "memory": role.memory}
+    caps = {"cpu": role.cpu_limit or role.cpu, "memory": role.memory_limit or role.memory}
+    extended = {role.gpu: str(role.gpus)} if role.gpus else {}
+    if role.member:
+        extended |= flag_values.device("--device", args.device)
+        extended |= {"rdma/hca": "1"} if args.rdma else {}
+    requests = {key: value for key, value in (asked | extended).items() if value}
+    limits = {key: value for key, value in (caps | extended).items() if value}
+    return {"requests": requests, "limits": limits} if limits else {}

@@ -1,0 +1,222 @@
+"""Who is in a job: the roles of each kind, how many of each, and what one of them asks for.
+
+Called by `job`. What differs between kinds is here; what a pod looks like is the same for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from muster.errors import UsageError
+from muster.jobs.submission import pod_affinity
+from muster.jobs.submission.flags import Jax, Mpi, PyTorch, TensorFlow
+
+if TYPE_CHECKING:
+    from muster.jobs.submission.flags import Submission
+
+_BOARD = ("logdir", "tensorboard_image")
+GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
+
+
+@dataclass(frozen=True)
+class Role:
+    """What one role of a job asks for, after defaults."""
+
+    name: str
+    count: int
+    image: str
+    restart: str
+    flag: str = ""
+    """The prefix of the flags of its own: `--ps-cpu` and so on."""
+    gpus: int = 0
+    gpu: str = GPU
+    cpu: str = ""
+    memory: str = ""
+    cpu_limit: str = ""
+    memory_limit: str = ""
+    port: int = 0
+    selector: tuple[str, ...] = ()
+    affinity: pod_affinity.Policy = pod_affinity.ANYWHERE
+    runs: bool = True
+    """Whether it runs the command; an MPI worker waits to be called."""
+    writes_logs: bool = True
+    data: bool = True
+    """Whether it mounts `--data` and `--data-dir`."""
+    member: bool = True
+    """Whether the gang counts it."""
+
+
+def roles_of(args: Submission) -> list[Role]:
+    """The roles that have replicas, in the order in which they are written."""
+    match args:
+        case TensorFlow():
+            roles = _tensorflow(args)
+        case Mpi():
+            roles = _mpi(args)
+        case PyTorch():
+            roles = _pytorch(args)
+        case Jax():
+            roles = [_sized(args, "Worker", args.workers)]
+        case _:
+            raise TypeError(f"no roles for {type(args).__name__}")
+    present = [role for role in roles if role.count]
+    for role in present:
+        if not role.image:
+            other = f" or --{role.flag}-image" if role.flag else ""
+            raise UsageError(f"--image{other} must be set", hint="For example --image=python:3.12")
+    return present
+
+
+def writer(args: Submission, roles: list[Role]) -> str:
+    """The role whose first replica writes the logs that TensorBoard shows."""
+    preferred: tuple[str, ...] = ("Chief", "Master", "Worker")
+    if isinstance(args, Mpi):
+        preferred = ("Worker",)  # rank 0 runs on a worker, the launcher only starts it
+    names = [role.name for role in roles]
+    return next(name for name in preferred if name in names)
+
+
+def _again(args: Submission) -> str:
+    return "OnFailure" if args.retry else "Never"
+
+
+def idle(args: Submission) -> list[str]:
+    """A sentence about each flag that was given in vain."""
+    return _without_board(args) + _without_role(args) + _without_retry(args)
+
+
+def _without_retry(args: Submission) -> list[str]:
+    """Operators of these jobs end one at its N-th restart; a launcher gets N further tries."""
+    if args.retry != 1 or isinstance(args, Mpi):
+        return []
+    return [
+        "--retry=1 gives no second try: the job fails at its first restart; --retry=2 gives one"
+    ]
+
+
+def _without_board(args: Submission) -> list[str]:
+    default = {field.name: field.default for field in fields(args)}
+    given = [name for name in _BOARD if getattr(args, name) != default[name]]
+    return [
+        f"--{name.replace('_', '-')} has no effect without --tensorboard"
+        for name in given
+        if not args.tensorboard
+    ]
+
+
+def _without_role(args: Submission) -> list[str]:
+    if not isinstance(args, TensorFlow):
+        return []
+    present = {role.name.lower() for role in _tensorflow(args) if role.count}
+    if _alone(args):
+        present.add("worker")
+    return [
+        f"--{field.name.replace('_', '-')} has no effect: the job has no such role"
+        for field in fields(args)
+        if (role := field.name.partition("_")[0]) in ("worker", "ps", "chief", "evaluator")
+        and role not in present
+        and field.name != role
+        and getattr(args, field.name) != field.default
+    ]
+
+
+def _alone(args: TensorFlow) -> bool:
+    """Whether the job is one process, which is then its own chief."""
+    return args.ps < 1 and args.workers == 1 and not args.chief
+
+
+def _tensorflow(args: TensorFlow) -> list[Role]:
+    if _alone(args):
+        same = {
+            f"chief_{what}": getattr(args, f"chief_{what}") or getattr(args, f"worker_{what}")
+            for what in ("cpu", "memory", "cpu_limit", "memory_limit", "selector")
+        }
+        args = replace(args, chief=True, **same)
+        workers = 0
+    else:
+        workers = args.workers
+    chief = int(args.chief)
+    return [
+        _tensorflow_role(args, "PS", args.ps, args.ps_port),
+        _tensorflow_role(args, "Worker", workers, args.worker_port, with_chief=bool(chief)),
+        _tensorflow_role(args, "Chief", chief, args.chief_port),
+        _tensorflow_role(args, "Evaluator", int(args.evaluator), 0),
+    ]
+
+
+def _tensorflow_role(
+    args: TensorFlow, name: str, count: int, port: int, *, with_chief: bool = False
+) -> Role:
+    low = name.lower()
+    server = name == "PS"
+    return Role(
+        name,
+        count,
+        image=(args.ps_image if server else args.worker_image) or args.image,
+        restart="OnFailure" if with_chief else _again(args),
+        flag="ps" if server else "worker",
+        gpus=args.ps_gpus if server else args.gpus,
+        cpu=getattr(args, f"{low}_cpu"),
+        memory=getattr(args, f"{low}_memory"),
+        cpu_limit=getattr(args, f"{low}_cpu_limit"),
+        memory_limit=getattr(args, f"{low}_memory_limit"),
+        port=port,
+        selector=getattr(args, f"{low}_selector") or args.selector,
+        affinity=_affinity(args, low),
+        writes_logs=not server,
+    )
+
+
+def _affinity(args: TensorFlow, role: str) -> pod_affinity.Policy:
+    if role not in ("worker", "ps"):
+        return pod_affinity.ANYWHERE
+    return pod_affinity.policy(
+        role,
+        getattr(args, f"{role}_affinity_policy"),
+        getattr(args, f"{role}_affinity_constraint"),
+    )
+
+
+def _mpi(args: Mpi) -> list[Role]:
+    gpu = TOPOLOGY_GPU if args.gputopology else GPU
+    workers = Role(
+        "Worker",
+        args.workers,
+        args.image,
+        _again(args),
+        gpus=args.gpus,
+        gpu=gpu,
+        cpu=args.cpu,
+        memory=args.memory,
+        selector=args.selector,
+        runs=False,
+    )
+    launcher = Role(
+        "Launcher",
+        1,
+        args.image,
+        _again(args),
+        selector=args.selector,
+        data=args.mounts_on_launcher,
+        member=False,
+    )
+    return [launcher, workers]
+
+
+def _pytorch(args: PyTorch) -> list[Role]:
+    others = _sized(args, "Worker", args.workers - 1, restart="OnFailure")
+    return [_sized(args, "Master", 1), others]
+
+
+def _sized(args: PyTorch | Jax, name: str, count: int, *, restart: str = "") -> Role:
+    return Role(
+        name,
+        count,
+        args.image,
+        restart or _again(args),
+        gpus=args.gpus,
+        cpu=args.cpu,
+        memory=args.memory,
+        selector=args.selector,
+    )

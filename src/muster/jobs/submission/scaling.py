@@ -1,0 +1,121 @@
+"""Another number of replicas for a job that is there, with all that `submit` derived from the old.
+
+Called by `arena scale`; pure. A gang that wanted all its members wants all of the new ones. What a
+person chose otherwise (a smaller minimum, a variable of their own) stays as it is: a field follows
+only if it says what the former number gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from muster.jobs.submission.job_manifest import GROUP_MIN, REQUESTED, TOPOLOGY_SIZE
+from muster.jobs.submission.pods import WORKERS
+from muster.jobs.submission.roles import GPU, TOPOLOGY_GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from muster.api.meta import Raw
+
+
+@dataclass(frozen=True)
+class WrittenRole:
+    """One role as it is written: in small letters, where it stands, and what stands there."""
+
+    role: str
+    path: str
+    body: Raw
+
+    @property
+    def count(self) -> int:
+        written = self.body.get("replicas")
+        return written if isinstance(written, int) else 1
+
+    def with_count(self, count: int) -> WrittenRole:
+        return replace(self, body={**self.body, "replicas": count})
+
+    @property
+    def template(self) -> Raw:
+        return _mapping(self.body.get("template"))
+
+    @property
+    def gpus(self) -> int:
+        """Those of one replica."""
+        main = next(_containers(self.template, "containers"), (0, {}))[1]
+        limits = _mapping(_mapping(main.get("resources")).get("limits"))
+        amounts = [str(limits[name]) for name in (GPU, TOPOLOGY_GPU) if name in limits]
+        return sum(int(amount) for amount in amounts if amount.isdecimal())
+
+
+def operations(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> list[Raw]:
+    """The JSON patch from the one to the other; both list the same roles in the same order."""
+    made = [
+        {"op": "add", "path": f"{new.path}/replicas", "value": new.count}
+        for old, new in zip(before, after, strict=True)
+        if new is not old
+    ]
+    return [*made, *_minimum(raw, before, after), *_requested(raw, before, after),
+            *_templates(before, after)]  # fmt: skip
+
+
+def _members(parts: Iterable[WrittenRole]) -> int:
+    """How many the gang counts."""
+    return sum(part.count for part in parts if part.role != "launcher")
+
+
+def _workers(parts: Iterable[WrittenRole]) -> int:
+    """The workers as `submit` counts them: a master is one of them."""
+    return sum(part.count for part in parts if part.role in ("worker", "master"))
+
+
+def _minimum(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
+    policy = _mapping(_mapping(_mapping(raw.get("spec")).get("runPolicy")).get("schedulingPolicy"))
+    path = "/spec/runPolicy/schedulingPolicy"
+    yield from _follow(policy, path, "minAvailable", _members(before), _members(after))
+
+
+def _requested(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
+    annotations = _mapping(_mapping(raw.get("metadata")).get("annotations"))
+    old, new = (
+        str(sum(part.count * part.gpus for part in parts if part.role != "ps"))
+        for parts in (before, after)
+    )
+    yield from _follow(annotations, "/metadata/annotations", REQUESTED, old, new)
+
+
+def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
+    """What is told to every pod: how many there are."""
+    members, wanted = str(_members(before)), str(_members(after))
+    workers, many = str(_workers(before)), str(_workers(after))
+    for part in before:
+        path = f"{part.path}/template"
+        labels = _mapping(_mapping(part.template.get("metadata")).get("labels"))
+        yield from _follow(labels, f"{path}/metadata/labels", GROUP_MIN, members, wanted)
+        yield from _follow(labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, many)
+        for field in ("initContainers", "containers"):
+            for number, container in _containers(part.template, field):
+                for row, variable in enumerate(_objects(container.get("env"))):
+                    if variable.get("name") == WORKERS:
+                        at = f"{path}/spec/{field}/{number}/env/{row}"
+                        yield from _follow(variable, at, "value", workers, many)
+
+
+def _follow(holder: Raw, path: str, key: str, old: object, new: object) -> Iterator[Raw]:
+    if old != new and holder.get(key) == old:
+        pointer = key.replace("~", "~0").replace("/", "~1")
+        yield {"op": "replace", "path": f"{path}/{pointer}", "value": new}
+
+
+def _containers(template: Raw, field: str) -> Iterator[tuple[int, Raw]]:
+    return iter(list(enumerate(_objects(_mapping(template.get("spec")).get(field)))))
+
+
+def _mapping(value: Any) -> Raw:
+    """Whatever anybody wrote there, something to look things up in."""
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[Raw]:
+    return [_mapping(item) for item in value] if isinstance(value, list) else []

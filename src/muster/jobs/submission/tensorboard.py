@@ -1,0 +1,77 @@
+"""TensorBoard's Deployment and Service for one job.
+
+Called by `job`. It is not a member of the gang, asks for no resources and belongs to the job, so it
+goes when the job goes. Where the logs are on one node it must be on that node too: then it waits
+for the replica that writes them, which a gang that does not fit never places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.jobs import names
+from muster.jobs.submission import pod_affinity, volumes
+from muster.jobs.submission.pods import surroundings
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.jobs.submission.flags import Site, Submission
+
+IMAGE = "tensorflow/tensorflow:2.21.0"
+READ_FROM = "/output/training_logs"
+
+
+def objects(args: Submission, site: Site, labels: dict[str, str], writer: str) -> list[Raw]:
+    """The Service and the Deployment; nothing without `--tensorboard`."""
+    if not args.tensorboard:
+        return []
+    name = names.tensorboard(args.name)
+    chosen = {"app": args.type, "release": args.name, **names.TENSORBOARD_LABEL}
+    metadata = {"name": name, "labels": {**labels, **chosen}}
+    port = {
+        "name": "tensorboard",
+        "port": names.TENSORBOARD_PORT,
+        "targetPort": names.TENSORBOARD_PORT,
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"type": "NodePort", "selector": chosen, "ports": [port]},
+    }
+    template = {"metadata": {"labels": metadata["labels"]}, "spec": _pod(args, site, writer)}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": 1, "selector": {"matchLabels": chosen}, "template": template},
+    }
+    return [service, deployment]
+
+
+def _pod(args: Submission, site: Site, writer: str) -> Raw:
+    mounted = [
+        row._replace(mount={**row.mount, "mountPath": READ_FROM})
+        for row in volumes.logs(args, site)
+    ]
+    logdir = READ_FROM if mounted else args.logdir
+    made, mounts = volumes.split(
+        mounted or [*volumes.claims(args), *volumes.host_directories(args)]
+    )
+    container: Raw = {
+        "name": "tensorboard",
+        "image": args.tensorboard_image or IMAGE,
+        "imagePullPolicy": args.image_pull_policy,
+        "command": ["tensorboard", "--logdir", logdir, "--host", "0.0.0.0"],
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+        "ports": [{"name": "tensorboard", "containerPort": names.TENSORBOARD_PORT}],
+        "volumeMounts": [{**mount, "readOnly": True} for mount in mounts],
+    }
+    shared = volumes.shared_logs(args, site)
+    spec: Raw = {
+        **surroundings(args),
+        "affinity": {} if shared else pod_affinity.on_node_of(args.name, writer, 0),
+        "volumes": made,
+        "containers": [{key: value for key, value in container.items() if value}],
+    }
+    return {key: value for key, value in spec.items() if value}

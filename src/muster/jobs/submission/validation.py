@@ -1,0 +1,103 @@
+"""Refusing a submission that no cluster could run, flag by flag, in the words it was written with.
+
+Called by `job` before anything is built. What needs a role, a volume or a place to be understood is
+refused where that is built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from muster.errors import UsageError
+from muster.jobs.submission import code_sync, flag_values
+from muster.jobs.submission.flags import PyTorch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.jobs.submission.flags import Submission
+
+_AMOUNTS = ("cpu", "memory")
+_LIMITS = ("cpu_limit", "memory_limit")
+
+
+def validate(args: Submission) -> None:
+    """Raise UsageError for the first thing that is wrong."""
+    flag_values.job_name(args.name)
+    _numbers(args)
+    if not "".join(args.command).strip():
+        raise UsageError("not found command args", hint='End with the command: … "python train.py"')
+    if not args.shell.strip():
+        raise UsageError("--shell is empty", hint="For example --shell=bash")
+    if not args.working_dir.startswith("/"):
+        raise flag_values.wrong(
+            "--working-dir", args.working_dir, "Write --working-dir=/absolute/path"
+        )
+    if "://" not in args.logdir:  # hdfs://… and the like are TensorBoard's to read
+        flag_values.path("--logdir", args.logdir, "Write --logdir=/absolute/path")
+    _words(args)
+    _amounts(args)
+    _model(args)
+    code_sync.check(args)
+    if isinstance(args, PyTorch) and args.nproc_per_node:
+        _processes(args.nproc_per_node)
+
+
+def _flags(args: Submission, *endings: str) -> Iterator[tuple[str, str]]:
+    """The field and the flag of every name that ends so."""
+    for field in fields(args):
+        if field.name.endswith(endings):
+            yield field.name, f"--{field.name.replace('_', '-')}"
+
+
+def _numbers(args: Submission) -> None:
+    for field, flag in _flags(args, ""):
+        number = getattr(args, field)
+        if not isinstance(number, int):
+            continue
+        if field.endswith("_port"):
+            if not 0 <= number < 65536:
+                raise UsageError(f"{flag} is invalid", hint="Write a port between 1 and 65535.")
+        elif field == "workers" and number < 1:
+            raise UsageError("--workers must be greater than 0 in distributed training")
+        elif number < 0:
+            raise UsageError(f"{flag} is invalid: it cannot be negative")
+        elif number > flag_values.LARGEST:
+            raise flag_values.wrong(flag, str(number), f"It is at most {flag_values.LARGEST}.")
+
+
+def _words(args: Submission) -> None:
+    for field, flag in _flags(args, "image", "scheduler"):
+        flag_values.one_word(flag, getattr(args, field))
+    for field, flag in _flags(args, "selector"):
+        flag_values.labels(flag, getattr(args, field))
+
+
+def _amounts(args: Submission) -> None:
+    for field, flag in _flags(args, *_AMOUNTS, *_LIMITS):
+        flag_values.quantity(flag, getattr(args, field))
+    for field, flag in _flags(args, *_LIMITS):
+        low = field.removesuffix("_limit")
+        asked, limit = getattr(args, low), getattr(args, field)
+        if asked and limit and flag_values.less(limit, asked):
+            raise flag_values.wrong(
+                flag, limit, f"It is less than {flag.removesuffix('-limit')}={asked}"
+            )
+
+
+def _model(args: Submission) -> None:
+    if args.model_name and not args.model_source:
+        raise UsageError(
+            "--model-source must be set when --model-name is set",
+            hint="For example --model-source=pvc://models/mnist",
+        )
+    if args.model_source and not args.model_name:
+        raise UsageError("--model-source is given without --model-name")
+
+
+def _processes(text: str) -> None:
+    if text not in ("auto", "cpu", "gpu") and not (
+        text.isdecimal() and 0 < int(text) <= flag_values.LARGEST
+    ):
+        raise flag_values.wrong("--nproc-per-node", text, "Write auto, cpu, gpu or a number.")

@@ -1,0 +1,167 @@
+"""The volumes of a job's pods and where they are mounted.
+
+Called by `pod` and `tensorboard`. The order is fixed: config files, logs, code, claims, host
+directories, shared memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import posixpath
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.errors import UsageError
+from muster.jobs.submission import flag_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from muster.api.meta import Raw
+    from muster.jobs.submission.flags import Site, Submission
+
+LOGS = "training-logs-volume"
+_CONFIG_LIMIT = 1 << 20
+_WHO_MOUNTS = "--data, --data-dir, --config-file, --logdir and code sync each need their own place."
+
+
+class Mounted(NamedTuple):
+    """A volume and where a container sees it."""
+
+    volume: Raw
+    mount: Raw
+
+
+def mounted(name: str, path: str, **source: Raw) -> Mounted:
+    """A volume of any kind at a path."""
+    return Mounted({"name": name, **source}, {"name": name, "mountPath": path})
+
+
+def claims(args: Submission) -> list[Mounted]:
+    """`--data`: claims, each once."""
+    found: list[Mounted] = []
+    for text in args.data:
+        claim, colon, path = text.partition(":")
+        if not colon or not flag_values.is_path(path):
+            raise flag_values.wrong("--data", text, "Write --data=CLAIM:/absolute/path")
+        flag_values.object_name("--data", claim)
+        name = claim.replace(".", "-")
+        if any(row.volume["name"] == name for row in found):
+            raise UsageError(f"--data names the claim {claim} twice")
+        found.append(mounted(name, path, persistentVolumeClaim={"claimName": claim}))
+    return found
+
+
+def host_directories(args: Submission) -> list[Mounted]:
+    """`--data-dir`: directories of the node."""
+    found = []
+    for number, text in enumerate(args.data_dir):
+        host, colon, path = text.partition(":")
+        if not flag_values.is_path(host) or (colon and not flag_values.is_path(path)):
+            raise flag_values.wrong("--data-dir", text, "Write --data-dir=/host[:/path]")
+        found.append(mounted(f"training-data-{number}", path or host, hostPath={"path": host}))
+    return found
+
+
+def shared_memory(args: Submission) -> list[Mounted]:
+    """/dev/shm of the size asked for."""
+    size = {"sizeLimit": args.share_memory} if args.share_memory else {}
+    source = {"medium": "Memory"} | size
+    return [mounted("dshm", "/dev/shm", emptyDir=source)]
+
+
+def logs(args: Submission, site: Site) -> list[Mounted]:
+    """The directory where training leaves what TensorBoard reads, if no volume has it."""
+    if not args.tensorboard or not args.logdir.startswith("/") or _below_any(args):
+        return []
+    source = {"path": site.logs, "type": "DirectoryOrCreate"}
+    return [mounted(LOGS, args.logdir, hostPath=source)]
+
+
+def shared_logs(args: Submission, site: Site) -> bool:
+    """Whether the logs can be read from any node: on a claim, far away, or all is one machine."""
+    if site.local or not args.logdir.startswith("/"):
+        return True
+    return any(_below(args.logdir, row.mount["mountPath"]) for row in claims(args))
+
+
+def _below_any(args: Submission) -> bool:
+    rows = [*claims(args), *host_directories(args)]
+    return any(_below(args.logdir, row.mount["mountPath"]) for row in rows)
+
+
+def _below(path: str, folder: str) -> bool:
+    path, folder = posixpath.normpath(path), posixpath.normpath(folder)
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def config_maps(args: Submission, site: Site) -> list[Raw]:
+    """`--config-file`: a ConfigMap for each directory in the container."""
+    made = []
+    for folder, files in sorted(_folders(site).items()):
+        _check_size(files)
+        plain: dict[str, str] = {}
+        binary: dict[str, str] = {}
+        for name, content in files.items():
+            try:
+                plain[name] = content.decode()
+            except UnicodeDecodeError:
+                binary[name] = base64.b64encode(content).decode()
+        data = {"data": plain, "binaryData": binary}
+        made.append(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": _config_name(args, folder), "labels": {"createdBy": "arena"}},
+                **{key: value for key, value in data.items() if value},
+            }
+        )
+    return made
+
+
+def _check_size(files: Mapping[str, bytes]) -> None:
+    total = sum(map(len, files.values()))
+    if total > _CONFIG_LIMIT:
+        raise UsageError(
+            f"--config-file: {', '.join(sorted(files))} are {total:,} bytes; "
+            f"a ConfigMap holds {_CONFIG_LIMIT:,}",
+            hint="Put large files on a volume: --data CLAIM:/path or --data-dir.",
+        )
+
+
+def config_files(args: Submission, site: Site) -> list[Mounted]:
+    """`--config-file`: where those ConfigMaps are seen."""
+    folders = sorted(_folders(site))
+    return [
+        mounted(f"config-{number}", folder, configMap={"name": _config_name(args, folder)})
+        for number, folder in enumerate(folders)
+    ]
+
+
+def _folders(site: Site) -> dict[str, dict[str, bytes]]:
+    folders: dict[str, dict[str, bytes]] = {}
+    for path, content in site.files:
+        hint = "Write --config-file=HOST_FILE[:/path/in/container]"
+        flag_values.path("--config-file", path, hint)
+        folder, name = posixpath.split(posixpath.normpath(path))
+        if folder == "/":
+            raise flag_values.wrong("--config-file", path, "A file cannot be put right below /.")
+        folders.setdefault(folder, {})[name] = content
+    return folders
+
+
+def _config_name(args: Submission, folder: str) -> str:
+    digest = hashlib.md5(folder.encode(), usedforsecurity=False).hexdigest()
+    return f"{args.name}-{digest[:15]}"
+
+
+def split(rows: Iterable[Mounted]) -> tuple[list[Raw], list[Raw]]:
+    """The volumes, and the mounts; two at one place are refused."""
+    rows = list(rows)
+    taken: set[str] = set()
+    for row in rows:
+        place = posixpath.normpath(row.mount["mountPath"])
+        if place in taken:
+            raise UsageError(f"two volumes would be mounted at {place}", hint=_WHO_MOUNTS)
+        taken.add(place)
+    return [row.volume for row in rows], [row.mount for row in rows]

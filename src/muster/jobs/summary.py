@@ -1,0 +1,320 @@
+"""A job and its pods -> what a person sees of it, in tables and on the dashboard.
+
+Pure, and forgiving: a manifest that makes no sense still has a name, an age and a reason. The same
+job looks the same everywhere, since nobody else decides what its status is called.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from muster.api.meta import Key, Raw, find_condition
+from muster.errors import InvalidJob
+from muster.jobs import names, parse, pod_status
+from muster.jobs import pod_status as column
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from muster.api.core import Pod
+    from muster.jobs.job import Job, ReplicaSpec
+
+GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
+OPERATOR_PATIENCE = 10.0
+"""How many seconds an operator may take to look at a new job before it is said to be away."""
+PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """One pod of a job."""
+
+    name: str
+    role: str
+    index: int
+    status: str
+    """kubectl's STATUS column."""
+    phase: str
+    chief: bool
+    gpus: int
+    node: str
+    """Empty while the pod has none."""
+    node_ip: str
+    ip: str
+    created: datetime | None
+    restarts: int
+    reason: str
+    """Why it does not run, in a sentence; empty if it does."""
+
+
+class JobSummary(msgspec.Struct, frozen=True):
+    """One job, as a person sees it."""
+
+    kind: str
+    key: Key
+    uid: str
+    status: str
+    trainer: str
+    """tfjob, mpijob, …"""
+    created: datetime | None
+    started: datetime | None
+    finished: datetime | None
+    priority: str
+    instances: tuple[Instance, ...]
+    reason: str
+    """Why it waits or failed, in a sentence; empty if there is nothing to say."""
+    requested_gpus: int
+    """GPUs of all its replicas, whether or not their pods exist."""
+    lead: str = ""
+    """What the instance is called whose log is the job's, whether or not it is there."""
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
+    @property
+    def over(self) -> bool:
+        """Whether it has succeeded or failed."""
+        return self.status in (SUCCEEDED, FAILED)
+
+    @property
+    def because(self) -> str:
+        """The reason as the end of a sentence about the job; empty if there is none."""
+        return f": {self.reason}" if self.reason else ""
+
+    @property
+    def chief(self) -> Instance | None:
+        """The instance whose log is the job's."""
+        return next((instance for instance in self.instances if instance.chief), None)
+
+    @property
+    def allocated_gpus(self) -> int:
+        """GPUs of the pods that run now."""
+        return sum(i.gpus for i in self.instances if i.phase == "Running")
+
+    def age(self, now: datetime) -> timedelta:
+        """Since it was created."""
+        return now - self.created if self.created else timedelta()
+
+    def duration(self, now: datetime) -> timedelta:
+        """How long it has run, or ran."""
+        begin = self.started or self.created
+        return (self.finished or now) - begin if begin else timedelta()
+
+
+def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> JobSummary:
+    """What a person sees of this job. `pods` may be more than the job's own.
+
+    With `now`, a job that no operator has taken up after a while says so.
+    """
+    meta = raw.get("metadata") or {}
+    kind = str(raw.get("kind") or "")
+    key = Key(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
+    uid = str(meta.get("uid") or "")
+    own = sorted(pods_of_job(kind, key, uid, pods), key=_order)
+    job, trouble = _read(raw)
+    leading = _leading(job, own)
+    status = raw.get("status") if isinstance(raw.get("status"), dict) else {}
+    word, why = _status(status or {}, own)
+    created = _time(meta.get("creationTimestamp"))
+    if now is not None and created is not None and not own:
+        why = why or _unseen(status or {}, (now - created).total_seconds())
+    return JobSummary(
+        kind=kind,
+        key=key,
+        uid=uid,
+        status=word,
+        trainer=kind.lower(),
+        created=created,
+        started=_time((status or {}).get("startTime")),
+        finished=_finished(status or {}) if word in (SUCCEEDED, FAILED) else None,
+        priority=_priority(job, own),
+        instances=tuple(instance(pod, leads=pod is leading) for pod in own),
+        reason=trouble if trouble and word != SUCCEEDED else why,
+        requested_gpus=_requested(job, own),
+        lead=_lead(job),
+    )
+
+
+def pods_of_job(kind: str, key: Key, uid: str, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods of this job: those it owns, or (made by an older operator) those so labelled."""
+    shape = JOB_KIND_BY_NAME.get(kind)
+    wanted = names.selector(shape.operator, key.name) if shape else {}
+    return [pod for pod in pods if _belongs(pod, key, uid, wanted)]
+
+
+def _belongs(pod: Pod, key: Key, uid: str, wanted: dict[str, str]) -> bool:
+    if pod.metadata.namespace != key.namespace:
+        return False
+    owner = pod.metadata.controller
+    if owner is not None and uid:
+        return owner.uid == uid
+    labels = pod.metadata.labels
+    return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _read(raw: Raw) -> tuple[Job | None, str]:
+    try:
+        return parse.parse_job(raw), ""
+    except InvalidJob as error:
+        return None, f"{error}; {error.hint}" if error.hint else str(error)
+
+
+def _order(pod: Pod) -> tuple[str, int, str]:
+    labels = pod.metadata.labels
+    return labels.get(names.ROLE, ""), _index(labels.get(names.INDEX, "")), pod.metadata.name
+
+
+def _index(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
+    """The newest chief that is not Pending; if all are, the newest."""
+    if job is None:
+        return None
+    found = []
+    for pod in pods:
+        labels = pod.metadata.labels
+        role = job.shape.role(labels.get(names.ROLE, ""))
+        if role and job.leads(role, _index(labels.get(names.INDEX, ""))):
+            found.append(pod)
+    moving = [pod for pod in found if pod.status.phase != "Pending"]
+    return max(moving or found, key=_stamp, default=None)
+
+
+def _lead(job: Job | None) -> str:
+    """`launcher`, `chief`, `worker 0`; empty if the job has none that leads."""
+    if job is None:
+        return ""
+    if job.chief_role is not None:
+        return job.chief_role.lower()
+    return "worker 0" if job.count("Worker") else ""
+
+
+def _stamp(pod: Pod) -> float:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created else 0.0
+
+
+def _status(status: Raw, pods: Sequence[Pod]) -> tuple[str, str]:
+    """The word and the sentence. RUNNING needs every pod to be past Pending."""
+    true = {
+        str(c.get("type")): str(c.get("message") or "")
+        for c in status.get("conditions") or ()
+        if c.get("status") == "True"
+    }
+    if "Succeeded" in true:
+        return SUCCEEDED, ""
+    if "Failed" in true:
+        return FAILED, true["Failed"]
+    if "Suspended" in true:
+        return PENDING, true["Suspended"]
+    waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
+    if "Running" in true and not waiting:
+        return RUNNING, ""
+    why = next((reason for pod in waiting if (reason := _why(pod))), "")
+    told = status.get("waiting") or {}
+    return PENDING, why or str(told.get("message") or "") or true.get("Restarting", "")
+
+
+def _unseen(status: Raw, seconds: float) -> str:
+    """That nobody seems to look after a job: every operator says at once that it has seen one."""
+    if status.get("conditions") or seconds < OPERATOR_PATIENCE:
+        return ""
+    return "no operator has taken it up: does none run? `muster operator` is one"
+
+
+def _why(pod: Pod) -> str:
+    """Why a pod does not run, in the words of whoever knows."""
+    if pod.status.phase == "Failed":
+        return pod_status.failure(pod)
+    placed = find_condition(pod.status.conditions, "PodScheduled")
+    if placed is not None and placed.status == "False":
+        return placed.message
+    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waiting = container.state.waiting
+        if waiting is not None and waiting.message:
+            return f"{waiting.reason}: {waiting.message}"
+    return pod.status.message
+
+
+def instance(pod: Pod, *, leads: bool = False) -> Instance:
+    """One pod, as a person sees it."""
+    labels = pod.metadata.labels
+    restarts = sum(c.restart_count for c in pod.status.container_statuses)
+    return Instance(
+        name=pod.metadata.name,
+        role=labels.get(names.ROLE, ""),
+        index=_index(labels.get(names.INDEX, "")),
+        status=column.status_column(pod),
+        phase=pod.status.phase or "Pending",
+        chief=leads,
+        gpus=gpus(pod),
+        node=pod.spec.node_name,
+        node_ip=pod.status.host_ip,
+        ip=pod.status.pod_ip,
+        created=pod.metadata.creation_timestamp,
+        restarts=restarts,
+        reason="" if pod.status.phase in ("Running", "Succeeded") else _why(pod),
+    )
+
+
+def gpus(pod: Pod) -> int:
+    """GPUs the pod asks for."""
+    return _gpus(container.resources.limits for container in pod.spec.containers)
+
+
+def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
+    """What the job's templates ask for; of a job that makes no sense, what its pods ask for."""
+    if job is None:
+        return sum(gpus(pod) for pod in pods)
+    return sum(replica.count * _gpus(_limits(replica)) for replica in job.replicas)
+
+
+def _limits(replica: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
+    for container in replica.spec.get("containers") or ():
+        yield (container.get("resources") or {}).get("limits") or {}
+
+
+def _gpus(limits: Iterable[Mapping[str, Any]]) -> int:
+    amounts = (str(row[name]) for row in limits if row for name in GPUS if name in row)
+    return sum(int(amount) for amount in amounts if amount.isdigit())
+
+
+def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
+    for pod in pods:
+        if pod.spec.priority_class_name:
+            return pod.spec.priority_class_name
+    if job is None:
+        return ""
+    declared = (str(replica.spec.get("priorityClassName") or "") for replica in job.replicas)
+    return next((name for name in declared if name), job.policy.scheduling.priority_class)
+
+
+def _finished(status: Raw) -> datetime | None:
+    ended = _time(status.get("completionTime"))
+    if ended is not None:
+        return ended
+    times = [
+        _time(c.get("lastTransitionTime"))
+        for c in status.get("conditions") or ()
+        if c.get("type") in ("Succeeded", "Failed") and c.get("status") == "True"
+    ]
+    return next((time for time in times if time), None)
+
+
+def _time(value: Any) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Which API server, and with which credentials: kubeconfig, tokens, exec plugins."""

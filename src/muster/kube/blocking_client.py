@@ -1,0 +1,163 @@
+"""The same calls over a plain socket, for verbs that must start in a blink.
+
+`arena list|get|logs|delete` use it; daemons use `client.py`. It shares requests, answers, refusals
+and watch decoding with the other client and differs only in how bytes travel. Promises: imports no
+asyncio and no aiohttp; keeps one connection open between calls; sends a GET once more if that had
+gone stale, and nothing else ever twice (except on 429, where the server did not act).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from muster.errors import Gone
+from muster.kube import decoding, request
+from muster.kube.error_response import error_from_response
+from muster.kube.request import Patch
+from muster.kube.transport.blocking_transport import BlockingTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Self, Unpack
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Key, Raw
+    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.decoding import ObjectList
+    from muster.kube.request import LogOptions, Request, Response
+    from muster.kube.watch.watch_stream import WatchEvent
+
+T = TypeVar("T")
+
+
+class BlockingClient:
+    """One connection for calls, one more per open stream. Not for several threads."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        user_agent: str = "muster",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._wire = BlockingTransport(endpoint, user_agent)
+        self._sleep = sleep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def get(self, kind: Kind[T], key: Key) -> T:
+        return decoding.decode_object(kind, self.send(request.get(kind, key)).body)
+
+    def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        page: int = 500,
+    ) -> ObjectList[T]:
+        pages = decoding.ListPages(kind, namespace, labels=labels, fields=fields, limit=page)
+        while ask := pages.ask():
+            try:
+                pages.feed(self.send(ask).body)
+            except Gone as gone:
+                pages.lost(gone)
+        return pages.listing()
+
+    def create(
+        self,
+        kind: Kind[T],
+        body: Raw,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        name: str = "",
+    ) -> T:
+        ask = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
+        return decoding.decode_object(kind, self.send(ask).body)
+
+    def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
+        ask = request.replace(kind, body, subresource=subresource)
+        return decoding.decode_object(kind, self.send(ask).body)
+
+    def patch(
+        self,
+        kind: Kind[T],
+        key: Key,
+        body: object,
+        *,
+        how: Patch = Patch.MERGE,
+        subresource: str = "",
+    ) -> T:
+        ask = request.patch(kind, key, body, how=how, subresource=subresource)
+        return decoding.decode_object(kind, self.send(ask).body)
+
+    def apply(
+        self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
+    ) -> T:
+        ask = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
+        return decoding.decode_object(kind, self.send(ask).body)
+
+    def delete(
+        self,
+        kind: Kind[Any],
+        key: Key,
+        *,
+        uid: str = "",
+        grace: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        self.send(request.delete(kind, key, uid=uid, grace=grace, propagation=propagation))
+
+    def delete_collection(
+        self, kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = ""
+    ) -> None:
+        self.send(request.delete_collection(kind, namespace, labels=labels, fields=fields))
+
+    def watch(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        since: str,
+        labels: str = "",
+        fields: str = "",
+    ) -> Iterator[WatchEvent[T]]:
+        """Changes after `since` until the server ends the stream."""
+        from muster.kube.watch.watch_stream import LineSplitter, event_reader
+
+        ask = request.watch(kind, namespace, since=since, labels=labels, fields=fields)
+        read, lines = event_reader(kind, ask), LineSplitter()
+        for chunk in self._wire.stream(ask):
+            for line in lines.feed(chunk):
+                yield read(line)
+
+    def logs(self, pod: Key, **options: Unpack[LogOptions]) -> Iterator[bytes]:
+        """A container's log in chunks, as they come."""
+        return self._wire.stream(request.logs(pod, options))
+
+    def send(self, ask: Request) -> Response:
+        """Any request; a refusal is raised."""
+        attempt = 1
+        while True:
+            response = self._wire.send(ask)
+            if response.status < 300:
+                return response
+            from muster.kube.retry import pause_before_retry  # refusals are few
+
+            pause = pause_before_retry(ask, response, attempt)
+            if pause is None:
+                raise error_from_response(
+                    response, ask, expired=self._wire.expired(response.status)
+                )
+            self._sleep(pause)
+            attempt += 1

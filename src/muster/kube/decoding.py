@@ -1,0 +1,158 @@
+"""Turning answers into objects: one typed decode each, and one bad object never spoils the rest.
+
+Called by `client.py` and `blocking.py`. Decoders are made once per model. An object that does not
+fit its struct is left out of a list and named in `Listing.unreadable`; alone, it is an ApiError.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import msgspec
+
+from muster.kube import request
+from muster.kube.error_response import unreadable_response
+
+if TYPE_CHECKING:
+    from muster.api.kinds import Kind
+    from muster.errors import Gone
+    from muster.kube.request import Request
+
+T = TypeVar("T")
+
+
+class ObjectList(msgspec.Struct, Generic[T], frozen=True):
+    """A whole list, and the version of the collection it shows."""
+
+    items: list[T]
+    resource_version: str
+    unreadable: tuple[str, ...] = ()
+
+
+class ListMeta(msgspec.Struct, frozen=True, gc=False):
+    version: str = msgspec.field(default="", name="resourceVersion")
+    after: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, Generic[T], gc=False):
+    """One page as the server sends it."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+@cache
+def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(shape)
+
+
+@cache
+def _page_decoder(model: Any) -> msgspec.json.Decoder[Page[Any]]:
+    return msgspec.json.Decoder(Page[model])
+
+
+def decode_object(kind: Kind[T], body: bytes) -> T:
+    """The object in a response."""
+    try:
+        return cast("T", _decoder(cast(Any, kind.model)).decode(body))
+    except msgspec.DecodeError as error:
+        raise unreadable_response(
+            f"the answer about {kind.resource} cannot be understood", error
+        ) from error
+
+
+class ListPages(Generic[T]):
+    """Gathers the pages of one list: as long as there is something to `ask`, `feed` the answer."""
+
+    def __init__(
+        self, kind: Kind[T], namespace: str, *, labels: str, fields: str, limit: int
+    ) -> None:
+        self._kind, self._namespace = kind, namespace
+        self._labels, self._fields = labels, fields
+        self._begin(limit)
+
+    def _begin(self, limit: int) -> None:
+        self._limit = limit
+        self._items: list[T] = []
+        self._unreadable: list[str] = []
+        self._version = ""
+        self._after: str | None = ""
+
+    def ask(self) -> Request | None:
+        """The request for the next page, or None when all are here."""
+        if self._after is None:
+            return None
+        return request.list_page(
+            self._kind,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            limit=self._limit,
+            after=self._after,
+        )
+
+    def lost(self, gone: Gone) -> None:
+        """The version our pages show was compacted before we had them all: ask for all at once."""
+        if not self._after:
+            raise gone
+        self._begin(0)
+
+    def feed(self, body: bytes) -> None:
+        """Take in the page that was asked for."""
+        try:
+            page = _page_decoder(cast(Any, self._kind.model)).decode(body)
+        except msgspec.ValidationError:
+            page = self._one_by_one(body)
+        except msgspec.DecodeError as error:
+            what = f"the list of {self._kind.resource} cannot be understood"
+            raise unreadable_response(what, error) from error
+        self._items += page.items or ()
+        # All pages show the version of the first.
+        self._version = self._version or page.metadata.version
+        self._after = page.metadata.after or None
+
+    def listing(self) -> ObjectList[T]:
+        if self._kind.model is dict:
+            for item in cast("list[dict[str, Any]]", self._items):
+                # Lists leave out what is the same for every item; code that reads raw objects
+                # should not have to know where they came from.
+                item.setdefault("apiVersion", self._kind.api_version)
+                item.setdefault("kind", self._kind.kind)
+        return ObjectList(self._items, self._version, tuple(self._unreadable))
+
+    def _one_by_one(self, body: bytes) -> Page[T]:
+        try:
+            raw = _page_decoder(msgspec.Raw).decode(body)
+        except msgspec.ValidationError as error:
+            what = f"the answer to listing {self._kind.resource} is not a list"
+            raise unreadable_response(what, error) from error
+        page: Page[T] = Page(raw.metadata, [])
+        read_one = _decoder(cast(Any, self._kind.model))
+        for item in raw.items or ():
+            try:
+                cast("list[T]", page.items).append(read_one.decode(item))
+            except msgspec.ValidationError as error:
+                self._unreadable.append(f"{_name_of(item)}: {error}")
+        return page
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class MetadataOnly(msgspec.Struct, frozen=True, gc=False):
+    """What can be read even of an object that does not fit its struct."""
+
+    metadata: _Metadata = _Metadata()
+
+
+def _name_of(item: msgspec.Raw) -> str:
+    try:
+        metadata = msgspec.json.decode(item, type=MetadataOnly).metadata
+    except msgspec.ValidationError:
+        return "?"
+    return f"{metadata.namespace}/{metadata.name}".lstrip("/")

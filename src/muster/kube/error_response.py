@@ -1,0 +1,163 @@
+"""What a refusal means: a Kubernetes Status, or what a proxy wrote, as one of our errors. No I/O.
+
+Called by the client and the transports for every answer of 400 and above, and by `watch.py` for an
+ERROR within a stream. Promise: the message is one sentence that names the verb and the resource.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import msgspec
+
+from muster.errors import ApiError, api_error
+
+if TYPE_CHECKING:
+    from muster.kube.request import Request, Response
+
+
+HOW_TO_INSTALL_JOB_KINDS = (
+    "`muster crds | arena apply -f -` installs them, `muster operator` then runs jobs; "
+    "`arena up` starts a local cluster that has both."
+)
+"""The next step where the kinds of jobs are not installed."""
+
+
+class _Cause(msgspec.Struct, gc=False):
+    reason: str = ""
+    field: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    causes: tuple[_Cause, ...] | None = None
+    retry_after_seconds: float | None = None
+
+
+class Status(msgspec.Struct, gc=False):
+    """The answer Kubernetes gives instead of an object."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: _Details | None = None
+
+
+class RequestTarget(msgspec.Struct, frozen=True, gc=False):
+    """What a request is about, read back from its path."""
+
+    verb: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{name}{where}"
+
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+def request_target(request: Request) -> RequestTarget:
+    """The verb and resource as rights name them: `list pods`, `create pods/binding`."""
+    parts = [unquote(part) for part in request.path.split("/")[1:]]
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = [*rest, "", "", ""][:3]
+    if not plural:
+        return RequestTarget(request.method.lower(), request.path)
+    resource = plural + (f"/{subresource}" if subresource else "") + (f".{group}" if group else "")
+    return RequestTarget(_verb(request, name), resource, namespace, name)
+
+
+def _verb(request: Request, name: str) -> str:
+    if request.method == "GET":
+        if ("watch", "true") in request.query:
+            return "watch"
+        return "get" if name else "list"
+    if request.method == "DELETE":
+        return "delete" if name else "deletecollection"
+    return _VERBS.get(request.method, request.method.lower())
+
+
+def error_from_response(response: Response, request: Request, *, expired: str = "") -> ApiError:
+    """The error an answer of 400 and above stands for.
+
+    `expired` says that our own certificate has run out: with a 401 that is the reason.
+    """
+    status = _status_of(response.body)
+    error = error_from_status(status, response.status, request, expired=expired)
+    if error.retry_after is None:
+        error.retry_after = retry_after(response)
+    return error
+
+
+def unreadable_response(what: str, error: Exception) -> ApiError:
+    """The error for an answer that is no refusal, yet not what was asked for."""
+    return ApiError(f"{what}: {error}", status=200, reason="Unreadable")
+
+
+def retry_after(response: Response) -> float | None:
+    """The seconds a Retry-After header asks for."""
+    text = response.headers.get("Retry-After") or response.headers.get("retry-after") or ""
+    return float(text) if text.strip().isdigit() else None
+
+
+def error_from_status(
+    status: Status, code: int, request: Request, *, expired: str = ""
+) -> ApiError:
+    """The error for a decoded Status."""
+    about = request_target(request)
+    details = status.details or _Details()
+    error = api_error(
+        _sentence(code, status, about, expired),
+        status=code,
+        reason=status.reason,
+        causes=tuple(
+            (cause.field or cause.reason, cause.message) for cause in details.causes or ()
+        ),
+        retry_after=details.retry_after_seconds,
+    )
+    if code == 404 and _no_such_kind(status) and about.resource.endswith(".kubeflow.org"):
+        error.hint = HOW_TO_INSTALL_JOB_KINDS
+    return error
+
+
+def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> str:
+    said = status.message.strip()
+    if code == 401:
+        because = expired or "the token or certificate is missing, wrong or expired"
+        return f"not signed in: the cluster refused to {about} (401: {because})"
+    if code == 403:
+        return f"not allowed to {about}" + (f": {said}" if said else "")
+    if code == 404 and _no_such_kind(status):
+        return f"the cluster has no {about.resource}"
+    return said or f"cannot {about}: the server answered {code}"
+
+
+def _no_such_kind(status: Status) -> bool:
+    """A missing kind is told with no name in the details, or in plain text."""
+    named = status.details is not None and status.details.name
+    return not named and (
+        status.reason in ("", "NotFound")
+        and (
+            "could not find the requested resource" in status.message
+            or status.message == "404 page not found"
+        )
+    )
+
+
+def _status_of(body: bytes) -> Status:
+    try:
+        return msgspec.json.decode(body, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body[:400].decode("utf-8", "replace").strip()
+        # A proxy's HTML page helps nobody; a line of text may.
+        return Status(message="" if text.startswith("<") else text.partition("\n")[0])

@@ -1,0 +1,203 @@
+"""Leader election by Lease: of several processes one works, and it knows when it may not.
+
+Run by the daemons with `--leader-elect`. The theory:
+
+A Lease does not fence: a leader that was paused does not notice by itself that another took over.
+So time is what keeps two from acting at once. The holder counts from the moment *before* it sent
+its last successful renewal and stops acting after `renew_deadline`; a contender counts from the
+moment it *saw* the last renewal, which is later, and waits the longer `duration`. The difference of
+the two is what a request already sent has left to arrive. Only lengths of time are compared, never
+two machines' clocks, and the clock goes on while a machine sleeps.
+
+Promise: `holds()` is true in at most one process at any moment, as long as clocks run at the same
+speed. Whoever acts asks it right before acting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from muster.api.kinds import LEASES
+from muster.api.meta import Key, Raw, timestamp
+from muster.errors import Conflict, LeaseLost, MusterError, NotFound, UsageError, single_error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from muster.api.kinds import Kind
+    from muster.kube.client import Client
+
+log = logging.getLogger(__name__)
+
+_RAW: Kind[Raw] = LEASES.read_as(cast("type[Raw]", dict))
+RELEASE_TIMEOUT = 3.0
+
+
+def steady_clock() -> float:
+    """Monotonic, and where the system has one, a clock that counts while the machine sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+class ObservedLease(NamedTuple):
+    """The lease as last read, and when it was first seen in that state."""
+
+    record: Raw
+    at: float
+
+
+class LeaderElection:
+    """One contender. `identity` must differ between processes, also after a restart."""
+
+    def __init__(  # noqa: PLR0913 - the terms of a lease are three
+        self,
+        client: Client,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        duration: float = 15.0,
+        renew_deadline: float = 10.0,
+        retry: float = 2.0,
+        clock: Callable[[], float] = steady_clock,
+    ) -> None:
+        if not retry < renew_deadline < duration:
+            raise UsageError("a lease needs: retry < renew deadline < duration")
+        self._client, self._key, self._identity = client, Key(namespace, name), identity
+        self._duration, self._deadline, self._retry = duration, renew_deadline, retry
+        self._clock = clock
+        self._seen: ObservedLease | None = None
+        self._renewed_at: float | None = None
+
+    def holds(self) -> bool:
+        """Whether we may act now."""
+        renewed = self._renewed_at
+        return renewed is not None and self._clock() - renewed < self._deadline
+
+    @property
+    def holder(self) -> str:
+        """Who had the lease when we last looked."""
+        return _holder(self._seen.record) if self._seen is not None else ""
+
+    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, then run `work`, cancelled with LeaseLost when the lease is lost.
+
+        Returns when `work` does. The lease is given back on every way out but a crash.
+        """
+        await self._acquire()
+        log.info("%s: %s leads", self._key, self._identity)
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeper = group.create_task(self._keep())
+                await work()
+                keeper.cancel()
+        except BaseExceptionGroup as group_error:
+            raise single_error(group_error) from None
+        finally:
+            await self._release()
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._try():
+                return
+            await asyncio.sleep(self._retry * random.uniform(0.8, 1.2))
+
+    async def _keep(self) -> None:
+        """Renew until it cannot be done in time."""
+        while True:
+            await asyncio.sleep(min(self._retry, max(0.0, self._left())))
+            try:
+                async with asyncio.timeout(max(0.0, self._left())):
+                    kept = await self._try()
+            except TimeoutError:
+                kept = False
+            if not kept and (self._left() <= 0.0 or self.holder != self._identity):
+                self._renewed_at = None
+                raise LeaseLost(f"lost the lease {self._key}" + self._to_whom())
+
+    def _left(self) -> float:
+        renewed = float("-inf") if self._renewed_at is None else self._renewed_at
+        return renewed + self._deadline - self._clock()
+
+    def _to_whom(self) -> str:
+        return f" to {self.holder}" if self.holder not in ("", self._identity) else ""
+
+    async def _try(self) -> bool:
+        """One attempt to take or renew. Trouble is logged and means no."""
+        try:
+            return await self._take()
+        except Conflict:
+            return False  # somebody wrote first; the next look tells who
+        except MusterError as error:
+            log.warning("%s: %s", self._key, error)
+            return False
+
+    async def _take(self) -> bool:
+        asked_at = self._clock()
+        try:
+            record = await self._client.get(_RAW, self._key)
+        except NotFound:
+            made = await self._client.create(_RAW, self._record(None))
+            return self._took(made, asked_at)
+        seen = self._seen = self._look(record)
+        if _holder(seen.record) not in ("", self._identity) and not self._run_out(seen):
+            return False
+        made = await self._client.replace(_RAW, self._record(seen.record))
+        return self._took(made, asked_at)
+
+    def _look(self, record: Raw) -> ObservedLease:
+        """Remember when a state was first seen: only a state that stays the same grows old."""
+        if self._seen is not None and self._seen.record.get("spec") == record.get("spec"):
+            return ObservedLease(record, self._seen.at)
+        return ObservedLease(record, self._clock())
+
+    def _run_out(self, seen: ObservedLease) -> bool:
+        # The holder's own promise counts, not ours: it may have been set up with another.
+        promised = (seen.record.get("spec") or {}).get("leaseDurationSeconds") or self._duration
+        return self._clock() - seen.at > promised
+
+    def _took(self, record: Raw, asked_at: float) -> bool:
+        self._seen = ObservedLease(record, self._clock())
+        self._renewed_at = asked_at
+        return True
+
+    def _record(self, former: Raw | None) -> Raw:
+        now = timestamp(datetime.now(UTC), micro=True)
+        spec: dict[str, Any] = dict((former or {}).get("spec") or {})
+        if _holder(former or {}) != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = spec.get("leaseTransitions", -1) + 1
+        spec["holderIdentity"] = self._identity
+        spec["renewTime"] = now
+        # Whole seconds on the wire: round up, a contender must never wait less than we promise.
+        spec["leaseDurationSeconds"] = int(-(-self._duration // 1))
+        metadata = (former or {}).get("metadata") or {
+            "name": self._key.name,
+            "namespace": self._key.namespace,
+        }
+        return {"metadata": metadata, "spec": spec}
+
+    async def _release(self) -> None:
+        """Give the lease back, so that the next need not wait. A failure only costs time."""
+        if not self.holds() or self._seen is None:
+            self._renewed_at = None
+            return
+        self._renewed_at = None  # first stop acting, then let others start
+        record = self._record(self._seen.record)
+        record["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        try:
+            async with asyncio.timeout(RELEASE_TIMEOUT):
+                await self._client.replace(_RAW, record)
+        except (MusterError, TimeoutError) as error:
+            log.warning("%s: not given back: %s", self._key, str(error) or "no answer in time")
+
+
+def _holder(record: Raw) -> str:
+    holder: str = (record.get("spec") or {}).get("holderIdentity") or ""
+    return holder

@@ -1,0 +1,1 @@
+"""Long-lived streams to a pod: exec, attach, port-forward."""

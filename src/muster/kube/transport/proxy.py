@@ -1,0 +1,78 @@
+"""Whether a proxy stands between us and the server, and how it is asked to connect us.
+
+Called once per connection set-up by both transports. The kubeconfig's proxy goes before the
+environment's. Follows what kubectl does: loopback is never proxied from the environment, and
+NO_PROXY lists hosts, domains, networks or `*`.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from muster.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.kube.auth.kube_config import Endpoint
+
+
+def proxy_for(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:
+    """The proxy's URL, or nothing."""
+    if endpoint.proxy:
+        return _usable(endpoint.proxy, f"proxy-url of context {endpoint.name}")
+    server = urlsplit(endpoint.url)
+    variable = f"{server.scheme}_proxy"
+    proxy = environ.get(variable) or environ.get(variable.upper()) or ""
+    exceptions = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if not proxy or _exempt(server.hostname or "", exceptions):
+        return ""
+    return _usable(proxy if "://" in proxy else f"http://{proxy}", f"${variable.upper()}")
+
+
+def connect_request(proxy: str, host: str, port: int) -> bytes:
+    """The request for a tunnel to a server."""
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    via = urlsplit(proxy)
+    if via.username:
+        login = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(login).decode()}")
+    return "\r\n".join((*lines, "", "")).encode()
+
+
+def _usable(proxy: str, where: str) -> str:
+    parts = urlsplit(proxy)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{where}: {proxy!r} is not an http(s) proxy")
+    return proxy
+
+
+def _exempt(host: str, exceptions: str) -> bool:
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
+    for rule in filter(None, (part.strip().lower() for part in exceptions.split(","))):
+        if rule in ("*", host) or host.endswith(f".{rule.lstrip('.')}"):
+            return True
+        if address is not None and "/" in rule and address in _network(rule):
+            return True
+    return False
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _network(rule: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(rule, strict=False)
+    except ValueError:
+        return ipaddress.ip_network("255.255.255.255/32")

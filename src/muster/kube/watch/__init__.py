@@ -1,0 +1,1 @@
+"""Watching: the stream of changes, and informers that keep objects in memory."""

@@ -1,0 +1,155 @@
+"""Watched objects in memory: list, then watch, forever.
+
+Made by the manager and by `scheduler`; decisions read it, nobody writes to it. What to do after a
+failure is decided in `watch.py`, what changed in `store.py`; this module only sequences them.
+
+Promises: listeners hear every change once, in the order of the server, before anybody can read the
+next state; a broken stream resumes where it was; history that is gone means a new list, of which
+listeners hear only the differences. A kind that is not installed is an empty one, and is looked for
+until it appears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from muster.errors import Gone, MusterError, NotFound
+from muster.kube.watch.informer_cache import Change, InformerCache, identity_of
+from muster.kube.watch.watch_stream import WatchProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Key
+    from muster.kube.client import Client
+    from muster.kube.watch.watch_stream import WatchEvent
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PAGE = 5000
+"""Objects per page: most lists are one answer out of the server's memory."""
+
+
+class Informer(Generic[T]):
+    """One kind, whole or in one namespace or by a selector."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.installed = True
+        """Whether the server has the kind at all, as far as known."""
+        self.trouble = ""
+        """Why the state may be old, in one sentence; empty in ordinary times."""
+        self._client, self._namespace = client, namespace
+        self._labels, self._fields = labels, fields
+        self._store: InformerCache[T] = InformerCache(indexes or {})
+        self._listeners: list[Callable[[Change[T]], None]] = []
+        self._synced = asyncio.Event()
+        self._progress = WatchProgress()
+
+    def get(self, key: Key) -> T | None:
+        return self._store.get(key)
+
+    def all(self) -> Collection[T]:
+        """A live view; copy it before awaiting."""
+        return self._store.all()
+
+    def by(self, index: str, value: str) -> list[T]:
+        return self._store.by(index, value)
+
+    def subscribe(self, listener: Callable[[Change[T]], None]) -> None:
+        """Call `listener` with every change from now on. It must not block, and not raise."""
+        self._listeners.append(listener)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list is in (an absent kind counts as an empty one)."""
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                pause = await self._follow()
+            except MusterError as error:
+                pause = self._failed(error)
+            await asyncio.sleep(pause)
+
+    async def _follow(self) -> float:
+        """One round: a list if there must be one, then one watch to its end."""
+        if self._progress.must_list:
+            await self._list()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        stream = self._client.watch(
+            self.kind,
+            self._namespace,
+            since=self._progress.version,
+            labels=self._labels,
+            fields=self._fields,
+        )
+        async with aclosing(stream) as events:
+            async for event in events:
+                self._take(event)
+        return self._progress.ended(loop.time() - started)
+
+    async def _list(self) -> None:
+        listing = await self._client.list(
+            self.kind, self._namespace, labels=self._labels, fields=self._fields, page=PAGE
+        )
+        for unreadable in listing.unreadable:
+            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, unreadable)
+        self.installed = True
+        self._well()
+        self._progress.listed(listing.resource_version)
+        self._tell(self._store.replace(listing.items))
+        self._synced.set()
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        if self.trouble:
+            self._well()
+        who = identity_of(event.object)
+        if event.type == "UNREADABLE":
+            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, who.key)
+        self._tell(self._store.apply(event))
+        self._progress.saw(who.version)
+
+    def _tell(self, changes: list[Change[T]]) -> None:
+        for change in changes:
+            for listener in self._listeners:
+                listener(change)
+
+    def _well(self) -> None:
+        if self.trouble:
+            log.info("%s: watching again", self.kind.resource)
+        self.trouble = ""
+
+    def _failed(self, error: MusterError) -> float:
+        pause = self._progress.failed(error)
+        if isinstance(error, NotFound):
+            if self.installed:
+                log.info("%s; waiting until it has", error)
+            self.installed = False
+            self._well()
+            self._tell(self._store.replace(()))
+            self._synced.set()
+        elif not isinstance(error, Gone) and str(error) != self.trouble:
+            self.trouble = str(error)
+            log.warning("%s: %s", self.kind.resource, error)
+        return pause

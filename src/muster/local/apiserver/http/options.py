@@ -1,0 +1,168 @@
+"""The options in a request's query, checked as the real server does: before anything is done.
+
+Pure; called by `lists.py`, `watching.py` and, for tables and everything that writes, by `serve.py`.
+
+Label and field selectors of one request, ready to be asked about stored objects.
+
+Pure; built by `verbs.py` from the query, used by list, watch and deletecollection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.api.selectors import FieldSelector, Selector, parse_fields, parse_labels
+from muster.errors import InvalidSelector
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.api_errors import bad_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.store.changes import Entry
+
+
+_WRITES = {
+    "create": "CreateOptions",
+    "update": "UpdateOptions",
+    "patch": "PatchOptions",
+    "delete": "DeleteOptions",
+    "deletecollection": "DeleteOptions",
+}
+_STRICTNESS = ("Ignore", "Warn", "Strict")
+_LONGEST_MANAGER = 128
+_MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
+
+
+def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
+    """Refuse options that mean nothing for a write: above all a dry run that would not be one."""
+    if verb not in _WRITES:
+        return
+    causes = []
+    dry, strictness = query.get("dryRun"), query.get("fieldValidation", "")
+    if dry not in (None, "", "All"):
+        causes.append(api_errors.not_supported("dryRun", [dry], ("All",)))
+    if strictness and strictness not in _STRICTNESS and not verb.startswith("delete"):
+        causes.append(
+            api_errors.not_supported("fieldValidation", strictness, ("", *sorted(_STRICTNESS)))
+        )
+    causes += _check_manager(query.get("fieldManager", ""))
+    if verb == "patch" and query.get("force") and not apply:
+        causes.append(
+            api_errors.forbidden_field("force", "may not be specified for non-apply patch")
+        )
+    if causes:
+        raise api_errors.invalid("meta.k8s.io", _WRITES[verb], "", causes)
+
+
+def _check_manager(name: str) -> list[Cause]:
+    if len(name.encode()) > _LONGEST_MANAGER:
+        return [api_errors.too_long("fieldManager", _LONGEST_MANAGER)]
+    if not name.isprintable():
+        return [
+            api_errors.invalid_value(
+                "fieldManager", name, "should only contain printable characters"
+            )
+        ]
+    return []
+
+
+def check_table(query: Mapping[str, str]) -> None:
+    """Refuse to put what nobody knows into the rows of a table."""
+    include = query.get("includeObject", "")
+    if include not in ("", "None", "Metadata", "Object"):
+        raise api_errors.bad_request(f"unrecognized includeObject value: {include!r}")
+
+
+def check_list(query: Mapping[str, str]) -> None:
+    """Refuse options that contradict each other."""
+    match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
+    causes: list[Cause] = []
+    if match:
+        causes += _check_match(match, version, paged=bool(query.get("continue")))
+    if query.get(_INITIAL):
+        causes.append(api_errors.forbidden_field(_INITIAL, f"{_INITIAL} is forbidden for list"))
+    _refuse(causes)
+    if query.get("continue") and version not in ("", "0"):
+        raise api_errors.bad_request(
+            "specifying resource version is not allowed when using continue"
+        )
+
+
+def _check_match(match: str, version: str, *, paged: bool) -> list[Cause]:
+    causes = []
+    if paged:
+        causes.append(
+            api_errors.forbidden_field(_MATCH, f"{_MATCH} is forbidden when continue is provided")
+        )
+    if not version:
+        causes.append(
+            api_errors.forbidden_field(
+                _MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"
+            )
+        )
+    if match not in ("Exact", "NotOlderThan"):
+        causes.append(api_errors.not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
+    if match == "Exact" and version == "0":
+        told = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
+        causes.append(api_errors.forbidden_field(_MATCH, told))
+    return causes
+
+
+def check_watch(query: Mapping[str, str]) -> None:
+    """Refuse options that contradict each other, or mean nothing for a watch."""
+    match, initial = query.get(_MATCH, ""), query.get(_INITIAL, "")
+    causes = []
+    if match and not initial:
+        told = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
+        causes.append(api_errors.forbidden_field(_MATCH, told))
+    if initial and not match:
+        told = f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"
+        causes.append(api_errors.forbidden_field(_MATCH, told))
+    if match not in ("", "NotOlderThan"):
+        causes.append(api_errors.not_supported(_MATCH, match, ("NotOlderThan",)))
+    if query.get("continue"):
+        causes.append(api_errors.forbidden_field("continue", "continue is forbidden for watch"))
+    _refuse(causes)
+
+
+def _refuse(causes: list[Cause]) -> None:
+    if causes:
+        raise api_errors.invalid("meta.k8s.io", "ListOptions", "", causes)
+
+
+class Selection(NamedTuple):
+    """What a request wants to see of a collection."""
+
+    labels: Selector
+    fields: FieldSelector
+    selectable: tuple[str, ...]
+
+    @property
+    def everything(self) -> bool:
+        """Whether no object can be left out."""
+        return not self.labels.requirements and not self.fields.terms
+
+    def matches(self, entry: Entry) -> bool:
+        """Whether the stored object is wanted."""
+        if self.everything:
+            return True
+        facts = objects.selector_fields(entry, self.selectable)
+        return self.labels.matches(facts.labels) and self.fields.matches(facts.fields.__getitem__)
+
+
+def selection(resource: Resource, query: Mapping[str, str], name: str = "") -> Selection:
+    """The selection a query asks for; `name` narrows it to one object."""
+    try:
+        labels = parse_labels(query.get("labelSelector", ""))
+        fields = parse_fields(query.get("fieldSelector", ""))
+    except InvalidSelector as error:
+        raise bad_request(f"unable to parse requirement: {error}") from error
+    if name:
+        fields = FieldSelector((*fields.terms, ("metadata.name", name, True)))
+    unknown = sorted(fields.paths - set(resource.selectable))
+    if unknown:
+        raise bad_request(f"field label not supported: {unknown[0]}")
+    return Selection(labels, fields, resource.selectable)

@@ -1,0 +1,205 @@
+"""Bodies in Kubernetes' protobuf, as `kubectl create` sends them, to the objects they mean.
+
+Pure; called by `bodies.py`. Only reading: every client that writes protobuf reads JSON too. The
+layout of each kind is a generated table (`api/schemas/protobuf.json.gz`). Go writes every field
+that is not a pointer, so a zero in such a field means nothing was said; in a pointer it was meant.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from muster.api import schemas
+from muster.local.apiserver.api_errors import bad_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from muster.api.meta import Raw
+    from muster.errors import StatusError
+
+MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+_META = "k8s.io.apimachinery.pkg.apis.meta.v1"
+_DEPTH = 100
+
+
+class _Field(NamedTuple):
+    name: str
+    type: str
+    shape: str
+    """o, r or m: one, repeated, or a map of text to this type."""
+    pointer: int
+    inline: int
+    omits: int
+
+
+def read(body: bytes) -> Raw:
+    """The object in a body; it begins with a magic number and the object's kind."""
+    if not body.startswith(_MAGIC):
+        raise _broken("it does not begin as Kubernetes' own does")
+    try:
+        envelope = dict(_fields(body[len(_MAGIC) :]))
+        kind = {n: v.decode() for n, v in _fields(envelope.get(1, b""))}
+        api_version, name = kind.get(1, ""), kind.get(2, "")
+        message = _message(api_version, name)
+        obj = _decode(message, envelope.get(2, b""), 0)
+    except (ValueError, IndexError, AttributeError, TypeError, struct.error) as error:
+        raise _broken(str(error)) from error
+    return {"apiVersion": api_version, "kind": name, **obj}
+
+
+def _broken(why: str) -> StatusError:
+    return bad_request(f"the body cannot be read as protobuf: {why}")
+
+
+def _message(api_version: str, kind: str) -> str:
+    if kind.endswith("Options") and f"{_META}.{kind}" in schemas.protobuf():
+        return f"{_META}.{kind}"
+    group, _, version = api_version.rpartition("/")
+    published = schemas.name_of(group, version, kind)
+    message = published.replace("io.k8s.", "k8s.io.", 1)
+    if message not in schemas.protobuf():
+        raise _broken(f"{kind} of {api_version} has no protobuf form here; send JSON")
+    return message
+
+
+# -- the wire ------------------------------------------------------------------------------------
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number is too long")
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Field numbers and values: bytes for what has a length, an unsigned number otherwise."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == 0:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+        elif kind == 2:
+            size, at = _varint(data, at)
+            if at + size > len(data):
+                raise ValueError("a field is longer than the message")
+            yield tag >> 3, data[at : at + size]
+            at += size
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+            yield tag >> 3, data[at : at + size]
+            at += size
+        else:
+            raise ValueError(f"wire type {kind} is not used")
+
+
+# -- meaning -------------------------------------------------------------------------------------
+
+
+def _decode(message: str, data: bytes, depth: int) -> Raw:
+    if depth > _DEPTH:
+        raise ValueError("it is nested too deeply")
+    layout = schemas.protobuf()[message]
+    result: Raw = {}
+    for number, value in _fields(data):
+        row = layout.get(str(number))
+        if row is not None:
+            _put(result, _Field(*row), value, depth)
+    return result
+
+
+def _put(result: Raw, field: _Field, value: Any, depth: int) -> None:
+    if field.shape == "m":
+        entry = dict(_fields(value))
+        key = entry.get(1, b"").decode()
+        of = entry.get(2, b"" if field.type not in ("bool", "int32", "int64") else 0)
+        result.setdefault(field.name, {})[key] = _value(field.type, of, depth)
+        return
+    decoded = _value(field.type, value, depth)
+    if field.shape == "r":
+        result.setdefault(field.name, []).append(decoded)
+    elif field.inline:
+        result.update(decoded or {})
+    elif field.pointer or decoded not in ("", 0, False, None, {}):
+        result[field.name] = decoded
+
+
+def _value(type_: str, value: Any, depth: int) -> Any:
+    if type_ in _SPECIAL:
+        return _SPECIAL[type_](value)
+    if type_ in _SCALARS:
+        return _SCALARS[type_](value)
+    return _decode(type_, value, depth + 1)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _time(value: bytes) -> str | None:
+    parts = dict(_fields(value))
+    seconds, nanos = _signed(parts.get(1, 0)), parts.get(2, 0)
+    if not parts or seconds < -62_135_596_800:
+        return None
+    moment = datetime.fromtimestamp(seconds, UTC)
+    fraction = f".{nanos // 1000:06}" if nanos else ""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def _micro_time(value: bytes) -> str | None:
+    whole = _time(value)
+    return whole.replace("Z", ".000000Z") if whole and "." not in whole else whole
+
+
+def _quantity(value: bytes) -> str:
+    text: bytes = dict(_fields(value)).get(1, b"0")
+    return text.decode()
+
+
+def _int_or_string(value: bytes) -> int | str:
+    parts = dict(_fields(value))
+    if parts.get(1, 0):
+        text: bytes = parts.get(3, b"")
+        return text.decode()
+    return _signed(parts.get(2, 0))
+
+
+def _raw_json(value: bytes) -> Any:
+    return msgspec.json.decode(dict(_fields(value)).get(1) or b"null")
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "string": lambda value: value.decode(),
+    "bytes": _base64,
+    "bool": bool,
+    "int32": _signed,
+    "int64": _signed,
+    "double": lambda value: struct.unpack("<d", value)[0],
+}
+_SPECIAL: dict[str, Callable[[bytes], Any]] = {
+    f"{_META}.Time": _time,
+    f"{_META}.MicroTime": _micro_time,
+    f"{_META}.FieldsV1": _raw_json,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": _quantity,
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
+}

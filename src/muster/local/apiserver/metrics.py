@@ -1,0 +1,41 @@
+"""What the API server tells of itself at /metrics: requests, how long they took, watches, revision.
+
+`serve.py` observes every request. The names are Muster's own; all parts that run in this process
+share one registry, so that one scrape sees the whole local cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.exposition import choose_encoder
+
+from muster.local.apiserver.streams.pod_streams import STREAMED
+from muster.observe.metrics import REGISTRY, counter, gauge, histogram
+
+if TYPE_CHECKING:
+    from muster.local.apiserver.http.requests import Route
+    from muster.local.apiserver.registry import Resource
+
+_REQUESTS = counter("apiserver_requests_total", "Requests answered.", "verb", "resource", "code")
+_SECONDS = histogram(
+    "apiserver_request_seconds", "How long requests took, without watches.", "verb", "resource"
+)
+WATCHES = gauge("apiserver_watches", "Watches that are open.", "resource")
+REVISION = gauge("apiserver_store_revision", "The newest durable revision.")
+
+
+def observe_request(route: Route, resource: Resource, code: int, seconds: float) -> None:
+    """Count one request about a kind we have; a stream's length says nothing of our speed."""
+    about = resource.collection
+    if route.subresource in resource.subresources:
+        about += f"/{route.subresource}"
+    _REQUESTS.labels(route.verb, about, str(code)).inc()
+    if route.verb != "watch" and route.subresource not in STREAMED:
+        _SECONDS.labels(route.verb, about).observe(seconds)
+
+
+def exposition(accept: str) -> tuple[bytes, str]:
+    """All metrics of this process as text, and its type."""
+    encode, content_type = choose_encoder(accept)
+    return encode(REGISTRY), content_type

@@ -1,0 +1,76 @@
+"""Paths that name no object: health, version, discovery, OpenAPI, metrics.
+
+Called by `serve.py`, which has checked that the caller may ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from muster.local.apiserver import api_errors, metrics, objects
+from muster.local.apiserver.http.negotiation import JSON
+from muster.local.apiserver.views import discovery, openapi
+
+if TYPE_CHECKING:
+    from muster.local.apiserver.registry import Registry
+    from muster.local.apiserver.store.store import Store
+
+
+_HEALTH = ("healthz", "livez", "readyz")
+_CHECKS = ("ping", "log", "etcd")
+"""What is looked at, by the names that monitors know; the last one is our store."""
+
+
+def answer(request: web.Request, registry: Registry, store: Store) -> web.StreamResponse:
+    """What the path tells of; 404 if it tells of nothing."""
+    path, accept = request.path, request.headers.get("Accept", "")
+    if path.split("/")[1] in _HEALTH:
+        return _health(request, store)
+    if request.method not in ("GET", "HEAD"):
+        raise api_errors.method_not_allowed()
+    if path == "/metrics":
+        metrics.REVISION.set(store.revision)
+        text, kind = metrics.exposition(accept)
+        return web.Response(body=text, headers={"Content-Type": kind})
+    if path == "/openapi/v2" and openapi.V2 in accept:
+        return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_SENT})
+    if path.startswith("/openapi/"):
+        found = openapi.document(registry, path)
+        kind = JSON
+    else:
+        found = discovery.answer(registry, path, accept)
+        kind = discovery.content_type(accept, path)
+    if path == "/":
+        found = {"paths": _paths(registry)}
+    elif path == "/api" and found is not None and found["kind"] == "APIVersions":
+        here = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
+        found["serverAddressByClientCIDRs"] = [here]
+    if found is None:
+        raise web.HTTPNotFound(text="404 page not found\n")
+    return web.Response(body=objects.dump(found), headers={"Content-Type": kind})
+
+
+def _health(request: web.Request, store: Store) -> web.Response:
+    _, asked, *check = request.path.rstrip("/").split("/")
+    if check and (len(check) > 1 or check[0] not in _CHECKS):
+        raise web.HTTPNotFound(text="404 page not found\n")
+    failed = asked == "readyz" and store.full and check in ([], ["etcd"])
+    if not failed and (check or "verbose" not in request.query):
+        return web.Response(text="ok")
+    rows = [f"[+]{name} ok" for name in check or _CHECKS]
+    if failed:
+        rows[-1] = "[-]etcd failed: the disk is full"
+    told = f"{asked} check {'failed' if failed else 'passed'}"
+    return web.Response(status=500 if failed else 200, text="\n".join([*rows, told, ""]))
+
+
+def _paths(registry: Registry) -> list[str]:
+    """Where there is something to be read."""
+    found = {"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
+    found |= {f"/{name}{part}" for name in _HEALTH for part in ("", *(f"/{c}" for c in _CHECKS))}
+    for resource in registry.all():
+        root = f"/apis/{resource.group}" if resource.group else "/api"
+        found |= {root, f"{root}/{resource.version}"}
+    return sorted(found)

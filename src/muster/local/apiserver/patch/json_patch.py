@@ -1,0 +1,129 @@
+"""JSON patch (RFC 6902), read as generously as Kubernetes reads it.
+
+Pure: object and patch in, new object out; neither is changed. Called by `verbs.py` and for scales.
+What a map lacks counts as null there: it can be replaced, tested for null, and copied. Indexes may
+be signed, and what comes before the first slash of a path does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from muster.local.apiserver.api_errors import bad_request, too_large, unprocessable
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+
+MOST_STEPS = 10_000
+_INDEX = re.compile("[+-]?[0-9]{1,9}")
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def json_patch(target: Raw, patch: Any) -> Raw:
+    """Apply the operations in order; a failed `test` or a missing path refuses them all."""
+    steps = [] if patch is None else patch
+    if not isinstance(steps, list):
+        raise bad_request("json patch must be a list of operations")
+    if len(steps) > MOST_STEPS:
+        raise too_large(f"The allowed maximum operations in a JSON patch is {MOST_STEPS}")
+    if not all(step is None or isinstance(step, dict) for step in steps):
+        raise bad_request("json patch: an operation must be an object")
+    document = deepcopy(target)
+    for step in (step or {} for step in steps):
+        _check_words(step)
+        if step.get("op") == "replace" and step.get("path") == "":
+            document = _whole(deepcopy(step.get("value")))
+        else:
+            _take(document, step)
+    return document
+
+
+def _check_words(step: Raw) -> None:
+    for name in ("op", "path", "from"):
+        if not isinstance(step.get(name), str | None):
+            raise bad_request(f"json patch: the {name} of an operation must be text")
+
+
+def _whole(value: Any) -> Raw:
+    if not isinstance(value, dict):
+        raise unprocessable()
+    return value
+
+
+def _take(document: Raw, step: Raw) -> None:
+    place, value = _place(document, step.get("path")), step.get("value")
+    match step.get("op"):
+        case "add":
+            place.add(deepcopy(value))
+        case "replace":
+            place.put(deepcopy(value))
+        case "remove":
+            place.remove()
+        case "test":
+            if _encoder.encode(place.get()) != _encoder.encode(value):
+                raise unprocessable()
+        case "copy":
+            place.add(deepcopy(_place(document, step.get("from")).get()))
+        case "move":
+            source = _place(document, step.get("from"))
+            moved = source.get()
+            source.remove()
+            _place(document, step["path"]).add(moved)
+        case _:
+            raise unprocessable()
+
+
+class _Place(NamedTuple):
+    """A place in a map or a list, whether or not anything is there."""
+
+    within: Any
+    key: str
+
+    def get(self) -> Any:
+        """What is there; in a map, nothing is null."""
+        if isinstance(self.within, dict):
+            return self.within.get(self.key)
+        return self.within[self._index(len(self.within))]
+
+    def add(self, value: Any) -> None:
+        if isinstance(self.within, dict):
+            self.within[self.key] = value
+        elif self.key == "-":
+            self.within.append(value)
+        else:
+            self.within.insert(self._index(len(self.within) + 1), value)
+
+    def put(self, value: Any) -> None:
+        where = self.key if isinstance(self.within, dict) else self._index(len(self.within))
+        self.within[where] = value
+
+    def remove(self) -> None:
+        if isinstance(self.within, list):
+            del self.within[self._index(len(self.within))]
+        elif self.key in self.within:
+            del self.within[self.key]
+        else:
+            raise unprocessable()
+
+    def _index(self, size: int) -> int:
+        index = int(self.key) if _INDEX.fullmatch(self.key) else size
+        if not -size <= index < size:
+            raise unprocessable()
+        return index % size
+
+
+def _place(document: Raw, pointer: Any) -> _Place:
+    """Where a pointer leads, whose last step need not be there."""
+    if not isinstance(pointer, str) or "/" not in pointer:
+        raise unprocessable()
+    *parents, key = [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
+    within: Any = document
+    for parent in parents:
+        within = _Place(within, parent).get()
+        if not isinstance(within, dict | list):
+            raise unprocessable()
+    return _Place(within, key)

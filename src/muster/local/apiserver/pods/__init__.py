@@ -1,1 +1,0 @@
-"""What pods answer to besides their verbs: streams to the node agent, eviction, usage."""

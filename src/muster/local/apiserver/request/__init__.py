@@ -1,1 +1,0 @@
-"""What clients send: paths, options, bodies in all their forms, patches."""

@@ -1,0 +1,1 @@
+"""Objects against their schemas: strict decoding, pruning, defaults, rules of values."""

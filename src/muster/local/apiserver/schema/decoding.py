@@ -1,0 +1,286 @@
+"""The first look at an object that a client sends: is it of the shape its kind has?
+
+Called by `verbs.py` before admission, which may then rely on the types. Fields nobody knows are
+dropped and, as the client asked, reported or refused; a CRD's defaults are written; what is wrong
+is a 400 for built-in kinds (they do not decode) and a 422 for custom ones (they do not fit).
+
+Objects of built-in kinds as Go's types would hold them: without what is empty.
+
+Pure; called by `screening.py`. A real server decodes an object into a struct and writes it out
+again, so an empty list is the same as none, and `paused: false` the same as nothing said, unless
+the field is a pointer. Which fields are which is in the generated layout of all kinds.
+
+Quantities as the server writes them down: `0.5` is `500m`, `1024Mi` is `1Gi`, 2 is `"2"`.
+
+Pure; called by `screening.py` for built-in kinds once the types are known to be right.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muster.api import schemas
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.http.bodies import FieldWarning, duplicate_fields, in_field_order
+from muster.local.apiserver.kinds import crd_schema
+from muster.local.apiserver.registry import CRD_COLLECTION, Resource
+from muster.local.apiserver.schema import structural
+from muster.local.apiserver.schema.quantity import Amount, parse_quantity
+from muster.local.apiserver.schema.structural import ABSENT, children, is_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.meta import Raw
+    from muster.api.schemas import Schema
+    from muster.errors import StatusError
+    from muster.local.apiserver.http.requests import Call
+
+
+METADATA_STRUCT = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_SCALARS = {"string": "", "bytes": "", "bool": False, "double": 0, "int32": 0, "int64": 0}
+_ZEROS: dict[str, Any] = {**_SCALARS, "k8s.io.apimachinery.pkg.api.resource.Quantity": "0"}
+# What is free in JSON: whatever is in there is not a struct's.
+_FREE = (
+    "k8s.io.apimachinery.pkg.runtime.RawExtension",
+    f"{METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
+)
+
+
+class _Field(NamedTuple):
+    type: str
+    shape: str
+    """o, r or m: one, a list, or a map of text to this type."""
+    drops: bool
+    """Whether it is left out when it is empty."""
+
+
+@cache
+def _layout(message: str) -> dict[str, _Field]:
+    """The fields of a struct, with those of structs that are written inline."""
+    found: dict[str, _Field] = {}
+    for row in schemas.protobuf().get(message, {}).values() if message not in _FREE else ():
+        name, type_, shape, pointer, inline, omits = row
+        if inline:
+            found |= _layout(type_)
+        else:
+            scalar = type_ in _SCALARS and omits and not pointer
+            found[name] = _Field(type_, shape, shape != "o" or bool(scalar))
+    return found
+
+
+@cache
+def struct_name(resource: Resource) -> str:
+    """The name of the struct that objects of a kind are; empty if its layout is not known."""
+    name = schemas.name_of(resource.group, resource.version, resource.kind)
+    return name.replace("io.k8s.", "k8s.io.", 1)
+
+
+def fill_nulls(obj: Raw, message: str) -> None:
+    """Write zeros, in place, for nulls in maps and lists; those in fields mean nothing."""
+    layout = _layout(message)
+    for value, field in ((v, layout[name]) for name, v in obj.items() if name in layout):
+        zero = _ZEROS.get(field.type)
+        if zero is None:
+            for part in _parts(value, field):
+                fill_nulls(part, field.type)
+        elif field.shape == "m" and isinstance(value, dict):
+            value.update({k: zero for k, v in value.items() if v is None})
+        elif field.shape == "r" and isinstance(value, list):
+            value[:] = [zero if v is None else v for v in value]
+
+
+def drop_empty_fields(obj: Raw, message: str) -> None:
+    """Take out, in place, what is left out when it is empty. Types must be right."""
+    layout = _layout(message)
+    for name, value in list(obj.items()):
+        field = layout.get(name)
+        if field is None:
+            continue
+        if not value and field.drops:
+            del obj[name]
+        elif value and field.type not in _ZEROS:
+            for part in _parts(value, field):
+                drop_empty_fields(part, field.type)
+
+
+def _parts(value: Any, field: _Field) -> list[Raw]:
+    """The structs in a field."""
+    if field.shape == "o":
+        return [value] if isinstance(value, dict) else []
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [part for part in inner if isinstance(part, dict)]
+
+
+_MILLI = 10**6
+
+
+def shorten_quantities(value: Any, schema: Schema) -> None:
+    """Write every list of resources below `value` in the shortest words, in place."""
+    extra = schema.additional()
+    if isinstance(value, dict) and extra is not None and is_quantity(extra):
+        for name, quantity in value.items():
+            value[name] = _shortest(quantity)
+        return
+    for part, known, _, _ in children(value, schema):
+        if isinstance(part, dict | list):
+            shorten_quantities(part, known)
+
+
+def _shortest(quantity: object) -> str:
+    text = str(quantity)
+    if "e" in text.lower().rstrip("ei"):  # so it was meant, as 1e3
+        return text
+    amount = parse_quantity(text)
+    return str(Amount(-(-amount.nano // _MILLI) * _MILLI, amount.binary))
+
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+def schema_of(resource: Resource) -> Schema | None:
+    """The shape of a resource's objects."""
+    if resource.custom:
+        return resource.shape
+    return schemas.of(resource.group, resource.version, resource.kind)
+
+
+def check_kind(resource: Resource, obj: Raw) -> None:
+    """The object must be of the path's kind and version; built-in ones need not say theirs."""
+    if not resource.custom:
+        obj.setdefault("apiVersion", resource.api_version)
+        obj.setdefault("kind", resource.kind)
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    if not kind:
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}):"
+            " Object 'Kind' is missing"
+        )
+    if version != resource.api_version:
+        raise api_errors.bad_request(
+            f"the API version in the data ({version or ''}) does not match the expected API version"
+            f" ({resource.api_version})"
+        )
+    if kind == resource.kind:
+        return
+    if resource.custom:
+        cause = api_errors.invalid_value("kind", kind, f"must be {resource.kind}")
+        name = obj["metadata"].get("name") if isinstance(obj.get("metadata"), dict) else ""
+        raise api_errors.invalid(resource.group, str(kind), str(name or ""), [cause])
+    raise api_errors.bad_request(
+        f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+    )
+
+
+def decode_strictly(call: Call, obj: Raw) -> None:
+    """Make an object, in place, what its kind's types can hold; warn of what was dropped.
+
+    Where a patch made the object, fields that nobody knows are the patch's fault.
+    """
+    resource, schema = call.resource, schema_of(call.resource)
+    if schema is None:
+        return
+    patched = call.route.verb == "patch"
+    unknown = _screen_metadata(resource, obj)
+    if not resource.custom and _may_hold_nulls(call):
+        fill_nulls(obj, struct_name(resource))
+    unknown += structural.prune(obj, schema, top=True)
+    told = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
+    if resource.custom or patched:
+        told.sort()
+    if not patched:
+        told = in_field_order(call, [*duplicate_fields(call), *told])
+    strictness = call.query.get("fieldValidation", "")
+    if told and strictness == "Strict":
+        why = f"strict decoding error: {', '.join(one.text for one in told)}"
+        raise _unreadable(resource, why, call.body if patched else b"")
+    if not resource.custom:
+        _check_struct(resource, obj, schema, call.body if patched else b"")
+    if strictness != "Ignore":
+        call.warn(*(one.text for one in told))
+
+
+def _may_hold_nulls(call: Call) -> bool:
+    """YAML has more words for it, and JSON patches copy it from where nothing is."""
+    worded = "yaml" in call.content_type or "json-patch" in call.content_type
+    return worded or b"null" in call.body
+
+
+def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
+    """Built-in kinds are decoded into types here; their rules are admission's business."""
+    _check_types(resource, structural.check(obj, schema, points=False), patch)
+    if resource.collection == CRD_COLLECTION:
+        _check_types(resource, crd_schema.check_nested_types(obj, schema), patch)
+    drop_empty_fields(obj, struct_name(resource))
+    shorten_quantities(obj, schema)
+
+
+def apply_custom_schema(resource: Resource, obj: Raw, old: Raw | None = None) -> None:
+    """Hold a custom object to its schema, in place; what its `old` self had need not fit."""
+    schema = schema_of(resource)
+    if schema is None or not resource.custom:
+        return
+    structural.fill_defaults(obj, schema)
+    causes = structural.check(obj, schema, old=ABSENT if old is None else old)
+    if causes:
+        name = str(obj["metadata"].get("name") or "")
+        raise api_errors.invalid(resource.group, resource.kind, name, causes)
+
+
+def check_applied(resource: Resource, obj: Raw) -> None:
+    """What is applied says only what is known: there is nobody else to own the rest."""
+    if obj["metadata"].get("managedFields") is not None:
+        raise api_errors.bad_request("metadata.managedFields must be nil")
+    schema = schema_of(resource)
+    if schema is None:
+        return
+    sent = objects.decode(objects.dump(obj))
+    unknown = structural.prune(sent["metadata"], schemas.named(_META), "metadata")
+    unknown += structural.prune(sent, schema, top=True)
+    if unknown:
+        raise api_errors.bad_request(
+            f"failed to create typed patch object ({resource.api_version}, Kind={resource.kind}):"
+            f" {', '.join(f'.{path}: field not declared in schema' for path in unknown)}"
+        )
+
+
+def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
+    """Custom objects too have the metadata every object has."""
+    if not resource.custom:
+        return []
+    schema = schemas.named(_META)
+    unknown = structural.prune(obj["metadata"], schema, "metadata")
+    _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
+    drop_empty_fields(obj["metadata"], METADATA_STRUCT)
+    return unknown
+
+
+def check_shape(api_version: str, kind: str, obj: Raw) -> Raw:
+    """What a subresource takes (a Binding, a Scale, options) must be of its published shape."""
+    group, _, version = api_version.rpartition("/")
+    schema = schemas.of(group, version, kind)
+    if schema is not None:
+        structural.prune(obj, schema, top=True)
+        resource = Resource(group, version, "", kind)
+        _check_types(resource, structural.check(obj, schema))
+    return obj
+
+
+def _check_types(
+    resource: Resource, causes: Iterable[api_errors.Cause], patch: bytes = b""
+) -> None:
+    for cause in causes:
+        if cause.reason == "FieldValueTypeInvalid":
+            told = f"json: cannot unmarshal into field {cause.field}: {cause.message}"
+            raise _unreadable(resource, told, patch)
+
+
+def _unreadable(resource: Resource, why: str, patch: bytes = b"") -> StatusError:
+    if patch:
+        cause = api_errors.invalid_value("patch", patch.decode(errors="replace"), why)
+        return api_errors.invalid("", "", "", [cause])
+    kind = resource.kind
+    return api_errors.bad_request(
+        f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
+    )

@@ -1,0 +1,352 @@
+"""HTTP: listen, know the caller, parse, dispatch, stream.
+
+`ApiServer` is started by `local/up.py` and by tests:
+
+    server = ApiServer(data_dir, backend=node_agent)
+    await server.start(port=6443)             # then server.url, server.token, server.ca
+    server.access.write_kubeconfig(path, server.url)
+    ... group.create_task(server.run())       # housekeeping
+    await server.stop()
+
+Whatever goes wrong with one request is answered as a Status; it never ends the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp.http_exceptions import ContentEncodingError
+
+from muster.errors import AlreadyExists, ApiError, ServerError, StatusError
+from muster.local.apiserver import api_errors, bootstrap, metrics, non_resource_paths, objects
+from muster.local.apiserver.access import credentials, reviews
+from muster.local.apiserver.access.authorization import Gate, Rbac
+from muster.local.apiserver.access.escalation import Escalation
+from muster.local.apiserver.access.service_account_tokens import Tokens
+from muster.local.apiserver.controllers import Controllers
+from muster.local.apiserver.http import bodies, options, requests
+from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
+from muster.local.apiserver.http.requests import Answer, Call
+from muster.local.apiserver.kinds.builtin import BUILTIN
+from muster.local.apiserver.registry import CRD_COLLECTION, Registry
+from muster.local.apiserver.store.store import Store
+from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
+from muster.local.apiserver.subresources import Subresources
+from muster.local.apiserver.verbs import Verbs
+from muster.local.apiserver.views import resource_metrics, tables
+from muster.local.apiserver.views.watch_events import watch_events
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from muster.local.apiserver.access.authentication import User
+    from muster.local.apiserver.http.requests import Route
+    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.streams.node_backend import NodeBackend
+
+log = logging.getLogger(__name__)
+
+COMPACT_EVERY = 300.0
+_HEAD_LIMIT = 1024 * 1024
+"""How long an URL or a header may be, as with Go."""
+Headers = list[tuple[str, str]]
+_CALL = web.RequestKey("call", Call)
+"""Where a request keeps what is known of it, to warn the client whatever becomes of it."""
+_NO_PAGE = partial(web.HTTPNotFound, text="404 page not found\n")
+_OF_ONE_NAMESPACE = ("create", "deletecollection")
+_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+
+
+class ApiServer:
+    """A Kubernetes API on one data folder."""
+
+    def __init__(self, data_dir: Path, *, backend: NodeBackend | None = None) -> None:
+        self.data_dir = data_dir
+        self.streams = PodStreams(backend)
+        self.registry = Registry(BUILTIN)
+
+    access: credentials.ServerCredentials
+    store: Store
+    verbs: Verbs
+    subresources: Subresources
+    tokens: Tokens
+    gate: Gate
+    upkeep: Controllers
+    reviews: reviews.Reviews
+    url: str
+    port: int
+    _runner: web.AppRunner
+
+    @property
+    def token(self) -> str:
+        """The admin's token."""
+        return self.access.token
+
+    @property
+    def ca(self) -> bytes:
+        """What clients verify the server with."""
+        return self.access.ca
+
+    async def start(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        extra_addresses: Sequence[str] = (),
+        also_known_as: Sequence[str] = (),
+    ) -> None:
+        """Open the store and listen on all addresses; ready when this returns.
+
+        Port 0 takes a free one, the same on every address. The certificate is good for all of them
+        and for those at which clients find the server otherwise.
+        """
+        names = (host, *extra_addresses, *also_known_as)
+        self.access = await asyncio.to_thread(
+            credentials.load_or_create, self.data_dir / "access", names
+        )
+        self.store = await Store.open(self.data_dir / "objects.db")
+        self.registry.load(self.store.scan(f"{CRD_COLLECTION}/"))
+        self.store.subscribe(self.registry.learn)
+        self.verbs = Verbs(self.store, self.registry)
+        self.subresources = Subresources(self.verbs)
+        await self._open_gate()
+        app = web.Application(client_max_size=bodies.LIMIT)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=0.5,
+            max_line_size=_HEAD_LIMIT,
+            max_field_size=_HEAD_LIMIT,
+        )
+        await self._runner.setup()
+        self.port = port
+        for address in dict.fromkeys((host, *extra_addresses)):
+            await self._listen(address)
+        self.url = f"https://{host}:{self.port}"
+
+    async def _listen(self, address: str) -> None:
+        site = web.TCPSite(
+            self._runner, address, self.port, ssl_context=self.access.context(), backlog=1024
+        )
+        await site.start()
+        if not self.port:
+            self.port = self._runner.addresses[0][1]
+
+    async def accept_from(self, sock: socket.socket) -> None:
+        """Serve a listening socket that somebody else opened, such as one in the pods' network."""
+        await web.SockSite(self._runner, sock, ssl_context=self.access.context()).start()
+
+    async def run(self) -> None:
+        """Housekeeping, until cancelled: forget history older than five to ten minutes."""
+        while True:
+            seen = self.store.revision
+            await asyncio.sleep(COMPACT_EVERY)
+            try:
+                await self.store.compact(seen)
+            except ServerError as error:
+                log.warning("%s", error)  # A full disk: there will be another time.
+
+    async def stop(self) -> None:
+        """End all streams, close the sockets, then the store."""
+        self.store.end_watches()
+        server = self._runner.server
+        connections = server.connections if server else []
+        transports = [c.transport for c in connections if c.transport]
+        await self._runner.cleanup()
+        for transport in transports:
+            # Over TLS, asyncio waits for the client's goodbye; a loop that ends first leaks it.
+            with suppress(AttributeError):  # Python 3.11.2, if it was closed already
+                transport.abort()
+        await self.store.close()
+
+    async def _open_gate(self) -> None:
+        """Everything about who may do what, and what every cluster begins with."""
+        roles = Rbac()
+        roles.follow(self.store)
+        key = await asyncio.to_thread(self.access.signing_key)
+        self.tokens = Tokens(key, self.store, self.verbs.clock)
+        self.gate = Gate(self.access, self.tokens, roles)
+        self.reviews = reviews.Reviews(roles, self.tokens)
+        self.verbs.guard = Escalation(roles).check
+        self.upkeep = Controllers(self.verbs)
+        self.upkeep.follow()
+        await bootstrap.create_missing(self.verbs)
+        await self.upkeep.settle()
+
+    # -- one request -----------------------------------------------------------------------------
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request and count it."""
+        begun = time.monotonic()
+        response = await self._reply(request)
+        route = requests.parse_route(request.method, request.rel_url.raw_path, request.query)
+        resource = route and self.registry.find(route.group, route.version, route.plural)
+        if route and resource:
+            metrics.observe_request(route, resource, response.status, time.monotonic() - begun)
+        return response
+
+    async def _reply(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request; this is the one place that turns any failure into a Status."""
+        try:
+            return await self._respond(request)
+        except StatusError as refusal:
+            call = request.get(_CALL)
+            return _refuse(refusal, call and _warnings(call), request.headers.get("Accept", ""))
+        except AlreadyExists as error:
+            return _refuse(StatusError(str(error), status=409, reason="AlreadyExists"))
+        except ApiError as error:
+            return _refuse(StatusError(str(error), status=error.status, reason=error.reason))
+        except web.HTTPRequestEntityTooLarge:
+            return _refuse(api_errors.too_large(f"limit is {bodies.LIMIT}"))
+        except web.HTTPException:
+            raise
+        except ConnectionError:
+            raise
+        except Exception as error:
+            log.exception("%s %s failed", request.method, request.rel_url)
+            said = f"Internal error occurred: {type(error).__name__}: {error}"
+            return _refuse(StatusError(said, status=500, reason="InternalError"))
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return non_resource_paths.answer(request, self.registry, self.store)
+        user = self.gate.enter(request.headers)
+        route = requests.parse_route(request.method, request.rel_url.raw_path, request.query)
+        if route is None:
+            self.gate.check_path(user, request.method, path)
+            return non_resource_paths.answer(request, self.registry, self.store)
+        self.gate.check(user, route, request.query)
+        form = negotiate(request.headers.get("Accept", ""), route.verb)
+        if form.shape == "Table":
+            options.check_table(request.query)
+        call = await self._call(request, route, user)
+        if not route.subresource or route.subresource in call.resource.subresources:
+            request[_CALL] = call
+        if route.subresource in STREAMED:
+            return await self.streams.serve(request, call, self.store)
+        if route.verb == "watch":
+            return await self._watch(request, call)
+        answer = await self._answer(call)
+        await self.upkeep.settle()
+        body = tables.render(answer, call, self.verbs.clock())
+        return web.Response(
+            body=bodies.as_yaml(body) if form.media == YAML else body,
+            status=answer.code,
+            content_type=form.media,
+            headers=_warnings(call),
+        )
+
+    async def _call(self, request: web.Request, route: Route, user: User) -> Call:
+        return Call(
+            route=route,
+            resource=self._located(route),
+            query=request.query,
+            body=await _body(request),
+            content_type=request.headers.get("Content-Type", ""),
+            accept=request.headers.get("Accept", ""),
+            user=user,
+        )
+
+    def _resource(self, group: str, version: str, plural: str) -> Resource:
+        resource = self.registry.find(group, version, plural)
+        if resource is not None:
+            return resource
+        if any(r.group == group and not r.custom for r in self.registry.all()):
+            raise api_errors.path_not_found()
+        raise _NO_PAGE()
+
+    def _located(self, route: Route) -> Resource:
+        """The resource of a path, which has a namespace only if its objects have one."""
+        resource = self._resource(route.group, route.version, route.plural)
+        if resource.namespaced and route.name and not route.namespace:
+            raise api_errors.path_not_found()
+        if resource.namespaced and not route.namespace and route.verb in _OF_ONE_NAMESPACE:
+            raise _NO_PAGE() if resource.custom else api_errors.method_not_allowed()
+        if route.name in (".", "..") or "%" in route.name:
+            raise api_errors.bad_request(
+                f"invalid name {route.name!r}: it cannot be part of a path"
+            )
+        if route.namespace and not resource.namespaced and resource.collection != "namespaces":
+            raise _NO_PAGE() if resource.custom else api_errors.path_not_found()
+        return resource
+
+    async def _answer(self, call: Call) -> Answer:
+        route = call.route
+        options.check_write(route.verb, call.query, apply="apply" in call.content_type)
+        if route.subresource == "token" and call.resource.collection == "serviceaccounts":
+            return await self.tokens.request(call)
+        if route.subresource:
+            return await self.subresources.serve(call)
+        if route.verb == "create" and route.name:
+            raise api_errors.method_not_allowed()
+        if route.verb not in call.resource.verbs:
+            raise api_errors.method_not_allowed()
+        if call.resource.group == resource_metrics.GROUP:
+            return await resource_metrics.answer(
+                call, self.store, self.registry, self.streams.backend
+            )
+        if call.resource.group in reviews.GROUPS:
+            return self.reviews.answer(call, self.verbs.clock())
+        verb = getattr(self.verbs, route.verb)  # the verbs of a resource are methods by name
+        answer: Answer = await verb(call)
+        return answer
+
+    async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
+        events = watch_events(self.store, call, tables.event_renderer(call, self.verbs.clock))
+        # What is wrong with the request comes up here, while the answer can still be a plain 400.
+        first = await anext(events)
+        response = web.StreamResponse(headers=_warnings(call))
+        response.content_type = JSON
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        try:
+            with metrics.WATCHES.labels(call.resource.collection).track_inprogress():
+                if first:
+                    await response.write(first)
+                async for lines in events:
+                    await response.write(lines)
+            await response.write_eof()
+        except ConnectionError:
+            log.debug("a watcher of %s went away", call.resource.collection)
+        finally:
+            await events.aclose()
+        return response
+
+
+async def _body(request: web.Request) -> bytes:
+    if not request.can_read_body:
+        return b""
+    try:
+        return await request.read()
+    except (web.RequestPayloadError, ContentEncodingError) as error:
+        raise api_errors.bad_request(f"the body of the request cannot be read: {error}") from error
+
+
+def _warnings(call: Call) -> Headers:
+    deprecation = call.resource.deprecation
+    said = [*([deprecation] if deprecation else []), *call.said]
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in said)
+    return [("Warning", f'299 - "{text}"') for text in quoted]
+
+
+def _refuse(
+    refusal: StatusError, warnings: Headers | None = None, accept: str = ""
+) -> web.Response:
+    body = objects.dump(api_errors.body(refusal))
+    media = media_of(accept)
+    headers = [*(warnings or ()), *([("Retry-After", "1")] if refusal.status == 429 else ())]
+    return web.Response(
+        body=bodies.as_yaml(body) if media == YAML else body,
+        status=refusal.status,
+        content_type=media,
+        headers=headers,
+    )

@@ -1,0 +1,342 @@
+"""THE STORE: all objects in memory as encoded bytes, every write on disk before it is answered.
+
+Used by `verbs.py`. Keys are `resource/namespace/name`; the first part is the collection.
+
+Theory of operation. All methods run on the event loop. A write is checked against the newest
+write of its key (durable or on its way), gets the next revision and goes to the writer thread,
+which commits everything waiting as one group. Only then do readers, watchers and the caller see
+it: nobody ever acts on a revision that a crash could take back. So `latest` may run ahead of
+what `get` shows; a writer that lost to a write still on its way is told so after that has landed,
+and its next `get` sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import queue
+import threading
+from collections import defaultdict
+from functools import partial
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
+
+from muster.errors import (
+    AlreadyExists,
+    ConfigError,
+    Conflict,
+    Gone,
+    MusterError,
+    NotFound,
+    ServerError,
+)
+from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges, Watch
+from muster.local.apiserver.store.write_log import Row, WriteLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+T = TypeVar("T")
+
+
+class _Write(NamedTuple):
+    row: Row
+    done: asyncio.Future[Entry]
+
+
+class Store:
+    """All objects of the cluster. `await Store.open(path)`; `await close()` when done."""
+
+    def __init__(self, log: WriteLog, loop: asyncio.AbstractEventLoop, lock: IO[bytes]) -> None:
+        self._log = log
+        self._loop = loop
+        self._lock = lock
+        self._collections: defaultdict[str, Collection] = defaultdict(Collection)
+        self._latest: dict[str, int] = {}  # newest revision of a key, deletions included
+        self._landing: dict[str, asyncio.Future[Entry]] = {}
+        self._watches: defaultdict[str, list[Watch]] = defaultdict(list)
+        self._listeners: list[Callable[[Change], None]] = []
+        self._work: queue.SimpleQueue[_Write | Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="store", daemon=True)
+        self.compacted = log.compacted
+        self.revision = self.compacted
+        self._load()
+        self._next = self.revision + 1
+        self._ring = RecentChanges(self.revision)
+        self._thread.start()
+
+    @classmethod
+    async def open(cls, path: Path) -> Store:
+        """Take the file for ourselves and load what it holds."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = _take(path.with_suffix(".lock"))
+        log = await asyncio.to_thread(WriteLog, path)
+        return cls(log, asyncio.get_running_loop(), lock)
+
+    async def close(self) -> None:
+        """Finish the writes on their way and give the file back."""
+        self._work.put(None)
+        await asyncio.to_thread(self._thread.join)
+        # Writes that landed just before the end are still announced.
+        await asyncio.sleep(0)
+        self._log.close()
+        self._lock.close()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def get(self, key: str) -> Entry | None:
+        """The object as of the last durable write."""
+        return self._collections[_collection(key)].entries.get(key)
+
+    def scan(self, prefix: str, after: str = "") -> Iterator[Entry]:
+        """Objects whose key starts with `prefix`, in the order of keys, from behind `after`."""
+        return self._collections[_collection(prefix)].under(prefix, after)
+
+    def collections(self) -> list[str]:
+        """The names of all that anything was ever stored or asked for in."""
+        return list(self._collections)
+
+    def count(self, collection: str) -> int:
+        """How many objects a collection holds."""
+        return len(self._collections[collection].keys)
+
+    async def scan_at(self, prefix: str, revision: int) -> list[Entry]:
+        """The same at an earlier revision; Gone if that was compacted."""
+        if revision < self.compacted:
+            raise _gone(revision, self.compacted)
+        rows = await asyncio.to_thread(self._log.at, revision, prefix)
+        return [Entry(row.key, row.revision, row.value) for row in rows]
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk has no more room than what is left for changes and deletions."""
+        return not self._log.reserve.take()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def create(self, key: str, encode: Callable[[int], bytes]) -> Entry:
+        """Write a new object; AlreadyExists if the name is taken."""
+        if self.full:
+            raise ServerError(
+                "the disk of the local cluster is full: nothing can be created until it has room",
+                status=500,
+            )
+        if self.get(key) is not None or key in self._landing:
+            await self._landed(key)
+            if self.get(key) is not None:
+                raise AlreadyExists(f"{key} already exists", status=409, reason="AlreadyExists")
+        return await self._submit(key, encode, deleted=False)
+
+    async def update(self, key: str, encode: Callable[[int], bytes], expected: int) -> Entry:
+        """Replace the object read at revision `expected`; Conflict if it has changed since."""
+        await self._check(key, expected)
+        return await self._submit(key, encode, deleted=False)
+
+    async def delete(self, key: str, encode: Callable[[int], bytes], expected: int) -> Entry:
+        """Remove the object read at revision `expected`; `encode` gives its last state."""
+        await self._check(key, expected)
+        return await self._submit(key, encode, deleted=True)
+
+    async def _check(self, key: str, expected: int) -> None:
+        if self._latest.get(key) == expected:
+            return
+        await self._landed(key)
+        if self.get(key) is None:
+            raise NotFound(f"{key} not found", status=404, reason="NotFound")
+        if self._latest[key] != expected:
+            raise Conflict(f"{key} has changed", status=409, reason="Conflict")
+
+    async def _landed(self, key: str) -> None:
+        """Wait until no write of the key is on its way, whatever becomes of it."""
+        while (landing := self._landing.get(key)) is not None:
+            await asyncio.wait([landing])
+
+    async def _submit(self, key: str, encode: Callable[[int], bytes], *, deleted: bool) -> Entry:
+        previous = self._latest.get(key, 0)
+        revision = self._next
+        row = Row(revision, key, previous, deleted, encode(revision))
+        self._next += 1
+        self._latest[key] = revision
+        done: asyncio.Future[Entry] = self._loop.create_future()
+        self._landing[key] = done
+        self._work.put(_Write(row, done))
+        # A caller that goes away does not take its write back: it may be on disk already.
+        return await asyncio.shield(done)
+
+    # -- watching --------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Callable[[Change], None]) -> None:
+        """Call `listener` for every change, synchronously and in order."""
+        self._listeners.append(listener)
+
+    async def watch(self, prefix: str, since: int) -> Watch:
+        """Changes under `prefix` after revision `since`; Gone if they were compacted."""
+        if since < self.compacted:
+            raise _gone(since, self.compacted)
+        watch = Watch(self, prefix, since)
+        upto = self.revision
+        self._watches[_collection(prefix)].append(watch)
+        if since >= self._ring.start:
+            watch.replay(self._ring.since(since, prefix))
+            return watch
+        try:
+            past = await asyncio.to_thread(self._log.between, since, upto, prefix)
+            if since < self.compacted:
+                raise _gone(since, self.compacted)
+        except BaseException:
+            watch.close()
+            raise
+        watch.replay([_change(p.row, p.before) for p in past])
+        return watch
+
+    def end_watches(self) -> None:
+        """Let every watcher finish: the server is going away."""
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.end()
+
+    def forget(self, watch: Watch) -> None:
+        """Stop feeding a watch."""
+        watches = self._watches[_collection(watch.prefix)]
+        if watch in watches:
+            watches.remove(watch)
+
+    # -- compaction ------------------------------------------------------------------------------
+
+    async def compact(self, revision: int) -> None:
+        """Forget superseded writes up to `revision`; watches from before it get Gone."""
+        revision = min(revision, self.revision)
+        reached = self.compacted
+        self.compacted = max(revision, reached)
+        while reached < revision:
+            reached = await self._in_writer(partial(self._log.compact_step, reached, revision))
+        alive = self.get
+        for key in [k for k, at in self._latest.items() if at <= revision and alive(k) is None]:
+            if key not in self._landing:
+                del self._latest[key]
+
+    async def _in_writer(self, work: Callable[[], T]) -> T:
+        """Run `work` between two groups of writes, on the thread that owns the connection."""
+        done: asyncio.Future[T] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                result = work()
+            except MusterError as error:
+                self._loop.call_soon_threadsafe(_refuse, done, error)
+            else:
+                self._loop.call_soon_threadsafe(_resolve, done, result)
+
+        self._work.put(run)
+        return await done
+
+    # -- the writer thread -----------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Commit whatever waits as one group, for ever."""
+        while True:
+            group: list[_Write] = []
+            item = self._work.get()
+            while isinstance(item, _Write):
+                group.append(item)
+                try:
+                    item = self._work.get_nowait()
+                except queue.Empty:
+                    break
+            if group:
+                self._commit(group)
+            if item is None:
+                return
+            if not isinstance(item, _Write):
+                item()
+
+    def _commit(self, group: list[_Write]) -> None:
+        try:
+            self._log.append([write.row for write in group])
+        except MusterError as error:
+            self._loop.call_soon_threadsafe(self._failed, group, error)
+        else:
+            self._loop.call_soon_threadsafe(self._publish, group)
+
+    # -- back on the event loop ------------------------------------------------------------------
+
+    def _publish(self, group: list[_Write]) -> None:
+        for row, done in group:
+            collection = self._collections[_collection(row.key)]
+            before = collection.entries.get(row.key)
+            entry = Entry(row.key, row.revision, row.value)
+            if row.deleted:
+                collection.drop(row.key)
+            else:
+                collection.put(entry)
+            self.revision = row.revision
+            self._announce(Change(entry, before, row.deleted))
+            self._land(row.key, done)
+            _resolve(done, entry)
+
+    def _announce(self, change: Change) -> None:
+        self._ring.add(change)
+        for listener in self._listeners:
+            listener(change)
+        for watch in self._watches[_collection(change.entry.key)]:
+            watch.push(change)
+
+    def _failed(self, group: list[_Write], error: MusterError) -> None:
+        for row, done in group:
+            if row.previous:
+                self._latest[row.key] = row.previous
+            else:
+                del self._latest[row.key]
+            self._land(row.key, done)
+            _refuse(done, error)
+
+    def _land(self, key: str, done: asyncio.Future[Entry]) -> None:
+        if self._landing.get(key) is done:
+            del self._landing[key]
+
+    def _load(self) -> None:
+        newest: dict[str, Row] = {}
+        for row in self._log.rows():
+            newest[row.key] = row
+            self.revision = max(self.revision, row.revision)
+        for key in sorted(newest):
+            row = newest[key]
+            self._latest[key] = row.revision
+            if not row.deleted:
+                collection = self._collections[_collection(key)]
+                collection.keys.append(key)
+                collection.entries[key] = Entry(key, row.revision, row.value)
+
+
+def _collection(key: str) -> str:
+    return key.partition("/")[0]
+
+
+def _change(row: Row, before: bytes | None) -> Change:
+    old = None if before is None else Entry(row.key, row.previous, before)
+    return Change(Entry(row.key, row.revision, row.value), old, row.deleted)
+
+
+def _gone(asked: int, compacted: int) -> Gone:
+    return Gone(f"too old resource version: {asked} ({compacted})", status=410, reason="Expired")
+
+
+def _resolve(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _refuse(future: asyncio.Future[T], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _take(path: Path) -> IO[bytes]:
+    """Hold a lock file, so that two servers never write to one store."""
+    lock = path.open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise ConfigError(f"{path.parent} is in use by another local cluster") from error
+    return lock

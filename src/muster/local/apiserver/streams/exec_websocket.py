@@ -1,0 +1,142 @@
+"""exec and attach over a websocket: `v5.channel.k8s.io`, and `v4` for clients that know no better.
+
+Called by `streams.py` once the request is known to be sound. The first byte of a message is its
+channel. Input ends with the client's close message (v5) or with the connection; if the client goes
+away, the command is abandoned to the node agent, which is told by cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from muster.errors import MusterError, StatusError
+from muster.local.apiserver import api_errors, objects
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.streams.node_backend import ExecOptions, NodeBackend
+
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_PING = 15.0
+
+
+class _Size(msgspec.Struct, rename={"width": "Width", "height": "Height"}):
+    width: int = 0
+    height: int = 0
+
+
+class ExecChannels:
+    """A client's side of an exec: the `Streams` that the node agent sees."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+        self._input: asyncio.Queue[bytes | None] = asyncio.Queue(64)
+        self._sizes: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
+
+    async def stdin(self) -> AsyncIterator[bytes]:
+        while (data := await self._input.get()) is not None:
+            yield data
+
+    async def resizes(self) -> AsyncIterator[tuple[int, int]]:
+        while (size := await self._sizes.get()) is not None:
+            yield size
+
+    async def stdout(self, data: bytes) -> None:
+        await self._socket.send_bytes(bytes([_STDOUT]) + data)
+
+    async def stderr(self, data: bytes) -> None:
+        await self._socket.send_bytes(bytes([_STDERR]) + data)
+
+    async def finish(self, outcome: Raw) -> None:
+        """Say how it ended, as the last message."""
+        await self._socket.send_bytes(bytes([_ERROR]) + objects.dump(outcome))
+
+    async def pump(self) -> None:
+        """Sort what the client sends until it goes away."""
+        async for message in self._socket:
+            data = message.data
+            if message.type == WSMsgType.BINARY and data:
+                await self._take(data[0], data[1:])
+            elif message.type == WSMsgType.TEXT and data:
+                await self._take(ord(data[0]), data[1:].encode())
+        await self._input.put(None)
+        await self._sizes.put(None)
+
+    async def _take(self, channel: int, data: bytes) -> None:
+        if channel == _STDIN and data:
+            await self._input.put(data)
+        elif channel == _CLOSE and data[:1] == bytes([_STDIN]):
+            await self._input.put(None)
+        elif channel == _RESIZE:
+            try:
+                size = msgspec.json.decode(data, type=_Size)
+            except msgspec.DecodeError:
+                return  # a terminal of unknown size keeps the one it has
+            await self._sizes.put((size.width, size.height))
+
+
+async def run(
+    request: web.Request, backend: NodeBackend, pod: Raw, options: ExecOptions
+) -> web.StreamResponse:
+    """Carry one exec or attach from upgrade to end."""
+    socket = web.WebSocketResponse(protocols=(V5, V4))
+    if not socket.can_prepare(request):
+        raise api_errors.bad_request("Upgrade request required")
+    await socket.prepare(request)
+    channels = ExecChannels(socket)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(_outcome(backend, pod, options, channels))
+        pump = group.create_task(channels.pump())
+        pings = group.create_task(_keep_open(socket))
+        await asyncio.wait((running, pump), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            with suppress(ConnectionResetError):  # the client may leave without waiting for this
+                await channels.finish(running.result())
+                await socket.close()
+        running.cancel()
+        pump.cancel()
+        pings.cancel()
+    return socket
+
+
+async def _keep_open(socket: web.WebSocketResponse) -> None:
+    """Let nobody on the way take a quiet connection for a dead one. Answers are not asked for: we
+    do not hear them while a program does not read what was typed."""
+    with suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(_PING)
+            await socket.ping()
+
+
+async def _outcome(
+    backend: NodeBackend, pod: Raw, options: ExecOptions, channels: ExecChannels
+) -> Raw:
+    """Run it; the Status that tells the client how it ended."""
+    try:
+        code = await backend.exec(pod, options, channels)
+    except StatusError as refusal:
+        return api_errors.body(refusal)
+    except MusterError as error:
+        return api_errors.body(StatusError(str(error), status=500, reason="InternalError"))
+    return exit_status(code)
+
+
+def exit_status(code: int) -> Raw:
+    """A command's exit code as clients expect to read it."""
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }

@@ -1,0 +1,140 @@
+"""Streams of a pod: log, exec, attach, proxy. What is asked is checked here, before any upgrade.
+
+Called by `serve.py`; finds the pod and its container, then hands over to the node agent's
+`NodeBackend`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from muster.errors import StatusError
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.http.requests import query_bool
+from muster.local.apiserver.streams import exec_websocket, pod_proxy
+from muster.local.apiserver.streams.node_backend import ExecOptions, LogOptions
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.streams.node_backend import NodeBackend
+
+_LONG_AGO = 10**9
+STREAMED = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+
+
+class PodStreams:
+    """The streaming subresources of pods."""
+
+    def __init__(self, backend: NodeBackend | None) -> None:
+        self.backend = backend
+
+    async def serve(self, request: web.Request, call: Call, store: Store) -> web.StreamResponse:
+        """Answer a call for one of `STREAMED`."""
+        if call.route.subresource not in call.resource.subresources:
+            raise api_errors.path_not_found()
+        name, _, port = call.route.name.partition(":")
+        entry = store.get(objects.key(call.resource, call.route.namespace, name))
+        if entry is None or call.resource.collection != "pods":
+            raise api_errors.not_found(call.resource.group, call.resource.plural, name)
+        pod = objects.decode(entry.value)
+        match call.route.subresource, call.route.verb:
+            case "log", "get":
+                return await self._log(request, call, pod)
+            case "exec" | "attach", "get" | "create":
+                return await self._exec(request, call, pod)
+            case "proxy", _:
+                reached = pod_proxy.port_of(pod, port)
+                return await pod_proxy.run(request, self._backend(pod), pod, call, reached)
+            case _:
+                raise api_errors.method_not_allowed()
+
+    async def _exec(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
+        command = tuple(request.query.getall("command", []))
+        if call.route.subresource == "exec" and not command:
+            raise api_errors.bad_request("you must specify at least one command for the container")
+        container = container_of(pod, call.query.get("container", ""))
+        name = pod["metadata"]["name"]
+        if not pod["spec"].get("nodeName"):
+            raise api_errors.bad_request(f"pod {name} does not have a host assigned")
+        if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            raise api_errors.bad_request(
+                f"cannot exec into a container in a completed pod; current phase is"
+                f" {pod['status']['phase']}"
+            )
+        flags = {
+            flag: query_bool(call.query.get(flag)) for flag in ("stdin", "stdout", "stderr", "tty")
+        }
+        options = ExecOptions(container, command, **flags)
+        return await exec_websocket.run(request, self._backend(pod), pod, options)
+
+    def _backend(self, pod: Raw) -> NodeBackend:
+        if self.backend is None:
+            raise StatusError(
+                f"no node agent runs pod {pod['metadata']['name']}",
+                status=503,
+                reason="ServiceUnavailable",
+            )
+        return self.backend
+
+    async def _log(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
+        options = log_options(call, pod, datetime.now(UTC))
+        if not pod["spec"].get("nodeName"):
+            return web.Response(body=b"", content_type="text/plain")
+        pieces = self._backend(pod).logs(pod, options).__aiter__()
+        # What is wrong comes up with the first piece, while the answer can still be a Status.
+        first = await anext(pieces, None)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with suppress(ConnectionResetError):  # the reader has left
+            if first is not None:
+                await response.write(first)
+                async for piece in pieces:
+                    await response.write(piece)
+            await response.write_eof()
+        return response
+
+
+def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
+    """The query of a log request, checked."""
+    query = call.query
+    seconds = call.number("sinceSeconds")
+    since = now - timedelta(seconds=min(seconds, _LONG_AGO)) if seconds is not None else None
+    if query.get("sinceTime"):
+        try:
+            since = datetime.fromisoformat(query["sinceTime"])
+        except ValueError as error:
+            raise api_errors.bad_request(f"sinceTime: {error}") from error
+    return LogOptions(
+        container=container_of(pod, query.get("container", "")),
+        follow=query_bool(query.get("follow")),
+        previous=query_bool(query.get("previous")),
+        timestamps=query_bool(query.get("timestamps")),
+        tail=call.number("tailLines"),
+        since=since,
+        limit_bytes=call.number("limitBytes"),
+    )
+
+
+def container_of(pod: Raw, asked: str) -> str:
+    """The container meant; with several, one must be named."""
+    name = pod["metadata"]["name"]
+    spec = pod["spec"]
+    names = [c["name"] for c in spec.get("containers") or ()]
+    inits = [c["name"] for c in spec.get("initContainers") or ()]
+    if not asked:
+        if len(names) == 1:
+            return str(names[0])
+        listed = f"choose one of: [{' '.join(names)}]"
+        if inits:
+            listed += f" or one of the init containers: [{' '.join(inits)}]"
+        raise api_errors.bad_request(f"a container name must be specified for pod {name}, {listed}")
+    if asked not in (*names, *inits):
+        raise api_errors.bad_request(f"container {asked} is not valid for pod {name}")
+    return asked

@@ -1,0 +1,94 @@
+"""metrics.k8s.io: how much cpu and memory pods and nodes use just now, for `kubectl top`.
+
+Called by `serve.py`; nothing is stored. The node agent measures (`backend.Metered`); a pod it
+does not know of is not listed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api.meta import timestamp
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.http.options import selection
+from muster.local.apiserver.http.requests import Answer, Call, json_answer
+from muster.local.apiserver.streams.node_backend import Consumption, UsageSource
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.local.apiserver.registry import Registry
+    from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.streams.node_backend import NodeBackend, Usage
+
+GROUP = "metrics.k8s.io"
+_SHOWN = ("name", "namespace", "labels", "creationTimestamp")
+
+
+async def answer(
+    call: Call, store: Store, registry: Registry, backend: NodeBackend | None
+) -> Answer:
+    """One pod's or node's usage, or the list of those selected."""
+    measured = registry.find("", "v1", call.resource.plural)
+    assert measured is not None
+    wanted = selection(measured, call.query, call.route.name)
+    prefix = objects.prefix(measured, call.route.namespace if measured.namespaced else "")
+    found = [objects.decode(e.value) for e in store.scan(prefix) if wanted.matches(e)]
+    items: list[Raw] = []
+    if isinstance(backend, UsageSource):
+        usage = await backend.usage()
+        seen = _nodes(store, usage) if call.resource.plural == "nodes" else _pods(usage)
+        items = [
+            _shown(call, obj, usage) | seen[key] for obj in found if (key := _key(obj)) in seen
+        ]
+    if call.route.verb == "list":
+        listed: Raw = {
+            "kind": f"{call.resource.kind}List",
+            "apiVersion": call.resource.api_version,
+            "metadata": {},
+            "items": items,
+        }
+        return json_answer(listed)
+    if not items:
+        raise api_errors.not_found(GROUP, call.resource.plural, call.route.name)
+    return json_answer(items[0], 200, call.resource)
+
+
+def _key(obj: Raw) -> str:
+    """Pods are known by uid, nodes by name."""
+    meta = obj["metadata"]
+    return str(meta["uid"] if meta.get("namespace") else meta["name"])
+
+
+def _pods(usage: Usage) -> dict[str, Raw]:
+    return {
+        uid: {"containers": [{"name": n, "usage": _amounts(u)} for n, u in containers.items()]}
+        for uid, containers in usage.pods.items()
+    }
+
+
+def _nodes(store: Store, usage: Usage) -> dict[str, Raw]:
+    """A node uses what its pods use: nodes that are only declared share one machine."""
+    total = {e.key.rpartition("/")[2]: Consumption(0.0, 0) for e in store.scan("nodes/")}
+    for entry in store.scan("pods/"):
+        pod = objects.decode(entry.value)
+        node = pod["spec"].get("nodeName")
+        for used in usage.pods.get(pod["metadata"]["uid"], {}).values():
+            if node in total:
+                sum_ = total[node]
+                total[node] = Consumption(sum_.cores + used.cores, sum_.memory + used.memory)
+    return {name: {"usage": _amounts(used)} for name, used in total.items()}
+
+
+def _shown(call: Call, obj: Raw, usage: Usage) -> Raw:
+    meta = obj["metadata"]
+    return {
+        "kind": call.resource.kind,
+        "apiVersion": call.resource.api_version,
+        "metadata": {field: meta[field] for field in _SHOWN if field in meta},
+        "timestamp": timestamp(usage.at),
+        "window": f"{usage.window:.3f}s",
+    }
+
+
+def _amounts(consumed: Consumption) -> Raw:
+    return {"cpu": f"{round(consumed.cores * 1e9)}n", "memory": f"{consumed.memory // 1024}Ki"}

@@ -1,0 +1,141 @@
+"""Watch: the changes of a collection as a stream of JSON lines.
+
+Called by `serve.py`, which sends each yielded piece as it comes. An object that comes to match the
+selector is ADDED, one that ceases to is DELETED, whatever the write was. A watch without a
+revision, or with `sendInitialEvents`, first gets what is there, then (if asked for) the bookmark
+that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from muster.errors import Gone
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.http import options
+from muster.local.apiserver.http.options import selection
+from muster.local.apiserver.http.requests import query_bool
+from muster.local.apiserver.store.changes import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.http.options import Selection
+    from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.store.changes import Change, Watch
+    from muster.local.apiserver.store.store import Store
+
+    Show = Callable[[bytes], bytes]
+
+BOOKMARK_EVERY = 55.0
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+async def watch_events(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, None]:
+    """Lines of events until the client's timeout. `show` turns an object into what it asked for.
+
+    The first piece is empty and means that the request is sound and the watch has begun.
+    """
+    options.check_watch(call.query)
+    wanted = selection(call.resource, call.query, call.route.name)
+    prefix = objects.prefix(call.resource, call.route.namespace)
+    since, initial = _start(call)
+    seconds = call.number("timeoutSeconds")
+    # The initial objects and the revision to go on from are taken in one breath.
+    entries = [e for e in store.scan(prefix) if wanted.matches(e)] if initial else []
+    if since is None:
+        since = store.revision
+    try:
+        changes = await store.watch(prefix, since)
+    except Gone as error:
+        yield _line(b"ERROR", objects.dump(api_errors.body(api_errors.expired(str(error)))))
+        return
+    try:
+        yield b""
+        for start in range(0, len(entries), 500):
+            yield b"".join(_event(b"ADDED", e, call, show) for e in entries[start : start + 500])
+        if initial and query_bool(call.query.get("allowWatchBookmarks")):
+            yield _bookmark(call, since, initial_end=True)
+        async for lines in _follow(
+            store, call, changes, seconds, partial(_shown, call, wanted, show)
+        ):
+            yield lines
+    finally:
+        changes.close()
+
+
+def _start(call: Call) -> tuple[int | None, bool]:
+    """The revision to watch from, None for the present, and whether what is there comes first."""
+    asked = call.query.get("resourceVersion", "")
+    initial = call.query.get("sendInitialEvents")
+    if query_bool(initial):
+        return None, True
+    if asked in ("", "0"):
+        return None, initial is None
+    if not asked.isdigit():
+        raise api_errors.bad_request(f"Invalid value: {asked!r}: resourceVersion must be a number")
+    return int(asked), False
+
+
+async def _follow(
+    store: Store,
+    call: Call,
+    changes: Watch,
+    seconds: int | None,
+    shown: Callable[[Change], bytes],
+) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds if seconds else float("inf")
+    bookmarks = query_bool(call.query.get("allowWatchBookmarks"))
+    due = loop.time() + BOOKMARK_EVERY
+    while loop.time() < end and not changes.over:
+        try:
+            async with asyncio.timeout_at(min(end, due)):
+                batch = await changes.next()
+        except TimeoutError:
+            if changes.idle:  # so all up to the present revision has been shown
+                due = loop.time() + BOOKMARK_EVERY
+                if bookmarks and loop.time() < end:
+                    yield _bookmark(call, store.revision)
+            continue
+        lines = b"".join(map(shown, batch))
+        if lines:
+            yield lines
+
+
+def _shown(call: Call, wanted: Selection, show: Show, change: Change) -> bytes:
+    """The event of one change as this watcher must see it; nothing if it never saw the object."""
+    before = change.before is not None and wanted.matches(change.before)
+    after = not change.deleted and wanted.matches(change.entry)
+    if after:
+        return _event(b"MODIFIED" if before else b"ADDED", change.entry, call, show)
+    if not before or change.before is None:
+        return b""
+    if change.deleted:
+        return _event(b"DELETED", change.entry, call, show)
+    # It left the selection: the watcher is shown what it knew, at the revision it lost it.
+    known = objects.decode(change.before.value)
+    encode = objects.encoder(known, known["apiVersion"])
+    revision = change.entry.revision
+    left = Entry(change.entry.key, revision, encode(revision))
+    return _event(b"DELETED", left, call, show)
+
+
+def _event(type_: bytes, entry: Entry, call: Call, show: Show) -> bytes:
+    return _line(type_, show(objects.in_version(entry.value, call.resource)))
+
+
+def _line(type_: bytes, obj: bytes) -> bytes:
+    return b'{"type":"' + type_ + b'","object":' + obj + b"}\n"
+
+
+def _bookmark(call: Call, revision: int, *, initial_end: bool = False) -> bytes:
+    metadata: Raw = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if initial_end:
+        metadata["annotations"] = {_INITIAL_END: "true"}
+    resource = call.resource
+    obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+    return _line(b"BOOKMARK", objects.dump(obj))

@@ -1,0 +1,1 @@
+"""The controller of batch/v1 Jobs."""

@@ -1,0 +1,131 @@
+"""Templates and the numbers they are known by: pure.
+
+A replica set is of the deployment's current template if the templates are equal but for the hash
+label. The set that a rollback brings back gets a new number and remembers its former ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from muster.api.meta import SUFFIX_LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muster.api.meta import ObjectMeta, Raw
+    from muster.local.controllers.kinds import Deployment, ReplicaSet
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+HISTORY = "deployment.kubernetes.io/revision-history"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MAXIMUM = "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MAXIMUM,
+    "deprecated.deployment.rollback.to",
+}
+
+
+def template_hash(template: Raw, collisions: int) -> str:
+    """Ten letters that stand for a template."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (
+        f"/{collisions}" if collisions else ""
+    )
+    digest = hashlib.sha256(text.encode()).digest()
+    return "".join(SUFFIX_LETTERS[byte % len(SUFFIX_LETTERS)] for byte in digest[:10])
+
+
+def without_hash(template: Raw) -> Raw:
+    meta = template.get("metadata") or {}
+    labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH}
+    return {**template, "metadata": {**meta, "labels": labels}}
+
+
+def current(deployment: Deployment, sets: Iterable[ReplicaSet]) -> ReplicaSet | None:
+    """The set of the deployment's template; of several, by whatever accident, the oldest."""
+    wanted = without_hash(deployment.spec.template)
+    equal = [one for one in by_age(sets) if without_hash(one.spec.template) == wanted]
+    return equal[0] if equal else None
+
+
+def by_age(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
+    """The oldest first."""
+    return sorted(
+        sets,
+        key=lambda one: (
+            one.metadata.creation_timestamp.timestamp() if one.metadata.creation_timestamp else 0,
+            one.metadata.name,
+        ),
+    )
+
+
+def number(meta: ObjectMeta) -> int:
+    """The revision written on a set or a deployment; 0 if none is."""
+    return _integer(meta.annotations.get(REVISION, ""))
+
+
+def next_number(old: Sequence[ReplicaSet]) -> int:
+    return max((number(one.metadata) for one in old), default=0) + 1
+
+
+def set_annotations(
+    deployment: Deployment, found: ReplicaSet | None, revision: int
+) -> dict[str, str]:
+    """Those of the current set: the deployment's own, and which revision it is."""
+    copied = {k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED}
+    has = found.metadata.annotations if found is not None else {}
+    before = _integer(has.get(REVISION, ""))
+    if before >= revision:
+        return {**has, **copied}
+    numbered = {**has, **copied, REVISION: str(revision)}
+    if before:
+        former = [one for one in has.get(HISTORY, "").split(",") if one]
+        numbered[HISTORY] = ",".join([*former, str(before)])
+    return numbered
+
+
+def new_set(deployment: Deployment, owner: Raw, replicas: int, revision: int) -> Raw:
+    """The manifest of the set of the current template."""
+    meta, spec = deployment.metadata, deployment.spec
+    hashed = template_hash(spec.template, int(deployment.status.get("collisionCount") or 0))
+    template = without_hash(spec.template)
+    labels = {**template["metadata"]["labels"], HASH: hashed}
+    return {
+        "metadata": {
+            "name": f"{meta.name}-{hashed}",
+            "namespace": meta.namespace,
+            "labels": labels,
+            "annotations": set_annotations(deployment, None, revision),
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "replicas": replicas,
+            **({"minReadySeconds": spec.min_ready_seconds} if spec.min_ready_seconds else {}),
+            "selector": _selector(deployment, hashed),
+            "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
+        },
+    }
+
+
+def _selector(deployment: Deployment, hashed: str) -> Raw:
+    given = deployment.spec.selector
+    assert given is not None
+    selector: Raw = {"matchLabels": {**given.match_labels, HASH: hashed}}
+    if given.match_expressions:
+        selector["matchExpressions"] = [
+            {"key": term.key, "operator": term.operator}
+            | ({"values": list(term.values)} if term.values else {})
+            for term in given.match_expressions
+        ]
+    return selector
+
+
+def _integer(text: str) -> int:
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,155 @@
+"""Garbage collection: what belongs to an object goes with it, in the way its deletion asked for.
+
+Run by `run.py` on the local cluster only; a real cluster has its own. Before anything is deleted,
+an owner that our watches do not show is looked for in the API itself: they may be behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from muster.api.meta import Key
+from muster.control.loop import RequeueAfter, run_workers
+from muster.control.work_queue import WorkQueue
+from muster.errors import Conflict, NotFound
+from muster.local.controllers.adoption import plain_reference
+from muster.local.controllers.garbage.inventory import Inventory
+from muster.local.controllers.garbage.owner_graph import (
+    FOREGROUND,
+    ORPHAN,
+    Delete,
+    Drop,
+    Item,
+    Keep,
+    OwnerState,
+    Wait,
+    blocking,
+    judge,
+)
+from muster.local.controllers.kinds import preconditions
+
+if TYPE_CHECKING:
+    from muster.api.meta import ObjectMeta, OwnerReference, Raw
+    from muster.kube.client import Client
+
+log = logging.getLogger(__name__)
+
+_WORKERS = 4
+_ASK_AGAIN = 1.0
+
+
+class GarbageCollector:
+    def __init__(self, client: Client) -> None:
+        self.inventory = Inventory(client)
+        self._client = client
+        self._graph = self.inventory.graph
+        self._queue: WorkQueue[str] = WorkQueue("garbage")
+        self._undecided: set[str] = set()
+        self.inventory.subscribe(self._changed)
+        self.inventory.on_kinds(self._new_kinds)
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.inventory.run())
+            group.create_task(run_workers(self._queue, self.reconcile, workers=_WORKERS))
+
+    def _new_kinds(self) -> None:
+        """An owner of a kind that was unknown may now be known."""
+        for uid in self._undecided:
+            self._queue.add(uid)
+        self._undecided.clear()
+
+    def _changed(self, meta: ObjectMeta, gone: bool) -> None:
+        if gone:
+            for dependent in self._graph.dependents(meta.uid):
+                self._queue.add(dependent.meta.uid)
+            for owner in meta.owner_references:
+                self._queue.add(owner.uid)
+        elif meta.owner_references or meta.deletion_timestamp is not None:
+            self._queue.add(meta.uid)
+
+    async def reconcile(self, uid: str) -> RequeueAfter | None:
+        item = self._graph.get(uid)
+        if item is None:
+            return None
+        if item.waits_with(ORPHAN):
+            await self._orphan(item)
+            return None
+        with contextlib.suppress(NotFound, Conflict):  # it changed or went: another event tells
+            if item.waits_with(FOREGROUND):
+                await self._foreground(item)
+            elif item.meta.owner_references and not item.deleting:
+                return await self._collect(item)
+        return None
+
+    async def _collect(self, item: Item) -> RequeueAfter | None:
+        owners = {
+            reference.uid: await self._standing(item, reference)
+            for reference in item.meta.owner_references
+        }
+        match judge(item, owners):
+            case Delete(propagation):
+                log.info("garbage: %s %s: its owner is gone", item.kind.kind, item.meta.key)
+                await self._client.delete(
+                    item.kind, item.meta.key, uid=item.meta.uid, propagation=propagation
+                )
+            case Drop(kept):
+                await self._patch(item, {"ownerReferences": [plain_reference(o) for o in kept]})
+            case Wait():
+                self._undecided.add(item.meta.uid)
+            case Keep():
+                # An owner that our watches do not show yet may go before they ever do.
+                unseen = [uid for uid in owners if self._graph.get(uid) is None]
+                return RequeueAfter(_ASK_AGAIN) if unseen else None
+        return None
+
+    async def _standing(self, item: Item, reference: OwnerReference) -> OwnerState:
+        known = self._graph.get(reference.uid)
+        if known is not None:
+            return OwnerState.GOING if known.waits_with(FOREGROUND) else OwnerState.HERE
+        kind = self.inventory.kinds.get((reference.api_version.rpartition("/")[0], reference.kind))
+        if kind is None:
+            return OwnerState.UNKNOWN
+        space = item.meta.namespace if kind.namespaced else ""
+        try:
+            found = await self._client.get(kind, Key(space, reference.name))
+        except NotFound:
+            return OwnerState.GONE
+        return OwnerState.HERE if found.metadata.uid == reference.uid else OwnerState.GONE
+
+    async def _orphan(self, item: Item) -> None:
+        """Let the dependents stay, without an owner, and the object go.
+
+        A dependent that somebody changed meanwhile is a conflict, and all is tried again: its event
+        would call for the dependent, not for the object.
+        """
+        for dependent in self._graph.dependents(item.meta.uid):
+            others = [o for o in dependent.meta.owner_references if o.uid != item.meta.uid]
+            with contextlib.suppress(NotFound):
+                await self._patch(
+                    dependent, {"ownerReferences": [plain_reference(o) for o in others]}
+                )
+        with contextlib.suppress(NotFound):
+            await self._finish(item, ORPHAN)
+
+    async def _foreground(self, item: Item) -> None:
+        """Delete the dependents; let the object go when none is left that holds it."""
+        dependents = self._graph.dependents(item.meta.uid)
+        if not any(blocking(dependent, item.meta.uid) for dependent in dependents):
+            await self._finish(item, FOREGROUND)
+        for dependent in dependents:
+            if not dependent.deleting:
+                self._queue.add(dependent.meta.uid)
+
+    async def _finish(self, item: Item, finalizer: str) -> None:
+        left = [name for name in item.meta.finalizers if name != finalizer]
+        await self._patch(item, {"finalizers": left})
+
+    async def _patch(self, item: Item, changes: Raw) -> None:
+        """Change metadata, if the object still is as we saw it."""
+        body = {"metadata": preconditions(item.meta) | changes}
+        await self._client.patch(item.kind, item.meta.key, body)

@@ -1,0 +1,214 @@
+"""What the workload controllers read of deployments, replica sets, jobs and their pods.
+
+Only the fields we read. Templates and statuses stay raw: a template is copied whole, a status is
+compared whole and written by a patch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.api import core
+from muster.api.affinity import LabelSelector, Toleration
+from muster.api.kinds import Kind
+from muster.api.meta import Object, ObjectMeta, Raw, condition_is_true
+
+
+class TimedToleration(Toleration, frozen=True):
+    toleration_seconds: int | None = None
+
+
+class PodSpec(core.PodSpec, frozen=True):
+    hostname: str = ""
+    subdomain: str = ""
+    tolerations: tuple[TimedToleration, ...] = ()
+
+
+class Pod(core.Pod, frozen=True):
+    """A pod, with what endpoints and evictions need besides."""
+
+    spec: PodSpec = PodSpec()
+
+    @property
+    def leaving(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def active(self) -> bool:
+        """Whether it counts as one of its owner's."""
+        return not self.finished and not self.leaving
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether it ended only because its node was: no failure, and nothing to keep."""
+        status = self.status
+        told = status.reason == "Terminated" and condition_is_true(
+            status.conditions, "DisruptionTarget"
+        )
+        return told and status.phase == "Failed"
+
+
+class ReplicaSetSpec(Object, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    selector: LabelSelector | None = None
+    template: Raw = {}
+
+
+class ReplicaSet(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: Raw = {}
+
+    def count(self, field: str) -> int:
+        """A number of its status; what was never written is 0."""
+        return int(self.status.get(field) or 0)
+
+
+class RollingUpdate(Object, frozen=True):
+    max_surge: int | str = "25%"
+    max_unavailable: int | str = "25%"
+
+
+class Strategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+NO_LIMIT = 2**31 - 1
+"""What a deadline or a limit says that is not there."""
+
+
+BURST = 500
+"""The most pods that one look at an owner makes or deletes."""
+
+
+class DeploymentSpec(Object, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    paused: bool = False
+    progress_deadline_seconds: int = NO_LIMIT
+    revision_history_limit: int = NO_LIMIT
+    selector: LabelSelector | None = None
+    strategy: Strategy = Strategy()
+    template: Raw = {}
+
+
+class Deployment(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: Raw = {}
+
+
+class ExitCodes(Object, frozen=True):
+    container_name: str = ""
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+
+
+class PodCondition(Object, frozen=True):
+    type: str = ""
+    status: str = "True"
+
+
+class FailureRule(Object, frozen=True):
+    action: str = ""
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[PodCondition, ...] = ()
+
+
+class FailurePolicy(Object, frozen=True):
+    rules: tuple[FailureRule, ...] = ()
+
+
+class JobSpec(Object, frozen=True):
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    pod_failure_policy: FailurePolicy | None = None
+    pod_replacement_policy: str = "TerminatingOrFailed"
+    managed_by: str = ""
+    selector: LabelSelector | None = None
+    template: Raw = {}
+
+
+class Job(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: Raw = {}
+
+
+class ServicePort(Object, frozen=True):
+    name: str = ""
+    port: int = 0
+    protocol: str = "TCP"
+    target_port: int | str = 0
+    app_protocol: str | None = None
+
+
+class ServiceSpec(
+    Object,
+    frozen=True,
+    rename={"cluster_ip": "clusterIP", "publish_not_ready": "publishNotReadyAddresses"},
+):
+    type: str = "ClusterIP"
+    cluster_ip: str = ""
+    selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+    publish_not_ready: bool = False
+
+
+class Service(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class TimedTaint(core.Taint, frozen=True):
+    time_added: str = ""
+
+
+class NodeSpec(core.NodeSpec, frozen=True):
+    taints: tuple[TimedTaint, ...] = ()
+
+
+class Node(core.Node, frozen=True):
+    spec: NodeSpec = NodeSpec()
+
+
+class NamespaceSpec(Object, frozen=True):
+    finalizers: tuple[str, ...] = ()
+
+
+class Namespace(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+
+
+PODS = Kind("", "v1", "pods", "Pod", Pod)
+NODES = Kind("", "v1", "nodes", "Node", Node, namespaced=False)
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", Namespace, namespaced=False)
+SERVICES = Kind("", "v1", "services", "Service", Service)
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", Deployment)
+REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
+JOBS = Kind("batch", "v1", "jobs", "Job", Job)
+
+
+def preconditions(meta: ObjectMeta) -> Raw:
+    """Metadata by which a write holds only for the version that was looked at."""
+    return {"uid": meta.uid, "resourceVersion": meta.resource_version}
+
+
+def owner_reference(kind: Kind[Any], meta: ObjectMeta) -> Raw:
+    """The owner reference by which an object is controlled."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,1 @@
+"""Nodes that stop answering: heartbeats, taints, eviction of their pods."""

@@ -1,0 +1,1 @@
+"""The machine as Kubernetes nodes: capacity, heartbeat, GPUs, usage."""

@@ -1,0 +1,90 @@
+"""What this machine offers, and the nodes declared on it.
+
+Used by `local/up.py` to make the agent's nodes. Declared nodes share the machine: each shows all of
+its CPU and memory unless told otherwise, and as many GPUs as declared: real ones as far as there
+are any, each on one node only. Without a declaration the first node has the real ones.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import muster
+from muster.local.node.machine import gpus
+
+_PODS = 250
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node to offer. Resources are as the API shows them."""
+
+    name: str
+    resources: dict[str, str] = field(default_factory=dict)
+    gpus: tuple[int, ...] = ()
+    """The indexes of its real GPUs; those beyond are only declared."""
+
+
+def cpus() -> int:
+    """The processors that we may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def memory() -> int:
+    """The machine's memory in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def declare_nodes(
+    count: int = 1,
+    *,
+    cpus_each: str | None = None,
+    memory_each: str | None = None,
+    gpus_each: int | None = None,
+) -> list[NodeSpec]:
+    """That many nodes named muster-0, muster-1, …; what is not said is what the machine has."""
+    resources = {
+        "cpu": cpus_each or str(cpus()),
+        "memory": memory_each or f"{memory() // 1024}Ki",
+        "pods": str(_PODS),
+        "ephemeral-storage": f"{_disk() // 1024}Ki",
+    }
+    real = tuple(gpu.number for gpu in gpus.find_gpus())
+    each = len(real) if gpus_each is None else gpus_each
+    nodes = []
+    for number in range(count):
+        mine = gpus.gpus_of_node(real, number, each)
+        offered = len(mine) if gpus_each is None else gpus_each
+        gpu = {gpus.RESOURCE: str(offered)} if offered else {}
+        nodes.append(NodeSpec(f"muster-{number}", resources | gpu, mine))
+    return nodes
+
+
+def _disk() -> int:
+    facts = os.statvfs("/")
+    return facts.f_frsize * facts.f_blocks
+
+
+def facts() -> dict[str, str]:
+    """`status.nodeInfo`."""
+    system = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
+    return {
+        "architecture": architecture(),
+        "bootID": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "containerRuntimeVersion": f"muster://{muster.__version__}",
+        "kernelVersion": platform.release(),
+        "kubeProxyVersion": "",
+        "kubeletVersion": f"v{muster.__version__}",
+        "machineID": "",
+        "operatingSystem": "linux",
+        "osImage": system.get("PRETTY_NAME", "Linux"),
+        "systemUUID": "",
+    }
+
+
+def architecture() -> str:
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)

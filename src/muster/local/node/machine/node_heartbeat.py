@@ -1,0 +1,146 @@
+"""The agent's nodes in the API: registered, kept ready, their heartbeats written.
+
+Run by the agent. A heartbeat is a Lease in `kube-node-lease`, as the kubelet does it; the Node
+object itself is written at the start and every few minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import LEASES, NAMESPACES, NODES
+from muster.api.meta import Key, timestamp
+from muster.errors import AlreadyExists, MusterError, NotFound
+from muster.local.node.machine import capacity
+from muster.local.node.pod_status import api_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from muster.api.meta import Raw
+    from muster.kube.client import Client
+    from muster.local.node.machine.capacity import NodeSpec
+
+log = logging.getLogger(__name__)
+
+LEASE_NAMESPACE = "kube-node-lease"
+LOCAL = "muster.dev/local"
+_BEAT = 10.0
+_BEATS_PER_STATUS = 30
+
+
+def node_object(node: NodeSpec) -> Raw:
+    """The Node, without its status."""
+    arch = capacity.architecture()
+    return {
+        "metadata": {
+            "name": node.name,
+            "labels": {
+                "kubernetes.io/hostname": node.name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": arch,
+                "node.kubernetes.io/instance-type": "local",
+                LOCAL: "true",
+            },
+        },
+        "spec": {"providerID": f"muster://{node.name}"},
+    }
+
+
+def node_status(node: NodeSpec, address: str, since: datetime, now: datetime) -> Raw:
+    """The Node's status: ready, with what it offers."""
+    reasons = {
+        "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
+        "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
+        "PIDPressure": ("False", "KubeletHasSufficientPID"),
+        "Ready": ("True", "KubeletReady"),
+    }
+    return {
+        "capacity": node.resources,
+        "allocatable": node.resources,
+        "addresses": [
+            {"type": "InternalIP", "address": address},
+            {"type": "Hostname", "address": node.name},
+        ],
+        "nodeInfo": capacity.facts(),
+        "conditions": [
+            {
+                "type": kind,
+                "status": value,
+                "reason": reason,
+                "message": "the node agent is running" if kind == "Ready" else "",
+                "lastHeartbeatTime": api_time(now),
+                "lastTransitionTime": api_time(since),
+            }
+            for kind, (value, reason) in reasons.items()
+        ],
+    }
+
+
+class NodeHeartbeat:
+    """Registers the nodes, then beats."""
+
+    def __init__(
+        self, client: Client, nodes: list[NodeSpec], address: str, clock: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._nodes = nodes
+        self._address = address
+        self._clock = clock
+        self._since = clock()
+
+    async def run(self) -> None:
+        """Beat until cancelled; an API server that is away is waited for."""
+        beats, last = 0, self._clock()
+        while True:
+            try:
+                missed = self._clock() - last > timedelta(seconds=2 * _BEAT)
+                last = self._clock()
+                if missed or beats % _BEATS_PER_STATUS == 0:  # after a gap we may be taken for lost
+                    await self._register()
+                for node in self._nodes:
+                    await self._beat(node)
+                beats += 1
+                await asyncio.sleep(_BEAT)
+            except MusterError as error:
+                log.warning("heartbeat: %s", error)
+                beats = 0
+                await asyncio.sleep(1.0)
+
+    async def _register(self) -> None:
+        for node in self._nodes:
+            try:
+                await self._client.create(NODES, node_object(node))
+            except AlreadyExists:
+                await self._client.patch(NODES, Key("", node.name), node_object(node))
+            status = node_status(node, self._address, self._since, self._clock())
+            await self._client.patch(
+                NODES, Key("", node.name), {"status": status}, subresource="status"
+            )
+        await self._remove_undeclared()
+
+    async def _remove_undeclared(self) -> None:
+        """Nodes of a former start that this one no longer declares."""
+        listing = await self._client.list(NODES, labels=f"{LOCAL}=true")
+        names = {node.name for node in self._nodes}
+        for found in listing.items:
+            if found.metadata.name not in names:
+                await self._client.delete(NODES, found.metadata.key)
+
+    async def _beat(self, node: NodeSpec) -> None:
+        key = Key(LEASE_NAMESPACE, node.name)
+        now = timestamp(self._clock(), micro=True)
+        spec = {"holderIdentity": node.name, "leaseDurationSeconds": 40, "renewTime": now}
+        try:
+            await self._client.patch(LEASES, key, {"spec": spec})
+        except NotFound:
+            body = {"metadata": {"name": key.name, "namespace": key.namespace}, "spec": spec}
+            try:
+                await self._client.create(LEASES, body)
+            except NotFound:
+                await self._client.create(NAMESPACES, {"metadata": {"name": key.namespace}})
+                await self._client.create(LEASES, body)

@@ -1,0 +1,1 @@
+"""The pods' network: bridge, addresses, NAT, names, node ports."""

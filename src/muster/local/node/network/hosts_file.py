@@ -1,0 +1,198 @@
+"""`/etc/hosts` of every pod: how pods find one another by pod and service names.
+
+The table is computed purely; `keep` writes a pod's file in place, because the file is bound into
+running containers and only the same inode is seen there. A service has no address of its own: its
+name gives its pods' addresses, or the last known one of the pod called like it, so that a replica
+that is being replaced keeps its name.
+
+Keeping every pod's `/etc/hosts` true while pods and services come and go.
+
+Run by the agent. Changes that come together are written together: one pass over the files for a
+whole gang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from muster.api.meta import Key
+    from muster.kube.watch.informer import Informer
+    from muster.kube.watch.informer_cache import Change
+    from muster.local.node.network.node_ports import Service
+    from muster.local.node.pod import HostAlias, Pod
+    from muster.local.node.runtime.interface import Runtime
+
+
+DOMAIN = "cluster.local"
+
+
+class HostsEntry(NamedTuple):
+    """A name in a namespace, and an address it stands for."""
+
+    namespace: str
+    name: str
+    address: str
+
+
+def hosts_entries(
+    pods: Iterable[Pod],
+    services: Iterable[Service],
+    address: Callable[[Pod], str],
+    last: Callable[[Key], str],
+) -> list[HostsEntry]:
+    """Every name there is, with its addresses, in a stable order.
+
+    `address` is where a pod is or will be; `last` where a pod of that name was, if it is known.
+    """
+    present = [pod for pod in pods if not pod.finished]
+    found: set[HostsEntry] = set()
+    labelled: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in present:
+        meta = pod.metadata
+        found.add(HostsEntry(meta.namespace, meta.name, address(pod)))
+        if pod.spec.hostname and pod.spec.subdomain:
+            name = f"{pod.spec.hostname}.{pod.spec.subdomain}"
+            found.add(HostsEntry(meta.namespace, name, address(pod)))
+        for key, value in meta.labels.items():
+            labelled.setdefault((meta.namespace, key, value), []).append(pod)
+    for service in services:
+        meta = service.metadata
+        chosen = [address(pod) for pod in _selected(service, labelled)] or [last(meta.key)]
+        found |= {HostsEntry(meta.namespace, meta.name, where) for where in chosen}
+    return sorted(entry for entry in found if entry.address)
+
+
+def _selected(service: Service, labelled: dict[tuple[str, str, str], list[Pod]]) -> list[Pod]:
+    """The pods with all labels of the selector, looked for among those with the rarest one."""
+    namespace, selector = service.metadata.namespace, service.spec.selector
+    groups = [labelled.get((namespace, key, value), []) for key, value in selector.items()]
+    rarest = min(groups, key=len, default=[])
+    return [pod for pod in rarest if selector.items() <= pod.metadata.labels.items()]
+
+
+def own(pod: Pod, address: str) -> HostsEntry | None:
+    """The pod's own host name, if it is not among the names that everybody knows it by."""
+    host, subdomain = pod.hostname, pod.spec.subdomain
+    if host == pod.metadata.name and not subdomain:
+        return None
+    full = f"{host}.{subdomain}.{pod.metadata.namespace}.svc.{DOMAIN} " if subdomain else ""
+    return HostsEntry(pod.metadata.namespace, f"{full}{host}", address)
+
+
+def render_hosts_file(
+    namespace: str,
+    table: Iterable[HostsEntry],
+    aliases: Iterable[HostAlias] = (),
+    gateway: str = "",
+    own: HostsEntry | None = None,
+) -> str:
+    """The file as a pod of that namespace sees it: short names are its own namespace's."""
+    lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
+    if own is not None:
+        lines.append(f"{own.address}\t{own.name}")
+    if gateway:
+        lines.append(f"{gateway}\t{_names('kubernetes', 'default', namespace)}")
+    lines += [f"{alias.ip}\t{' '.join(alias.hostnames)}" for alias in aliases]
+    lines += [
+        f"{entry.address}\t{_names(entry.name, entry.namespace, namespace)}" for entry in table
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _names(name: str, namespace: str, seen_from: str) -> str:
+    full = f"{name}.{namespace}"
+    names = [full, f"{full}.svc", f"{full}.svc.{DOMAIN}"]
+    return " ".join([name, *names] if namespace == seen_from else names)
+
+
+def write_in_place(path: Path, text: str) -> None:
+    """Make the file say this, without ever being another file."""
+    data = text.encode()
+    if not path.exists():
+        path.write_bytes(data)
+        return
+    if path.read_bytes() != data:
+        with path.open("r+b") as file:
+            file.write(data)
+            file.truncate()
+
+
+class HostsFiles:
+    def __init__(
+        self, runtime: Runtime, pods: Informer[Pod], services: Informer[Service], pods_dir: Path
+    ) -> None:
+        self._runtime = runtime
+        self._pods = pods
+        self._services = services
+        self._pods_dir = pods_dir
+        self._changed = asyncio.Event()
+        self._table: list[HostsEntry] | None = None
+        pods.subscribe(self._pod_changed)
+        services.subscribe(self._service_changed)
+
+    async def run(self) -> None:
+        await self._pods.synced()
+        await self._services.synced()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            waiting = [pod for pod in self._pods.all() if self._file(pod).exists()]
+            for pod in waiting:
+                with contextlib.suppress(FileNotFoundError):  # the pod went meanwhile
+                    self.write(pod)
+                await asyncio.sleep(0)
+
+    def write(self, pod: Pod) -> None:
+        """Make one pod's file say what is true now."""
+        write_in_place(
+            self._file(pod),
+            render_hosts_file(
+                pod.metadata.namespace,
+                self._entries(),
+                pod.spec.host_aliases,
+                self._runtime.host_address,
+                own(pod, self._address(pod)),
+            ),
+        )
+
+    def _entries(self) -> Iterable[HostsEntry]:
+        if self._table is None:
+            self._table = hosts_entries(
+                self._pods.all(),
+                self._services.all(),
+                self._address,
+                self._runtime.last_address,
+            )
+        return self._table
+
+    def _address(self, pod: Pod) -> str:
+        if pod.spec.host_network:
+            return self._runtime.host_address
+        return self._runtime.address(pod.metadata.key)
+
+    def _file(self, pod: Pod) -> Path:
+        return self._pods_dir / pod.metadata.uid / "hosts"
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or _matters(old) != _matters(new):
+            self._forget()
+
+    def _service_changed(self, change: Change[Service]) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or old.spec.selector != new.spec.selector:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._table = None
+        self._changed.set()
+
+
+def _matters(pod: Pod) -> tuple[Key, bool, dict[str, str]]:
+    return pod.metadata.key, pod.finished, pod.metadata.labels

@@ -1,0 +1,1 @@
+"""System calls and netlink messages, with the standard library only."""

@@ -1,0 +1,189 @@
+"""The Linux calls that Python 3.11 lacks: namespaces, mounts, and dying with one's parent.
+
+Called by `pause`, `shim` and `session`. Each function raises OSError as the `os` module would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from muster.local.node.standalone.linux import files
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+# The user namespace comes first: it gives the rights to enter the others. Mounts come last:
+# after them /proc is another one.
+NAMESPACES = {
+    "user": CLONE_NEWUSER,
+    "net": CLONE_NEWNET,
+    "uts": CLONE_NEWUTS,
+    "ipc": CLONE_NEWIPC,
+    "pid": CLONE_NEWPID,
+    "mnt": CLONE_NEWNS,
+}
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MNT_DETACH = 0x2
+
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 0x1
+_SYS_MOUNT_SETATTR = 442  # the same on every architecture
+_PF_EXITING = 0x4
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def _checked(result: int, what: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces of `flags` for new ones."""
+    _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def setns(fd: int, flag: int) -> None:
+    """Enter the namespace behind `fd`; a pid namespace only receives later children."""
+    _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(flag)), "setns")
+
+
+def die_with_parent(signal: int) -> None:
+    """Receive `signal` when the parent ends, however it ends."""
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal), 0, 0, 0), "prctl")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, in place of the machine's first
+    process, which in a container often does not reap."""
+    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "prctl")
+
+
+def reap_orphans() -> None:
+    """Reap the dead processes of pods that `adopt_orphans` brought us.
+
+    A pid namespace does not end before the last zombie in it is reaped. Our other children, which
+    somebody else of this process may be waiting for, are in our own pid namespace: left alone.
+    """
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            lines = files.read(f"/proc/{name}/status").splitlines()
+            facts = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+            nested = len(facts.get("NSpid", "").split()) > 1
+            if nested and facts["PPid"] == str(os.getpid()) and facts["State"][0] == "Z":
+                os.waitpid(int(name), os.WNOHANG)
+        except OSError:  # it is gone, or was reaped by another
+            continue
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    result = _libc.mount(
+        source.encode(),
+        target.encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
+    _checked(result, target)
+
+
+def unmount(target: str, flags: int = 0) -> None:
+    _checked(_libc.umount2(target.encode(), ctypes.c_int(flags)), target)
+
+
+def make_read_only(target: str) -> None:
+    """Make a mount and everything mounted below it read-only."""
+    wanted = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        ctypes.c_char_p(target.encode()),
+        ctypes.c_uint(_AT_RECURSIVE),
+        ctypes.byref(wanted),
+        ctypes.c_size_t(ctypes.sizeof(wanted)),
+    )
+    if result < 0:  # before Linux 5.12: this mount alone
+        mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+
+
+def pivot_root(root: str) -> None:
+    """Make the mount at `root` the root directory and let go of the old one."""
+    os.chdir(root)
+    _checked(_libc.pivot_root(b".", b"."), root)
+    unmount(".", MNT_DETACH)
+    os.chdir("/")
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in ticks since boot: with the PID, its identity. 0 if it is gone."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether a process has begun to end. The first process of a pod stays like that, and nothing
+    can be started beside it, until every process of the pod is reaped."""
+    fields = _stat(pid)
+    return not fields or bool(int(fields[6]) & _PF_EXITING)
+
+
+def _stat(pid: int) -> list[str]:
+    """What follows the name in a process's `stat`; nothing if there is no such process."""
+    try:
+        return files.read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def same_namespace(mounts: int, pid: int | str) -> bool:
+    """Whether a process, if it is still there, has the mount namespace of that descriptor."""
+    try:
+        return os.path.samestat(os.fstat(mounts), os.stat(f"/proc/{pid}/ns/mnt"))
+    except OSError:
+        return False
+
+
+def _is_ours(pid: int, name: str) -> bool:
+    return os.path.samefile(f"/proc/{pid}/ns/{name}", f"/proc/self/ns/{name}")
+
+
+def open_namespaces(pid: int, names: tuple[str, ...] = tuple(NAMESPACES)) -> dict[str, int]:
+    """File descriptors of those namespaces of a process that are not ours already."""
+    return {
+        name: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        for name in names
+        if not _is_ours(pid, name)
+    }
+
+
+def enter(fds: dict[str, int]) -> None:
+    """Enter the namespaces of `open_namespaces`, in the order in which that works."""
+    for name, flag in NAMESPACES.items():
+        if name in fds:
+            setns(fds[name], flag)

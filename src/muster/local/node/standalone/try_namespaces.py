@@ -1,0 +1,38 @@
+"""Whether this machine lets us make a pod's namespaces: tried, in a process that then ends.
+
+Started by the daemon's `choosing` with `direct` or `user` as its argument; the exit code is 0 if
+everything that `pause` and `holder` do was allowed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from muster.local.node.standalone.linux import files, kernel
+from muster.local.node.standalone.linux.netlink import Netlink
+
+_ALL = (
+    kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWPID
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWIPC
+)
+
+
+def main() -> int:
+    try:
+        if sys.argv[1] == "user":
+            user = os.geteuid()
+            kernel.unshare(kernel.CLONE_NEWUSER)
+            files.write("/proc/self/uid_map", f"0 {user} 1")
+        kernel.unshare(_ALL)
+        kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+        kernel.mount("muster", "/tmp", "tmpfs")
+        with Netlink() as net:
+            net.add_bridge("muster-trial")
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0

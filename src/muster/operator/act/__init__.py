@@ -1,0 +1,1 @@
+"""Carrying out actions: API calls in the order that `decide` gave, events, ssh keys."""

@@ -1,0 +1,35 @@
+"""The pair of ssh keys by which a launcher reaches its workers. Made anew for every job."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+
+
+def needs_keys(manifest: Raw) -> bool:
+    """Whether this is a secret for ssh that has no keys yet."""
+    return manifest.get("type") == "kubernetes.io/ssh-auth" and not manifest.get("data")
+
+
+def with_keys(manifest: Raw) -> Raw:
+    """The secret, with a fresh pair of keys in it."""
+    key = ec.generate_private_key(ec.SECP521R1())
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    data = {
+        "ssh-privatekey": base64.b64encode(private).decode(),
+        "ssh-publickey": base64.b64encode(public + b"\n").decode(),
+    }
+    return {**manifest, "data": data}

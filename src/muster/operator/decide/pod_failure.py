@@ -1,0 +1,116 @@
+"""What a pod that ended means for its job: replace it, retry it, or give up.
+
+Pure. Called by `judge`. A pod that the cluster took away (evicted, its node lost or shut down,
+refused by the kubelet before any container started) was not the job's fault: it is replaced
+whatever its restart policy, and does not count against backoffLimit. Nor is it the job's success
+if a program that was told to go left with exit code 0.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from muster.api.meta import condition_is_true, find_condition
+
+if TYPE_CHECKING:
+    from muster.api.core import ContainerStatus, ContainerTerminated, Pod
+    from muster.jobs.job import Job, ReplicaSpec
+
+_TAKEN = (
+    "Evicted",
+    "NodeLost",
+    "NodeShutdown",
+    "Shutdown",
+    "Terminated",
+    "Preempting",
+    "Preempted",
+)
+_REFUSED = ("NodeAffinity", "UnexpectedAdmissionError", "NodePorts", "TopologyAffinityError")
+
+
+class FailureAction(Enum):
+    REPLACE = "replace"
+    """The cluster's doing: a new one, uncounted."""
+    RETRY = "retry"
+    """The job's doing, and its policy allows another try."""
+    FATAL = "fatal"
+    """The job fails."""
+    IGNORED = "ignored"
+    """The job goes on without it."""
+
+
+def action_on_failure(job: Job, replica: ReplicaSpec, pod: Pod) -> FailureAction:
+    """What is to become of a pod that failed or was cut short."""
+    if ended_by_cluster(pod):
+        return FailureAction.REPLACE
+    if replica.restart in ("OnFailure", "Always"):
+        return FailureAction.RETRY
+    if replica.restart == "ExitCode" and retryable(exit_code(pod, replica.container)):
+        return FailureAction.RETRY
+    if replica.role == "Launcher" and job.policy.backoff_limit is not None:
+        return FailureAction.RETRY
+    if job.dynamic_workers and replica.role == "Worker":
+        return FailureAction.IGNORED
+    return FailureAction.FATAL
+
+
+def ended_by_cluster(pod: Pod) -> bool:
+    """Whether the cluster, and not the training, ended this pod."""
+    if condition_is_true(pod.status.conditions, "DisruptionTarget") or pod.status.reason in _TAKEN:
+        return True
+    refused = pod.status.reason in _REFUSED or pod.status.reason.startswith("OutOf")
+    return refused and not ever_started(pod)
+
+
+def ended_by_deletion(pod: Pod, container: str) -> bool:
+    """Whether a pod that ended well did so only because it had been asked to go.
+
+    Times are whole seconds: an end within the second of the request counts as its consequence.
+    """
+    asked = _asked_to_go(pod) if pod.status.phase == "Succeeded" else None
+    if asked is None:
+        return False
+    end = _end(pod, container)
+    at = end.finished_at if end is not None else None
+    return at is None or at.replace(microsecond=0) >= asked.replace(microsecond=0)
+
+
+def _asked_to_go(pod: Pod) -> datetime | None:
+    """When it was first told: by its deletion, or by the notice that goes before one."""
+    times: list[datetime] = []
+    meta, notice = pod.metadata, find_condition(pod.status.conditions, "DisruptionTarget")
+    if meta.deletion_timestamp is not None:
+        grace = timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+        times.append(meta.deletion_timestamp - grace)
+    if notice is not None and notice.status == "True":
+        times.append(notice.last_transition_time or datetime.min.replace(tzinfo=UTC))
+    return min(times, default=None)
+
+
+def ever_started(pod: Pod) -> bool:
+    """Whether a node got so far as to run one of its containers."""
+    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return any(_started(row) for row in rows)
+
+
+def _started(row: ContainerStatus) -> bool:
+    states = (row.state, row.last_state)
+    return any(s.running is not None or s.terminated is not None for s in states)
+
+
+def exit_code(pod: Pod, container: str) -> int | None:
+    """The exit code of the container that trains, if it is known."""
+    end = _end(pod, container)
+    return end.exit_code if end is not None else None
+
+
+def _end(pod: Pod, container: str) -> ContainerTerminated | None:
+    rows = pod.status.container_statuses
+    return next((row.state.terminated for row in rows if row.name == container), None)
+
+
+def retryable(code: int | None) -> bool:
+    """Codes from 128 say that a signal ended it; with no code at all nothing says otherwise."""
+    return code is None or code >= 128

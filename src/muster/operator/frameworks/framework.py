@@ -1,0 +1,61 @@
+"""What a kind of job may do in its own way; the defaults suit most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.operator.build.pods import index_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.api.core import Pod
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job, Member
+    from muster.operator.build.addresses import Addresses
+    from muster.operator.observed import Observed
+
+
+class Framework:
+    """One kind's ways. Stateless and pure."""
+
+    services = True
+    """Whether every member has a service of its own."""
+
+    def members(self, job: Job, seen: Observed) -> list[Member]:
+        """The pods the job should have now."""
+        return list(job.members())
+
+    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+        """Add to a member's pod what its framework needs. The manifest is fresh and may change."""
+
+    def objects(self, job: Job, seen: Observed, hosts: Addresses) -> list[tuple[Kind[Any], Raw]]:
+        """What else must exist before the pods, and stay as it is here."""
+        return []
+
+    def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
+        """Whether a job without a chief has done its work."""
+        workers = pods.get("Worker", [])
+        if not job.replica("Worker"):
+            everyone = [pod for rows in pods.values() for pod in rows]
+            return len(everyone) == job.total > 0 and _all_succeeded(everyone)
+        if len(workers) == job.count("Worker") > 0 and _all_succeeded(workers):
+            return True
+        first = next((pod for pod in workers if index_of(pod) == 0), None)
+        done = first is not None and first.status.phase == "Succeeded"
+        return done and job.success_policy != "AllWorkers"
+
+    def running(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
+        """Whether the job is at work."""
+        deciding = job.chief_role or ("Worker" if job.replica("Worker") else "")
+        rows = pods.get(deciding, []) if deciding else [p for row in pods.values() for p in row]
+        return any(_active(pod) for pod in rows)
+
+
+def _all_succeeded(pods: Sequence[Pod]) -> bool:
+    return all(pod.status.phase == "Succeeded" for pod in pods)
+
+
+def _active(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None

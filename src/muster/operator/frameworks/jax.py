@@ -1,0 +1,32 @@
+"""JAXJob: the variables for jax.distributed.initialize; worker 0 is the coordinator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.operator.build.pods import add_environment
+from muster.operator.frameworks.framework import Framework
+
+if TYPE_CHECKING:
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job, Member
+    from muster.operator.build.addresses import Addresses
+
+
+class Jax(Framework):
+    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+        variables = {
+            "PYTHONUNBUFFERED": "1",
+            "COORDINATOR_PORT": str(hosts.port("Worker", 0)),
+            "COORDINATOR_ADDRESS": hosts.short("Worker", 0),
+            "NUM_PROCESSES": str(hosts.job.total),
+            "PROCESS_ID": str(member.index),
+        }
+        for container in manifest["spec"]["containers"]:
+            add_environment(manifest, container["name"], variables)
+
+    def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
+        """All processes are one program: it is done when all are."""
+        done = [pod for pod in pods.get("Worker", []) if pod.status.phase == "Succeeded"]
+        return len(done) == job.count("Worker") > 0

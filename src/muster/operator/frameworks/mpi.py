@@ -1,0 +1,279 @@
+"""MPIJob: a launcher that starts ranks on workers, by exec into them or by ssh.
+
+Workers come first. Where ranks are started by exec the launcher waits until all workers are ready,
+so that mpirun finds them; with ssh it does so if the job asks for it. The launcher's name carries a
+hash of the job's UID and the attempt: an operator that dies in between makes no second one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICES, Kind
+from muster.api.meta import Raw, find_condition
+from muster.jobs import names
+from muster.jobs.job import Job, Member
+from muster.operator.build.pods import add_environment, index_of, metadata, role_of
+from muster.operator.frameworks import mpi_files as files
+from muster.operator.frameworks.framework import Framework
+
+if TYPE_CHECKING:
+    from muster.api.core import Pod
+    from muster.jobs.job import Mpi
+    from muster.operator.build.addresses import Addresses
+    from muster.operator.observed import Observed
+
+_DICT = cast("type[Raw]", dict)
+_RBAC = "rbac.authorization.k8s.io"
+ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", _DICT)
+ROLES = Kind(_RBAC, "v1", "roles", "Role", _DICT)
+BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", _DICT)
+OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, ACCOUNTS, ROLES, BINDINGS)
+
+CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
+_IDLE = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 365d & wait"]
+_GPU_BLINDS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
+
+
+class MPI(Framework):
+    services = False
+
+    def members(self, job: Job, seen: Observed) -> list[Member]:
+        workers = list(job.members())
+        attempt = int(job.status.get("launcherAttempt") or 0)
+        launcher = Member("Launcher", 0, names.launcher(job.name, job.uid, attempt))
+        exists = any(pod.metadata.name == launcher.name for pod in seen.pods)
+        if exists or not _waits(job) or _all_ready(job, seen):
+            return [*workers, launcher]
+        return workers
+
+    def running(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
+        everyone = [pod for rows in pods.values() for pod in rows]
+        there = len(everyone) == job.total
+        return there and all(pod.status.phase == "Running" for pod in everyone)
+
+    def objects(self, job: Job, seen: Observed, hosts: Addresses) -> list[tuple[Kind[Any], Raw]]:
+        mpi = _mpi(job)
+        found: list[tuple[Kind[Any], Raw]] = [(CONFIG_MAPS, _config(job, mpi, seen, hosts))]
+        if mpi.ssh:
+            return [*found, (SERVICES, _service(job)), (SECRETS, _keys(job))]
+        return [*_rights(job, looks=bool(hosts.settings.delivery_image)), *found]
+
+    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+        job, mpi = hosts.job, _mpi(hosts.job)
+        replica = job.replica(member.role)
+        if replica is None:
+            return
+        main = next(c for c in manifest["spec"]["containers"] if c["name"] == replica.container)
+        if member.role == "Launcher":
+            self._launcher(manifest, main, hosts)
+        else:
+            _worker(main, mpi, single="template" in job.spec)
+        if mpi.ssh:
+            _with_ssh(manifest, main, member, hosts)
+        else:
+            _mount(manifest, main, job, agent_only=member.role != "Launcher")
+
+    def _launcher(self, manifest: Raw, main: Raw, hosts: Addresses) -> None:
+        job, mpi = hosts.job, _mpi(hosts.job)
+        given = {row.get("name") for row in main.get("env") or ()}
+        variables = files.environment(
+            ssh=bool(mpi.ssh), implementation=mpi.implementation, slots=mpi.slots
+        )
+        variables["K_MPI_JOB_ROLE"] = "launcher"
+        if not _has_gpu(main) and not mpi.launcher_works:
+            variables |= _GPU_BLINDS
+        kept = {name: value for name, value in variables.items() if name not in given}
+        add_environment(manifest, main["name"], kept)
+        if mpi.ssh:
+            return
+        spec = manifest["spec"]
+        spec["serviceAccountName"] = _account(job) or f"{job.name}-launcher"
+        add_environment(manifest, main["name"], {"NAMESPACE": job.namespace})
+        if hosts.settings.delivery_image:
+            _deliver_kubectl(spec, main, job, hosts.settings.delivery_image)
+
+
+def _mpi(job: Job) -> Mpi:
+    assert job.mpi is not None
+    return job.mpi
+
+
+def _waits(job: Job) -> bool:
+    mpi = _mpi(job)
+    return mpi.wait_for_workers or not mpi.ssh
+
+
+def _all_ready(job: Job, seen: Observed) -> bool:
+    ready = [pod for pod in seen.pods if role_of(job, pod) == "Worker" and _ready(pod)]
+    return len(ready) >= job.count("Worker")
+
+
+def _ready(pod: Pod) -> bool:
+    if pod.status.phase != "Running" or pod.metadata.deletion_timestamp is not None:
+        return False
+    row = find_condition(pod.status.conditions, "Ready")
+    return row is None or row.status == "True"
+
+
+def _has_gpu(container: Raw) -> bool:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return any(name.endswith("/gpu") for name in limits)
+
+
+def _worker(main: Raw, mpi: Mpi, *, single: bool) -> None:
+    """A worker only waits to be called; in a single template the command is the launcher's."""
+    if mpi.ssh and not main.get("command") and not main.get("args"):
+        main["command"] = ["/usr/sbin/sshd", "-De"]
+    elif not mpi.ssh and (single or not main.get("command")):
+        main["command"] = list(_IDLE)
+        main.pop("args", None)
+    main["env"] = [*(main.get("env") or ()), {"name": "K_MPI_JOB_ROLE", "value": "worker"}]
+
+
+# The objects around the pods.
+
+
+def _config(job: Job, mpi: Mpi, seen: Observed, hosts: Addresses) -> Raw:
+    domain = f".{hosts.settings.domain}" if hosts.settings.domain else ""
+    suffix = f".{job.name}.{job.namespace}.svc{domain}" if mpi.ssh else ""
+    workers = [m.name + suffix for m in job.members() if m.role == "Worker"]
+    if mpi.launcher_works:
+        attempt = int(job.status.get("launcherAttempt") or 0)
+        workers.insert(0, names.launcher(job.name, job.uid, attempt) + suffix)
+    alive = sorted(
+        (pod for pod in seen.pods if role_of(job, pod) == "Worker" and _ready(pod)), key=index_of
+    )
+    there = [pod.metadata.name + suffix for pod in alive]
+    data = {
+        "hostfile": files.hostfile(workers, mpi.slots, mpi.implementation),
+        "discover_hosts.sh": files.discover(there, None if mpi.ssh else mpi.slots),
+    }
+    if not mpi.ssh:
+        worker = job.replica("Worker")
+        data["kubexec.sh"] = files.agent(worker.container if worker else "")
+        data["kubexec.py"] = files.exec_client()
+    meta = metadata(job, f"{job.name}-config", _labels(job))
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+def _labels(job: Job) -> dict[str, str]:
+    return {**names.selector(job.shape.operator, job.name), "app": job.name}
+
+
+def _account(job: Job) -> str:
+    """The account that the launcher's template names, in either of its fields."""
+    launcher = job.replica("Launcher")
+    spec = launcher.spec if launcher else {}
+    return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
+
+
+def _rights(job: Job, *, looks: bool) -> list[tuple[Kind[Any], Raw]]:
+    """The launcher's account may run commands in the job's own workers and nowhere else.
+
+    `looks` if it may see pods as well: an image that delivers kubectl watches for the workers.
+    """
+    name = f"{job.name}-launcher"
+    account = _account(job)
+    workers = [member.name for member in job.members()]
+    rules: list[Raw] = []
+    if looks:
+        rules.append({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]})
+    if workers:  # A rule without names would allow them all.
+        theirs = {"resources": ["pods/exec"], "resourceNames": workers}
+        # A websocket is opened by GET; newer servers ask for the right to create besides.
+        rules.append({"apiGroups": [""], **theirs, "verbs": ["create", "get"]})
+    meta = metadata(job, name, _labels(job))
+    role = {"apiVersion": ROLES.api_version, "kind": "Role", "metadata": meta, "rules": rules}
+    binding = {
+        "apiVersion": BINDINGS.api_version,
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "subjects": [
+            {"kind": "ServiceAccount", "name": account or name, "namespace": job.namespace}
+        ],
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+    }
+    own: list[tuple[Kind[Any], Raw]] = []
+    if not account:
+        own = [(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})]
+    return [*own, (ROLES, role), (BINDINGS, binding)]
+
+
+def _service(job: Job) -> Raw:
+    selector = names.selector(job.shape.operator, job.name)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(job, job.name, _labels(job)),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector},
+    }
+
+
+def _keys(job: Job) -> Raw:
+    """The secret without its keys: `act` makes them when it creates it."""
+    meta = metadata(job, f"{job.name}-ssh", _labels(job))
+    kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth"}
+    return {**kind, "metadata": meta}
+
+
+# The pods' mounts.
+
+
+def _mount(manifest: Raw, main: Raw, job: Job, *, agent_only: bool) -> None:
+    """The config volume. Workers get the agent alone: Open MPI looks for it on every host."""
+    modes = {"kubexec.sh": 0o555}
+    if not agent_only:
+        modes |= {"hostfile": 0o444, "discover_hosts.sh": 0o555, "kubexec.py": 0o444}
+    items = [{"key": key, "path": key, "mode": mode} for key, mode in modes.items()]
+    source = {"configMap": {"name": f"{job.name}-config", "items": items}}
+    _add_volume(manifest, main, CONFIG, source, files.DIRECTORY)
+
+
+def _with_ssh(manifest: Raw, main: Raw, member: Member, hosts: Addresses) -> None:
+    spec, job, mpi = manifest["spec"], hosts.job, _mpi(hosts.job)
+    spec["hostname"], spec["subdomain"] = member.name, job.name
+    paths = {"ssh-privatekey": "id_rsa", "ssh-publickey": "id_rsa.pub"}
+    items: list[Raw] = [{"key": key, "path": path} for key, path in paths.items()]
+    items.append({"key": "ssh-publickey", "path": "authorized_keys"})
+    secret: Raw = {"secretName": f"{job.name}-ssh", "items": items}
+    if mpi.ssh == "/root/.ssh":
+        secret["defaultMode"] = 0o600
+    _add_volume(manifest, main, KEYS, {"secret": secret}, mpi.ssh)
+    if member.role == "Launcher":
+        items = [
+            {"key": "hostfile", "path": "hostfile", "mode": 0o444},
+            {"key": "discover_hosts.sh", "path": "discover_hosts.sh", "mode": 0o555},
+        ]
+        source = {"configMap": {"name": f"{job.name}-config", "items": items}}
+        _add_volume(manifest, main, CONFIG, source, files.DIRECTORY)
+    else:
+        domain = hosts.settings.domain or "cluster.local"
+        search = f"{job.name}.{job.namespace}.svc.{domain}"
+        spec.setdefault("dnsConfig", {"searches": [search]})
+
+
+def _add_volume(manifest: Raw, main: Raw, name: str, source: Raw, path: str) -> None:
+    spec = manifest["spec"]
+    spec["volumes"] = [*(spec.get("volumes") or ()), {"name": name, **source}]
+    mount = {"name": name, "mountPath": path}
+    main["volumeMounts"] = [*(main.get("volumeMounts") or ()), mount]
+
+
+def _deliver_kubectl(spec: Raw, main: Raw, job: Job, image: str) -> None:
+    folder = files.KUBECTL.rpartition("/")[0]
+    amounts = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+    mount = {"name": KUBECTL, "mountPath": folder}
+    container = {
+        "name": "kubectl-delivery",
+        "image": image,
+        "env": [
+            {"name": "TARGET_DIR", "value": folder},
+            {"name": "NAMESPACE", "value": job.namespace},
+        ],
+        "resources": {"limits": amounts, "requests": amounts},
+        "volumeMounts": [mount, {"name": CONFIG, "mountPath": files.DIRECTORY}],
+    }
+    spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
+    spec["volumes"] = [*(spec.get("volumes") or ()), {"name": KUBECTL, "emptyDir": {}}]
+    main["volumeMounts"] = [*(main.get("volumeMounts") or ()), mount]

@@ -1,0 +1,101 @@
+"""PyTorchJob: the variables that torch.distributed and torchrun read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.operator.build.pods import add_environment
+from muster.operator.frameworks.framework import Framework
+
+if TYPE_CHECKING:
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job, Member
+    from muster.operator.build.addresses import Addresses
+
+
+class PyTorch(Framework):
+    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+        variables = environment(hosts.job, member, hosts)
+        for container in manifest["spec"]["containers"]:
+            add_environment(manifest, container["name"], variables)
+        if hosts.settings.init_image and member.role == "Worker" and hosts.job.replica("Master"):
+            _wait_for_master(manifest, hosts)
+
+    def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
+        """Without a master all workers must succeed; an elastic job is done when any is."""
+        workers = pods.get("Worker", [])
+        done = [pod for pod in workers if pod.status.phase == "Succeeded"]
+        if job.spec.get("elasticPolicy"):
+            return bool(done)
+        return len(done) == job.count("Worker") > 0
+
+
+def environment(job: Job, member: Member, hosts: Addresses) -> dict[str, str]:
+    """What one member is told."""
+    variables = {"PYTHONUNBUFFERED": "1"}
+    if job.replica("Master"):
+        variables |= _with_master(job, member, hosts)
+    per_node = str(job.spec.get("nprocPerNode") or "auto")
+    variables["PET_NPROC_PER_NODE"] = per_node
+    elastic = job.spec.get("elasticPolicy")
+    if elastic:
+        return variables | _elastic(job, elastic, hosts)
+    return variables | {"PET_NNODES": str(job.total)}
+
+
+def _with_master(job: Job, member: Member, hosts: Addresses) -> dict[str, str]:
+    per_node = str(job.spec.get("nprocPerNode") or "")
+    processes = int(per_node) if per_node.isdigit() else 1
+    address, port = hosts.short("Master", 0), str(hosts.port("Master", 0))
+    rank = str(0 if member.role == "Master" else member.index + 1)
+    return {
+        "MASTER_PORT": port,
+        "PET_MASTER_PORT": port,
+        "MASTER_ADDR": address,
+        "PET_MASTER_ADDR": address,
+        "WORLD_SIZE": str(job.total * processes),
+        "RANK": rank,
+        "PET_NODE_RANK": rank,
+    }
+
+
+def _elastic(job: Job, policy: Raw, hosts: Addresses) -> dict[str, str]:
+    workers = job.count("Worker")
+    least, most = policy.get("minReplicas") or workers, policy.get("maxReplicas") or workers
+    host = policy.get("rdzvHost") or hosts.short("Worker", 0)
+    port = policy.get("rdzvPort") or hosts.port("Worker", 0)
+    variables = {
+        "PET_RDZV_ENDPOINT": f"{host}:{port}",
+        "PET_RDZV_BACKEND": str(policy.get("rdzvBackend") or "c10d"),
+        "PET_NNODES": f"{least}:{most}",
+    }
+    optional = {
+        "PET_MAX_RESTARTS": policy.get("maxRestarts"),
+        "PET_NPROC_PER_NODE": policy.get("nProcPerNode"),
+        "PET_RDZV_ID": policy.get("rdzvId"),
+    }
+    variables |= {name: str(value) for name, value in optional.items() if value is not None}
+    settings = policy.get("rdzvConf") or ()
+    if settings:
+        variables["PET_RDZV_CONF"] = ",".join(f"{row['key']}={row['value']}" for row in settings)
+    if policy.get("standalone"):
+        variables["PET_STANDALONE"] = ""
+    return variables
+
+
+def _wait_for_master(manifest: Raw, hosts: Addresses) -> None:
+    """For images whose resolver gives up at once: hold a worker until the master has a name."""
+    master = hosts.short("Master", 0)
+    script = f"for i in $(seq 1 100); do nslookup {master} && exit 0; sleep 2; done; exit 1"
+    container = {
+        "name": "init-pytorch",
+        "image": hosts.settings.init_image,
+        "command": ["sh", "-c", script],
+        "resources": {
+            "limits": {"cpu": "100m", "memory": "20Mi"},
+            "requests": {"cpu": "50m", "memory": "10Mi"},
+        },
+    }
+    spec = manifest["spec"]
+    spec["initContainers"] = [*(spec.get("initContainers") or ()), container]

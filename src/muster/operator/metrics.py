@@ -1,0 +1,50 @@
+"""What the operator tells Prometheus: jobs by what became of them, objects made and deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.observe import metrics
+from muster.operator.actions import Create, Delete
+
+if TYPE_CHECKING:
+    from muster.jobs.job import Job
+    from muster.operator.actions import Action
+
+JOBS = metrics.counter(
+    "jobs_total", "Jobs by kind and by what was said of them.", "namespace", "kind", "event"
+)
+OBJECTS = metrics.counter(
+    "job_objects_total", "Objects created and deleted for jobs.", "resource", "verb"
+)
+
+
+FAILURES = metrics.counter(
+    "job_object_failures_total",
+    "Objects of jobs that could not be created or deleted.",
+    "resource",
+    "verb",
+)
+
+
+def count_job_event(job: Job, reason: str) -> None:
+    """Count an event on a job if it says what became of the job."""
+    event = reason.removeprefix(job.kind)
+    if event != reason or reason == "InvalidSpec":
+        JOBS.labels(job.namespace, job.kind, event).inc()
+
+
+def count_deleted_job(kind: str, namespace: str) -> None:
+    """Count a job that is no more."""
+    JOBS.labels(namespace, kind, "Deleted").inc()
+
+
+def count_failed_write(action: Action) -> None:
+    """Count an object that could not be created or deleted."""
+    if isinstance(action, Create | Delete):
+        FAILURES.labels(action.kind.resource, type(action).__name__.lower()).inc()
+
+
+def count_write(resource: str, verb: str) -> None:
+    """Count an object created or deleted."""
+    OBJECTS.labels(resource, verb).inc()

@@ -1,0 +1,288 @@
+"""The cluster as arrays, kept current by watch events, and trials on it with undo.
+
+The loop feeds it every change of a pod or node and asks `place` to try gangs on it. A pod, a bind
+in flight, a hold and a foreign nomination all occupy room in the same way, as a `Slot` keyed by
+UID; what differs is how a slot ends. Only the rows that changed are ever touched again.
+
+Promise: after any sequence of changes, `free` equals what a fresh count of the slots would give,
+and leaving a trial restores it exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.scheduler.cluster.nodes import NodeTable
+from muster.scheduler.cluster.pod_class import PodClass, PodClasses, PodTerm
+from muster.scheduler.cluster.pod_counts import PodCount, PodCounts, Use
+from muster.scheduler.cluster.volumes import Volumes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from muster.api.core import Namespace, Node, Pod
+
+
+class SlotKind(Enum):
+    """Why a slot occupies room, and so what ends it."""
+
+    POD = "pod"  # a pod bound to the node; ends when it finishes or is gone
+    ASSUMED = "assumed"  # our bind is in flight; ends by a watch event or a settled failure
+    HOLD = "hold"  # kept for a member to come; ends by its rule in `hold`
+    NOMINATED = "nominated"  # another scheduler means to put a pod there
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Room on one node occupied by, or kept for, one pod."""
+
+    uid: str
+    node: str
+    cls: PodClass
+    pod: Pod
+    stay: SlotKind = SlotKind.POD
+    terminating: bool = False
+    priority: int = 0
+    owner: object = None
+
+
+class Placement(NamedTuple):
+    """A pod, the node it gets, and the class it was placed as."""
+
+    pod: Pod
+    node: str
+    cls: PodClass
+
+
+LOG_LIMIT = 65536
+
+
+class Snapshot:
+    """Nodes, the slots on them, and the counts that couple pods."""
+
+    def __init__(self) -> None:
+        self.classes = PodClasses()
+        self.nodes = NodeTable(self.classes)
+        self.tallies = PodCounts()
+        self.volumes = Volumes()
+        self.slots: dict[str, Slot] = {}
+        self.on_node: dict[str, dict[str, Slot]] = {}
+        self.of_class: dict[PodClass, dict[str, Slot]] = {}
+        self.priorities: Counter[int] = Counter()
+        self.touched: list[int] = []
+        self.epoch = 0
+        self._interest = 0
+        self._trial: Trial | None = None
+
+    # -- what the watches say ------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        self.nodes.put(node)
+
+    def drop_node(self, name: str) -> None:
+        self.nodes.drop(name)
+
+    def put_namespace(self, namespace: Namespace) -> None:
+        name, labels = namespace.metadata.name, namespace.metadata.labels
+        if self.tallies.namespaces.get(name) != labels:
+            self.tallies.namespaces[name] = labels
+            self.tallies.namespace_changed()
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod as the API server has it now."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        known = self.slots.get(uid)
+        if pod.finished:
+            self.remove(uid)
+        elif node:
+            self.put(self._slot(pod, node, SlotKind.POD))
+        elif known is not None and known.stay is SlotKind.ASSUMED:
+            return
+        elif pod.status.nominated_node_name:
+            self.put(self._slot(pod, pod.status.nominated_node_name, SlotKind.NOMINATED))
+        else:
+            self.remove(uid)
+
+    def assume(self, placements: Iterable[Placement], owner: object = None) -> None:
+        """Binds are on their way: their rooms are taken from now on, row by row."""
+        taken: Counter[tuple[PodClass, str]] = Counter()
+        for pod, node, cls in placements:
+            uid = pod.metadata.uid
+            self.remove(uid)
+            slot = Slot(uid, node, cls, pod, SlotKind.ASSUMED, False, pod.spec.priority, owner)
+            self._enter(slot)
+            taken[cls, node] += 1
+        for (cls, node), n in taken.items():
+            row = self.nodes.rows.get(node)
+            if row is not None:
+                self.take(Use(cls, row, n))
+
+    def put(self, slot: Slot) -> None:
+        """Occupy room, or change what occupies it."""
+        known = self.slots.get(slot.uid)
+        if known is not None:
+            if _same_room(known, slot):
+                self._leave(known)
+                self._enter(slot)
+                return
+            self.remove(slot.uid)
+        self._enter(slot)
+        self._count(slot, 1)
+
+    def remove(self, uid: str) -> Slot | None:
+        """Give the room back; the slot that held it, if there was one."""
+        slot = self.slots.get(uid)
+        if slot is not None:
+            self._leave(slot)
+            self._count(slot, -1)
+        return slot
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Merge nodes that came or went and classify anew if needed; a trial begins with it."""
+        while len(self.classes.interesting) != self._interest:
+            self._interest = len(self.classes.interesting)
+            self._classify()
+        layout = self.nodes.layout
+        for name in self.nodes.settle():
+            row = self.nodes.rows[name]
+            for slot in self.on_node.get(name, {}).values():
+                self.nodes.free[slot.cls.columns, row] -= slot.cls.amounts
+        if self.nodes.layout != layout:
+            self._recount()
+
+    def uses(self, counts: Callable[[PodClass], bool] = lambda _: True) -> Iterator[Use]:
+        """Everything of some classes now: the slots, and what the open trial has changed."""
+        rows = self.nodes.rows
+        for cls, slots in self.of_class.items():
+            if counts(cls):
+                for slot in slots.values():
+                    if slot.node in rows:
+                        yield Use(cls, rows[slot.node], 1, slot.terminating)
+        if self._trial is not None:
+            yield from (use for use in self._trial.log if counts(use.cls))
+
+    def matching(self, *terms: PodTerm, living: bool = False) -> PodCount:
+        """Pods per node that match all of some terms."""
+        return self.tallies.matching(terms, self.uses, living=living)
+
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """Try placements; leaving the block undoes them all."""
+        self.settle()
+        trial = self._trial = Trial(self)
+        try:
+            yield trial
+        finally:
+            trial.undo()
+            self._trial = None
+
+    def take(self, use: Use) -> None:
+        """Use up room, or give it back where `n` is negative."""
+        nodes, cls = self.nodes, use.cls
+        if len(nodes.free) < len(self.classes.resources):
+            nodes.widen()
+        nodes.free[cls.columns, use.row] -= cls.amounts * use.n
+        self.tallies.take(use)
+        self.touched.append(use.row)
+        if len(self.touched) > LOG_LIMIT:
+            self.touched, self.epoch = [], self.epoch + 1
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _slot(self, pod: Pod, node: str, stay: SlotKind, owner: object = None) -> Slot:
+        return Slot(
+            uid=pod.metadata.uid,
+            node=node,
+            cls=self.classes.of(pod),
+            pod=pod,
+            stay=stay,
+            terminating=pod.metadata.deletion_timestamp is not None,
+            priority=pod.spec.priority,
+            owner=owner,
+        )
+
+    def _enter(self, slot: Slot) -> None:
+        self.slots[slot.uid] = slot
+        self.on_node.setdefault(slot.node, {})[slot.uid] = slot
+        self.of_class.setdefault(slot.cls, {})[slot.uid] = slot
+        self.priorities[slot.priority] += 1
+
+    def _leave(self, slot: Slot) -> None:
+        del self.slots[slot.uid]
+        here = self.on_node[slot.node]
+        del here[slot.uid]
+        if not here:
+            del self.on_node[slot.node]
+        alike = self.of_class[slot.cls]
+        del alike[slot.uid]
+        if not alike:
+            del self.of_class[slot.cls]
+        self.priorities[slot.priority] -= 1
+        if not self.priorities[slot.priority]:
+            del self.priorities[slot.priority]
+
+    def _count(self, slot: Slot, n: int) -> None:
+        row = self.nodes.rows.get(slot.node)
+        if row is not None:
+            self.take(Use(slot.cls, row, n, slot.terminating))
+
+    def _classify(self) -> None:
+        """A selector looks at a label nobody asked for before: classes must tell it apart."""
+        for slot in list(self.slots.values()):
+            cls = self.classes.of(slot.pod)
+            if cls is not slot.cls:
+                self.put(_with_class(slot, cls))
+        self._recount()
+
+    def _recount(self) -> None:
+        self.touched, self.epoch = [], self.epoch + 1
+        self.tallies.rebuild(len(self.nodes), self.uses())
+
+
+class Trial:
+    """Placements being tried, in order, so that they can be taken back."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.log: list[Use] = []
+
+    def place(self, cls: PodClass, row: int, n: int = 1) -> None:
+        """Put copies of a class on a row."""
+        use = Use(cls, row, n)
+        self.snapshot.take(use)
+        self.log.append(use)
+
+    def lift(self, slots: Iterable[Slot]) -> None:
+        """Take slots away for the length of the trial: rooms held for this gang, or victims."""
+        for slot in slots:
+            row = self.snapshot.nodes.rows.get(slot.node)
+            if row is not None:
+                use = Use(slot.cls, row, -1, slot.terminating)
+                self.snapshot.take(use)
+                self.log.append(use)
+
+    def mark(self) -> int:
+        """A point to undo to."""
+        return len(self.log)
+
+    def undo(self, mark: int = 0) -> None:
+        """Take back everything since the mark, last first."""
+        while len(self.log) > mark:
+            use = self.log.pop()
+            self.snapshot.take(use._replace(n=-use.n))
+
+
+def _same_room(one: Slot, other: Slot) -> bool:
+    return one.cls is other.cls and one.node == other.node and one.terminating == other.terminating
+
+
+def _with_class(slot: Slot, cls: PodClass) -> Slot:
+    return Slot(
+        slot.uid, slot.node, cls, slot.pod, slot.stay, slot.terminating, slot.priority, slot.owner
+    )

@@ -1,0 +1,1 @@
+"""What to do about one gang: no await, no client, the clock is an argument."""

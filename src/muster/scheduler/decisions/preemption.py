@@ -1,0 +1,234 @@
+"""Whom to evict so that a gang fits: surplus members first, then whole gangs, never half of one.
+
+Called by `decide` when a gang of some priority does not fit. Pure: the answer is a plan that fits
+once the victims are gone, and the victims; nothing is evicted unless such a plan exists.
+
+Theory: victims stand in the order in which they are best spared last. The shortest run of them
+that makes room is found by halving, then each of it, the most valuable first, is spared if the
+gang fits without its room. Both steps ask `place` itself, so every constraint is honoured.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.api.gang_dialects import GangKey, GangTerms, role_of, single_pod_gang
+from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
+from muster.scheduler.gangs.line import END_OF_TIME
+from muster.scheduler.gangs.roster import Gang, count_by_role
+from muster.scheduler.placement import filters
+from muster.scheduler.placement.demand import Demand, Plan
+from muster.scheduler.placement.place import place
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from muster.api.core import Pod
+    from muster.api.meta import Key
+    from muster.scheduler.state import State
+
+MAX_SPARED = 64
+"""How many victims are looked at once more, to be spared."""
+
+
+@dataclass(frozen=True)
+class Victim:
+    """What is evicted together: one surplus member, or all a gang has, its holds included."""
+
+    gang: GangKey
+    slots: tuple[Slot, ...]
+    priority: int
+    whole: bool
+    created: datetime
+    budgets: tuple[tuple[Key, str], ...] = ()
+    """The disruption budgets it is under, each with a pod of its own."""
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Surplus before whole gangs, low priority before high, young before old.
+
+        Among those of a priority, pods under no budget go first.
+        """
+        young = -self.created.timestamp()
+        return (self.whole, self.priority, bool(self.budgets), young, self.gang)
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """Who must go, and where the gang then goes."""
+
+    plan: Plan
+    victims: tuple[Victim, ...]
+
+
+def preempt(
+    snapshot: Snapshot, demand: Demand, victims: Sequence[Victim], allowed: Mapping[Key, int]
+) -> Preemption | None:
+    """The least harmful way to make room, or None if there is none.
+
+    `allowed` is how many pods each disruption budget would let go.
+    """
+    if not victims:
+        return None
+    every = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.order)
+    best = _fits_without(snapshot, demand, every)
+    if best is None:
+        return None
+    useful = _affordable(every, allowed, {placement.node for placement in best.placements})
+    if len(useful) < len(every) and _fits_without(snapshot, demand, useful) is None:
+        return None
+    few, many = 0, len(useful)
+    while few < many:
+        middle = (few + many) // 2
+        if _fits_without(snapshot, demand, useful[:middle]) is not None:
+            many = middle
+        else:
+            few = middle + 1
+    chosen = useful[:many]
+    for victim in chosen[::-1][:MAX_SPARED]:
+        rest = [other for other in chosen if other is not victim]
+        if _fits_without(snapshot, demand, rest) is not None:
+            chosen = rest
+    plan = _fits_without(snapshot, demand, chosen)
+    return None if plan is None or not chosen else Preemption(plan, tuple(chosen))
+
+
+def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Plan | None:
+    slots = {slot.uid: slot for victim in victims for slot in victim.slots}
+    result = place(snapshot, replace(demand, rooms=(*demand.rooms, *slots.values())))
+    return result if isinstance(result, Plan) else None
+
+
+def _affordable(
+    victims: Sequence[Victim], allowed: Mapping[Key, int], nodes: Container[str]
+) -> list[Victim]:
+    """Victims that budgets allow all together; spent first on the nodes where they would help."""
+    left, chosen = dict(allowed), set()
+    spent: set[tuple[Key, str]] = set()
+    helpful = sorted(victims, key=lambda victim: not any(s.node in nodes for s in victim.slots))
+    for victim in helpful:
+        price = Counter(key for key, _ in {*victim.budgets} - spent)
+        if all(left.get(key, 0) >= n for key, n in price.items()):
+            chosen.add(id(victim))
+            spent.update(victim.budgets)
+            for key, n in price.items():
+                left[key] -= n
+    return [victim for victim in victims if id(victim) in chosen]
+
+
+def _useful(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> Iterator[Victim]:
+    """Victims with room on some node that the gang could use."""
+    snapshot.settle()
+    may = np.zeros(len(snapshot.nodes), np.bool_)
+    for want in demand.wants:
+        may |= filters.fits_if_empty(snapshot, want.cls)
+    names = {snapshot.nodes.names[row] for row in np.flatnonzero(may)}
+    return (victim for victim in victims if any(slot.node in names for slot in victim.slots))
+
+
+def gang_victims(
+    gang: Gang, terms: GangTerms, priority: int, slots: Sequence[Slot]
+) -> Iterator[Victim]:
+    """What a gang of lower priority could give: its surplus one by one, then all of it.
+
+    A gang with binds in flight gives nothing: what is on its way cannot be called back.
+    """
+    if any(slot.stay is SlotKind.ASSUMED for slot in slots):
+        return
+    created = gang.created or END_OF_TIME
+    members = [slot for slot in slots if slot.stay is SlotKind.POD and not slot.terminating]
+    surplus = _surplus(terms, members)
+    for slot in surplus:
+        yield Victim(gang.key, (slot,), priority, False, _created(slot.pod))
+    if slots:
+        yield Victim(gang.key, tuple(slots), priority, True, created)
+
+
+def _surplus(terms: GangTerms, members: Sequence[Slot]) -> list[Slot]:
+    """Members beyond the minimum of the gang and of their role, youngest first."""
+    spare = len(members) - terms.min
+    by_role = count_by_role(slot.pod for slot in members)
+    found: list[Slot] = []
+    for slot in sorted(members, key=lambda s: (_created(s.pod), s.pod.metadata.name), reverse=True):
+        role = role_of(slot.pod)
+        if spare > len(found) and by_role[role] > terms.roles.get(role, 0):
+            by_role[role] -= 1
+            found.append(slot)
+    return found
+
+
+def lone_victim(slot: Slot) -> Victim:
+    """A pod that is in no gang of ours."""
+    return Victim(single_pod_gang(slot.pod), (slot,), slot.priority, True, _created(slot.pod))
+
+
+def may_be_evicted(pod: Pod) -> bool:
+    """Not what would come back to the same node at once."""
+    owner = pod.metadata.controller
+    return owner is None or owner.kind not in ("DaemonSet", "Node")
+
+
+def _created(pod: Pod) -> datetime:
+    return pod.metadata.creation_timestamp or END_OF_TIME
+
+
+def possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
+    """What could make room for this gang: everything of strictly lower priority.
+
+    Each is under the disruption budgets that speak of its pods, but for the one that declares its
+    own gang.
+    """
+    if not may_preempt(state, gang):
+        return
+    ours = state.roster.priority(gang)
+    by_gang: dict[GangKey, list[Slot]] = {}
+    for slot in state.snapshot.slots.values():
+        key = slot.owner if slot.stay is SlotKind.HOLD else state.roster.of_pod.get(slot.uid)
+        if isinstance(key, GangKey):
+            by_gang.setdefault(key, []).append(slot)
+        elif _may_go(slot, ours):
+            yield _under_budgets(state, lone_victim(slot))
+    for key, slots in by_gang.items():
+        other = state.roster.gangs.get(key)
+        if other is None or key == gang.key or state.roster.priority(other) >= ours:
+            continue
+        terms = other.terms or GangTerms(min=len(slots))  # undeclared: nobody in it is to spare
+        for victim in gang_victims(other, terms, state.roster.priority(other), slots):
+            yield _under_budgets(state, victim)
+
+
+def may_preempt(state: State, gang: Gang) -> bool:
+    """Whether anything at all has a lower priority."""
+    ours = state.roster.priority(gang)
+    lowest = min((*state.snapshot.priorities, *state.roster.class_values()), default=ours)
+    return state.settings.preempt and ours > lowest
+
+
+def _may_go(slot: Slot, priority: int) -> bool:
+    lower = slot.priority < priority and slot.stay is SlotKind.POD and not slot.terminating
+    return lower and may_be_evicted(slot.pod)
+
+
+def _under_budgets(state: State, victim: Victim) -> Victim:
+    pods = [slot.pod for slot in victim.slots if slot.stay is SlotKind.POD and not slot.terminating]
+    found = tuple(
+        (key, pod.metadata.uid) for pod in pods for key in state.roster.guards(pod, but=victim.gang)
+    )
+    return replace(victim, budgets=found) if found else victim
+
+
+def disruptions_left(state: State) -> dict[Key, int]:
+    """What each disruption budget still allows: it does not know yet of what we have evicted."""
+    left = state.roster.allowed()
+    if not left:
+        return left
+    for uid in {uid for entry in state.entries.values() for uid in entry.victims}:
+        slot = state.snapshot.slots.get(uid)
+        for key in state.roster.guards(slot.pod) if slot is not None else ():
+            left[key] -= 1
+    return left

@@ -1,0 +1,1 @@
+"""What the scheduler writes to the API: binds, deletions, conditions, events, the line."""

@@ -1,0 +1,116 @@
+"""The line of waiting gangs, published: the ConfigMap `muster-line` and the gauges.
+
+Run by the service. At most one write a second, and none while nothing changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import CONFIG_MAPS
+from muster.api.meta import Key, timestamp
+from muster.errors import MusterError, NotFound
+from muster.scheduler import metrics, published_line
+from muster.scheduler.published_line import WaitingGang
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
+    from muster.scheduler.state import State
+
+log = logging.getLogger(__name__)
+
+PUBLISH_EVERY = 1.0
+RETRY_SECONDS = 30.0
+MAX_ROWS = 1000
+"""Rows published: a ConfigMap holds a megabyte."""
+
+
+def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]:
+    """Every waiting gang in the order in which they are tried."""
+    found = []
+    line = sorted(
+        state.place_of(key) for key, entry in state.entries.items() if entry.reason is not None
+    )
+    for number, place in enumerate(line[:MAX_ROWS], start=1):
+        gang, entry = state.roster.gangs.get(place.key), state.entries[place.key]
+        if gang is None or entry.reason is None:
+            continue
+        muster = state.muster(gang)
+        since = wall - timedelta(seconds=now - (entry.waits_since or now))
+        found.append(
+            WaitingGang(
+                gang=str(place.key),
+                place=number,
+                code=entry.reason.code,
+                reason=entry.reason.text,
+                since=timestamp(since),
+                dialect=place.key.dialect,
+                priority=-place.lower,
+                least=gang.terms.min if gang.terms else 1,
+                bound=len(muster.bound),
+                pending=len(muster.pending),
+                held=len(entry.holds),
+            )
+        )
+    return found
+
+
+def set_gauges(state: State) -> None:
+    """Set the gauges."""
+    metrics.WAITING.clear()
+    codes = Counter(e.reason.code for e in state.entries.values() if e.reason is not None)
+    for code, n in codes.items():
+        metrics.WAITING.labels(code).set(n)
+    metrics.ROOMS_HELD.set(sum(len(entry.holds) for entry in state.entries.values()))
+    metrics.HALF_BOUND.set(sum(1 for e in state.entries.values() if e.half))
+
+
+class LinePublisher:
+    """Writes the line when it has changed."""
+
+    def __init__(self, client: Client, state: State, namespace: str, *, quiet: bool) -> None:
+        self._client, self._state = client, state
+        self._key, self._quiet = Key(namespace, published_line.CONFIG_MAP), quiet
+        self._changed = asyncio.Event()
+        self._written: dict[str, str] | None = None
+
+    def changed(self) -> None:
+        """Something about the line may have changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        loop = asyncio.get_running_loop()
+        started, at = datetime.now(UTC), loop.time()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            set_gauges(self._state)
+            wall = started + timedelta(seconds=loop.time() - at)
+            done = self._quiet or await self._publish(waiting_gangs(self._state, loop.time(), wall))
+            await asyncio.sleep(PUBLISH_EVERY if done else RETRY_SECONDS)
+
+    async def _publish(self, line: list[WaitingGang]) -> bool:
+        data = published_line.write(line)
+        if data == self._written or (self._written is None and not line):
+            return True
+        try:
+            await self._write(data)
+        except MusterError as error:
+            log.warning("the line is not published: %s", error)
+            self._changed.set()
+            return False
+        self._written = data
+        return True
+
+    async def _write(self, data: dict[str, str]) -> None:
+        try:
+            await self._client.patch(CONFIG_MAPS, self._key, {"data": data})
+        except NotFound:
+            metadata = {"name": self._key.name, "namespace": self._key.namespace}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            await self._client.create(CONFIG_MAPS, body)

@@ -1,0 +1,303 @@
+"""Telling people: pod conditions, events and group status, within a budget of writes.
+
+Fed by the loop. A gang that waits is reported once it has waited a moment, again only when its
+reason changes, and not more often than every half minute; its pods get PodScheduled=False once
+per reason, which is also what cluster autoscalers look for, and unless they are many also when only
+its numbers change. A group's status follows the counts of its members; how many succeeded is
+written soon, since it is remembered there. Reports never hold up a decision, good news lets binds
+go first for some seconds, and a report that fails is logged and made again after a pause.
+
+What the server refuses, said once in the log however many objects it concerns.
+
+Used by the reporter and by `takedown`. A missing right is a verb on a resource: what one pod is
+refused, the next one will be too, and one line says it. Any other refusal is known by its words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.api.events import EventText, event_manifest, event_subject
+from muster.api.gang_dialects import SINGLE_POD
+from muster.api.kinds import EVENTS, PODS
+from muster.api.meta import timestamp
+from muster.errors import Conflict, Forbidden, MusterError, NotFound
+from muster.kube.request import Patch
+from muster.scheduler.decisions.decision import Delete
+from muster.scheduler.decisions.reasons import BIND_FAILED
+from muster.scheduler.gangs.group_status import GroupCounts, group_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from muster.api.core import Pod
+    from muster.api.events import EventSubject
+    from muster.api.gang_dialects import GangKey
+    from muster.api.meta import Raw
+    from muster.kube.client import Client
+    from muster.scheduler.decisions.decision import Report
+    from muster.scheduler.decisions.reasons import Reason
+    from muster.scheduler.gangs.roster import Gang
+    from muster.scheduler.state import State
+
+
+_RULE = re.compile(r"not allowed to (\S+ \S+)")
+
+
+class WarnOnce:
+    """What was refused so far."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log, self._known = log, set[str]()
+
+    def warn(self, error: MusterError) -> None:
+        """Say it, unless the same was refused before."""
+        found = _RULE.search(str(error))
+        rule = found[1] if found is not None else str(error)
+        if rule not in self._known:
+            self._known.add(rule)
+            self._log.warning("%s", error)
+
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "muster-scheduler"
+MAX_REFRESHED_PODS = 100
+"""Pods of a gang that are told again when only the numbers in its reason have changed."""
+RETRY_SECONDS = 10.0
+"""Seconds until what could not be written is tried again."""
+MAX_DEFERRALS = 10
+"""Seconds that the news of a gang that no longer waits stands back behind binds."""
+
+
+@dataclass
+class _Reported:
+    """What was last said of a gang, and which one of its name it was."""
+
+    which: str
+    reason: Reason | None = None
+    at: float = -1e9
+    status: Raw | None = None
+    succeeded: int = 0
+    stood_back: int = 0
+
+
+class Reporter:
+    """Says what the loop asks it to say, a little later and not too often."""
+
+    def __init__(
+        self, client: Client, state: State, busy: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._client, self._state, self._busy = client, state, busy
+        self._due: dict[GangKey, float] = {}
+        self._told: dict[GangKey, _Reported] = {}
+        self._pods: dict[str, Reason] = {}
+        self._deleted: list[Delete] = []
+        self._deleted_again = 0.0
+        self._wake = asyncio.Event()
+        self._refused = WarnOnce(log)
+        self._not_deleted: dict[GangKey, float] = {}
+
+    def say(self, say: Report) -> None:
+        """The reason a gang waits has changed."""
+        told = self._told.get(say.gang)
+        if told is not None and told.which != self._which(say.gang):
+            del self._told[say.gang]
+            self._due.pop(say.gang, None)
+            told = None
+        if say.reason is None and told is None:
+            self._due.pop(say.gang, None)
+            if say.gang.dialect not in ("volcano", "coscheduling", "native"):
+                return
+        now = asyncio.get_running_loop().time()
+        soon = now + self._state.settings.report_after
+        not_before = told.at + self._state.settings.report_every if told else soon
+        if told is not None and told.succeeded != self._succeeded(say.gang):
+            not_before = soon
+        due = max(soon, not_before)
+        if due < self._due.get(say.gang, 1e99):
+            self._due[say.gang] = due
+            self._wake.set()
+
+    def deleted(self, delete: Delete) -> None:
+        """Members are being deleted: that is always said, at once."""
+        self._deleted.append(delete)
+        self._wake.set()
+
+    def not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
+        """The server will not let a member be deleted: said of its gang, not too often."""
+        now = asyncio.get_running_loop().time()
+        if now - self._not_deleted.get(delete.gang, -1e9) >= self._state.settings.report_every:
+            self._not_deleted[delete.gang] = now
+            text = f"{pod.metadata.name} could not be deleted, and is tried again: {why}"
+            self.deleted(Delete(delete.gang, (pod,), f"{text} ({delete.why})", "FailedDelete"))
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            self._wake.clear()
+            await self._tell_deleted()
+            now = asyncio.get_running_loop().time()
+            for key in [key for key, due in self._due.items() if due <= now]:
+                del self._due[key]
+                await self._tell(key, now)
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        again = [self._deleted_again] if self._deleted else []
+        wait = min((*self._due.values(), *again), default=None)
+        try:
+            async with asyncio.timeout(None if wait is None else max(0.0, wait - now)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _tell(self, key: GangKey, now: float) -> None:
+        gang, entry = self._state.roster.gangs.get(key), self._state.entries.get(key)
+        if gang is None or entry is None:
+            self._told.pop(key, None)
+            return
+        told = self._told.setdefault(key, _Reported(self._which(key)))
+        reason = entry.reason
+        if reason is None and self._busy() and told.stood_back < MAX_DEFERRALS:
+            told.stood_back += 1
+            self._due[key] = now + 1.0
+            return
+        told.stood_back = 0
+        done = await self._tell_group(gang, reason, told, now)
+        if reason != told.reason:
+            told.at = now
+            said = reason is None or await self._try(
+                self._event(_subject(gang), EventText("FailedScheduling", reason.text, "Warning"))
+            )
+            told.reason, done = reason if said else told.reason, done and said
+        if reason is not None:
+            done = await self._tell_pods(gang, reason) and done
+        if not done:
+            self._due[key] = now + RETRY_SECONDS
+
+    def _succeeded(self, key: GangKey) -> int:
+        gang = self._state.roster.gangs.get(key)
+        return 0 if gang is None else self._state.succeeded(gang, self._state.muster(gang))
+
+    def _which(self, key: GangKey) -> str:
+        """Tells a gang from one of the same name that was there before."""
+        gang = self._state.roster.gangs.get(key)
+        if gang is None:
+            return ""
+        if gang.declared is not None:
+            return gang.declared.metadata.uid
+        return min(gang.pods, default="") if key.dialect == SINGLE_POD.name else ""
+
+    async def _tell_group(
+        self, gang: Gang, reason: Reason | None, told: _Reported, now: float
+    ) -> bool:
+        """Write the group's status if it has changed; False if that failed."""
+        terms = gang.terms
+        if terms is None or gang.kind is None or gang.declared is None:
+            return True
+        muster = self._state.muster(gang)
+        standing = GroupCounts(terms, muster, self._state.succeeded(gang, muster), reason)
+        status = group_status(gang.key, standing, "")
+        if status is None or status == told.status:
+            return True
+        stamped = {"status": group_status(gang.key, standing, _stamp())}
+        where, told.at = gang.declared.metadata.key, now
+        done = await self._try(self._client.patch(gang.kind, where, stamped, subresource="status"))
+        if done:
+            told.status, told.succeeded = status, standing.succeeded
+        return done
+
+    async def _tell_pods(self, gang: Gang, reason: Reason) -> bool:
+        """Tell the pods that wait; False if that failed, and then the rest is left for later."""
+        alive = {uid for g in self._state.roster.gangs.values() for uid in g.pods}
+        if len(self._pods) > 2 * len(alive) + 100:
+            self._pods = {uid: told for uid, told in self._pods.items() if uid in alive}
+        muster = self._state.muster(gang)
+        refused = (pod for pod in muster.bound if not pod.spec.node_name)
+        pending = (*muster.pending, *(refused if reason.code == BIND_FAILED else ()))
+        for pod in pending:
+            told = self._pods.get(pod.metadata.uid)
+            alike = (
+                told is not None and told.code == reason.code and len(pending) > MAX_REFRESHED_PODS
+            )
+            if told == reason or alike:
+                continue
+            done = await self._try(
+                self._client.patch(
+                    PODS,
+                    pod.metadata.key,
+                    {"metadata": {"uid": pod.metadata.uid}, "status": _unschedulable(reason)},
+                    how=Patch.STRATEGIC,
+                    subresource="status",
+                )
+            )
+            if not done:
+                return False
+            self._pods[pod.metadata.uid] = reason
+        return True
+
+    async def _tell_deleted(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._deleted and self._deleted_again <= now:
+            delete = self._deleted[0]
+            gang = self._state.roster.gangs.get(delete.gang)
+            news = EventText(delete.reason, delete.why, "Warning")
+            if not await self._try(self._event(_subject(gang, delete.pods), news)):
+                self._deleted_again = now + RETRY_SECONDS
+                return
+            del self._deleted[0]
+
+    async def _event(self, subject: EventSubject | None, news: EventText) -> None:
+        if subject is not None:
+            await self._client.create(EVENTS, event_manifest(subject, news, datetime.now(UTC)))
+
+    async def _try(self, call: object) -> bool:
+        """Whether it was written, or there is nothing any more to write it to."""
+        try:
+            await call  # type: ignore[misc]
+        except (NotFound, Conflict):
+            return True
+        except Forbidden as error:
+            self._refused.warn(error)
+        except MusterError as error:
+            log.info("not reported: %s", error)
+        else:
+            return True
+        return False
+
+
+def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None:
+    """What an event on a gang is about: the object that declares it, else its first member.
+
+    A pod that had its node before we first saw it is in no gang: then it is about the pod itself.
+    """
+    if gang is not None and gang.declared is not None and gang.kind is not None:
+        return event_subject(gang.kind, gang.declared.metadata, COMPONENT)
+    others = gang.pods.values() if gang is not None else ()
+    members = sorted((*pods, *others), key=lambda pod: pod.metadata.name)
+    return event_subject(PODS, members[0].metadata, COMPONENT) if members else None
+
+
+def _unschedulable(reason: Reason) -> Raw:
+    return {
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": reason.text,
+                "lastTransitionTime": _stamp(),
+            }
+        ]
+    }
+
+
+def _stamp() -> str:
+    return timestamp(datetime.now(UTC))

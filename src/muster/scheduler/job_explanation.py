@@ -1,0 +1,160 @@
+"""The account of one job or pod: whether it runs, and if not, why and how far from its turn.
+
+Made by `muster explain`, and free for whoever shows jobs, from what the API server has: the pods,
+their PodScheduled conditions and the published line. Pure, and imports no arrays, so that a quick
+command stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.api.gang_dialects import BUDGET, gang_named_by, role_of, single_pod_gang
+from muster.api.meta import condition_is_true, find_condition
+from muster.scheduler.published_line import WaitingGang, ordinal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muster.api.core import Pod
+
+RUNS, DONE, FAILED, STARTS, WAITS, UNSEEN, EMPTY = (
+    "running",
+    "succeeded",
+    "failed",
+    "starting",
+    "waiting",
+    "unseen",
+    "empty",
+)
+
+
+class Member(msgspec.Struct, frozen=True, rename="camel"):
+    """One pod: where it is, or what was said of it."""
+
+    name: str
+    role: str
+    phase: str
+    node: str
+    why: str
+
+
+class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
+    """What is known of a job's gang; `place` is 0 where it is not in line."""
+
+    name: str
+    state: str
+    text: str
+    gang: str = ""
+    dialect: str = ""
+    least: int = 0
+    place: int = 0
+    in_line: int = 0
+    since: str = ""
+    priority: int = 0
+    held: int = 0
+    members: tuple[Member, ...] = ()
+
+
+def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> JobExplanation:
+    """Tell what there is to tell of the pods of one job, or of one pod."""
+    members = tuple(sorted(pods, key=lambda pod: pod.metadata.name))
+    row = _row(members, rows)
+    state, text = _verdict(members, row)
+    told = tuple(map(_member, members))
+    if row is None:
+        names = [gang_named_by(pod) for pod in members[:1]]
+        gang = str(names[0]) if names and names[0] is not None else ""
+        return JobExplanation(name, state, text, gang=gang, members=told)
+    return JobExplanation(
+        name,
+        state,
+        text,
+        gang=row.gang,
+        dialect=row.dialect,
+        least=row.least,
+        place=row.place,
+        in_line=len(rows),
+        since=row.since,
+        priority=row.priority,
+        held=row.held,
+        members=told,
+    )
+
+
+def _row(pods: Sequence[Pod], rows: Sequence[WaitingGang]) -> WaitingGang | None:
+    """The row of the gang these pods are in; a budget's gang has the name of pods' controller."""
+    names = set()
+    for pod in pods:
+        key = gang_named_by(pod) or single_pod_gang(pod)
+        names.add((key.dialect, str(key)))
+        owner = pod.metadata.controller
+        if owner is not None:
+            names.add((BUDGET.name, f"{pod.metadata.namespace}/{owner.name}"))
+    found = [row for row in rows if (row.dialect, row.gang) in names]
+    return min(found, key=lambda row: row.place, default=None)
+
+
+def _verdict(pods: Sequence[Pod], row: WaitingGang | None) -> tuple[str, str]:
+    """A state, and the sentence."""
+    if not pods:
+        return EMPTY, "has no pods yet"
+    if row is not None:
+        return WAITS, str(row)
+    waiting = [pod for pod in pods if not pod.spec.node_name and not pod.finished]
+    if waiting:
+        return _unplaced(waiting, len(pods))
+    return _placed(pods)
+
+
+def _unplaced(waiting: Sequence[Pod], n: int) -> tuple[str, str]:
+    """Pods without a node and no word about them in the line."""
+    said = next(filter(None, map(_condition_message, waiting)), "")
+    if said:
+        return WAITS, said
+    gated = sum(1 for pod in waiting if pod.spec.scheduling_gates)
+    if gated:
+        return WAITS, f"{gated} of {n} pods are held back by scheduling gates"
+    names = " and ".join(sorted({pod.spec.scheduler_name for pod in waiting}))
+    return UNSEEN, (
+        f"{len(waiting)} of {n} pods have no node and no scheduler has spoken of them: "
+        f"they are addressed to {names}"
+    )
+
+
+def _placed(pods: Sequence[Pod]) -> tuple[str, str]:
+    phases = [pod.status.phase for pod in pods]
+    if all(phase == "Succeeded" for phase in phases):
+        return DONE, f"has ended: {len(pods)} of {len(pods)} pods succeeded"
+    if "Running" not in phases and "Failed" in phases:
+        return FAILED, f"has ended: {phases.count('Failed')} of {len(pods)} pods failed"
+    there = sum(1 for pod in pods if not pod.finished)
+    nodes = len({pod.spec.node_name for pod in pods if not pod.finished})
+    running = phases.count("Running")
+    text = f"{there} of {len(pods)} pods have a node, on {nodes} node{'s' * (nodes != 1)}"
+    return (RUNS if running else STARTS), f"{text}; {running} running"
+
+
+def _member(pod: Pod) -> Member:
+    return Member(
+        pod.metadata.name,
+        role_of(pod),
+        pod.status.phase,
+        pod.spec.node_name,
+        _condition_message(pod),
+    )
+
+
+def _condition_message(pod: Pod) -> str:
+    """What a scheduler wrote on the pod."""
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
+    if scheduled is None or condition_is_true((scheduled,), "PodScheduled"):
+        return ""
+    return scheduled.message or scheduled.reason
+
+
+def place_in_words(told: JobExplanation) -> str:
+    """`2nd of 7 in line`; empty where it is not in line."""
+    return f"{ordinal(told.place)} of {told.in_line} in line" if told.place else ""

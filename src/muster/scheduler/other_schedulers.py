@@ -1,0 +1,181 @@
+"""Other schedulers that are alive under a name we are asked to answer to.
+
+Asked by `muster scheduler` before it starts: two schedulers of one name bind the same pods, and
+neither keeps room for the other's gangs. A scheduler is alive if it holds a Lease that it renewed
+lately; ours mark every name they answer to with one (`presence`). Pure: the leases and the clock
+are arguments.
+
+A scheduler's mark on the cluster: a Lease for each name it answers to, renewed while it runs.
+
+Run by the service. It decides nothing and fences nothing; it lets `rivals` see another scheduler of
+ours that runs without an election. Cannot be written: said once, and the scheduler goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import socket
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.api.kinds import LEASES
+from muster.api.meta import Key, timestamp
+from muster.errors import MusterError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from muster.api.core import Lease
+    from muster.api.meta import Raw
+    from muster.kube.client import Client
+
+
+LEASE_PREFIX = "muster-scheduler"
+LEASES_OF = {
+    "default-scheduler": ("kube-scheduler",),
+    "volcano": ("volcano", "vc-scheduler"),
+    "scheduler-plugins-scheduler": ("scheduler-plugins-scheduler", "sig-scheduling"),
+    "koord-scheduler": ("koord-scheduler",),
+    "kube-batchd": ("kube-batchd", "kube-batch"),
+    "yunikorn": ("yunikorn", "yunikorn-scheduler"),
+}
+"""What schedulers call their lease where it is not named like themselves."""
+ELECTED = "elected"
+"""Who holds the marks of a scheduler that was elected: its replicas wait their turn beside it."""
+ALIVE_SECONDS = 60.0
+"""Seconds; longer where the lease itself runs longer."""
+LEASE_FIELD_SELECTOR = "metadata.namespace!=kube-node-lease"
+"""Selects the leases worth reading: every node renews one of its own."""
+
+
+class OtherScheduler(NamedTuple):
+    """A scheduler that is alive: the name it answers to, its lease, and the lease's age."""
+
+    name: str
+    lease: str
+    holder: str
+    age: float
+
+    def __str__(self) -> str:
+        return (
+            f"the scheduler of {self.name} is alive: {self.holder} renewed the lease "
+            f"{self.lease} {max(0.0, self.age):.0f} s ago"
+        )
+
+
+def name_lease(name: str) -> str:
+    """The lease that marks a scheduler of ours which answers to a name."""
+    return f"{LEASE_PREFIX}.{re.sub('[^a-z0-9-]', '-', name.lower()).strip('-')}"
+
+
+def find_others(
+    names: Iterable[str],
+    leases: Iterable[Lease],
+    now: datetime,
+    *,
+    gone: Callable[[str], bool] = lambda _: False,
+) -> list[OtherScheduler]:
+    """Those that are alive, by name, but for holders that are `gone`.
+
+    The lease of an election is no rival: its replicas share it.
+    """
+    found = []
+    living = [(lease, age) for lease in leases if (age := _age(lease, now)) is not None]
+    for name in names:
+        called = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE_PREFIX}
+        marks = [(lease, age) for lease, age in living if lease.metadata.name == name_lease(name)]
+        for lease, age in marks:
+            who = lease.spec.holder_identity or ""
+            if age < (lease.spec.lease_duration_seconds or 0) and not gone(who):
+                found.append(OtherScheduler(name, str(lease.metadata.key), who, age))
+        for lease, age in living:
+            if lease.metadata.name in called:
+                holder = lease.spec.holder_identity or ""
+                found.append(OtherScheduler(name, str(lease.metadata.key), holder, age))
+    return sorted(found)
+
+
+def _age(lease: Lease, now: datetime) -> float | None:
+    """Seconds since it was renewed; None if it was given up or has run out."""
+    spec = lease.spec
+    if not spec.holder_identity or spec.renew_time is None:
+        return None
+    age = (now - spec.renew_time).total_seconds()
+    return age if age < max(ALIVE_SECONDS, 2.0 * (spec.lease_duration_seconds or 0)) else None
+
+
+log = logging.getLogger(__name__)
+
+RENEW_EVERY = 10.0
+LEASE_SECONDS = 30
+GIVE_UP_WITHIN = 2.0
+"""Seconds that taking the marks away may take."""
+
+
+class NameLeases:
+    """The marks of one process."""
+
+    def __init__(
+        self, client: Client, names: Iterable[str], namespace: str, *, elected: bool
+    ) -> None:
+        self._client = client
+        self._keys = [Key(namespace, name_lease(name)) for name in names]
+        self._holder = ELECTED if elected else holder_identity(os.getpid())
+        self._silent = False
+
+    async def run(self) -> None:
+        """Renew the marks until cancelled, then take them away."""
+        try:
+            while True:
+                await self._mark(self._holder)
+                await asyncio.sleep(RENEW_EVERY)
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GIVE_UP_WITHIN):
+                    await self._mark("")
+
+    async def _mark(self, who: str) -> None:
+        for key in self._keys:
+            try:
+                await self._write(key, who)
+            except MusterError as error:
+                if not self._silent:
+                    log.warning("others cannot see that this scheduler runs: %s", error)
+                self._silent = True
+
+    async def _write(self, key: Key, who: str) -> None:
+        now = timestamp(datetime.now(UTC), micro=True)
+        spec: Raw = {"holderIdentity": who, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
+        try:
+            await self._client.patch(LEASES, key, {"spec": spec})
+        except NotFound:
+            metadata = {"name": key.name, "namespace": key.namespace}
+            await self._client.create(LEASES, {"metadata": metadata, "spec": spec})
+
+
+def holder_identity(pid: int) -> str:
+    """How a process of this machine is called in its marks."""
+    return f"{socket.gethostname()}/{pid}"
+
+
+def has_died(who: str) -> bool:
+    """Whether the holder of a mark was a process of this machine that has died.
+
+    One with our own number is: after a restart a container counts from one again.
+    """
+    host, _, number = who.rpartition("/")
+    if host != socket.gethostname() or not number.isdecimal():
+        return False
+    if int(number) == os.getpid():
+        return True
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

@@ -1,0 +1,1 @@
+"""Where pods could go: pure functions over the snapshot's arrays."""

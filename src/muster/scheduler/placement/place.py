@@ -1,0 +1,370 @@
+"""A gang onto a snapshot: a plan that places all of it, or why that cannot be.
+
+Called by the loop, by `preempt` and by `explain`. Pure: the same snapshot and demand give the same
+answer, ties go to the first node by name, and the snapshot is left as it was.
+
+Theory: each class is placed by `fill`. Several classes interact through room alone, or through
+what couples them; the one hardest to place goes first, and before giving up a few other orders are
+tried, and a few domains where members want to be near each other.
+
+Copies of one class onto nodes, as many as are wanted: the innermost step of placing a gang.
+
+Called by `place` within a trial. Theory: pods of a class are alike, so what must be found is how
+many copies go on each node, and one vector, copies that fit per node, answers it. The fullest node
+that takes all remaining copies is the tightest; if none takes them all, the roomiest goes first,
+which uses the fewest nodes, and among equals those of the roomiest rack, which uses the fewest
+racks. A gang that asks to be spread gets one copy per node and round instead. Only classes coupled
+with other pods (ports, affinity, spread constraints) go copy by copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice, permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.scheduler.cluster.snapshot import Placement
+from muster.scheduler.placement import filters, scores
+from muster.scheduler.placement.demand import ClassDemand, ClassShortage, Demand, Plan, Unplaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from muster.scheduler.cluster.pod_class import PodClass, Vector
+    from muster.scheduler.cluster.snapshot import Snapshot, Trial
+    from muster.scheduler.placement.demand import Demand
+
+
+Counts = dict[int, int]
+"""Rows, and how many copies each gets."""
+
+
+def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
+    """Place up to `n` copies of a class, as close together as they go; rows and their counts."""
+    if n <= 0:
+        return {}
+    if filters.is_coupled(trial.snapshot, cls):
+        return _one_by_one(trial, cls, n, demand)
+    copies = np.array(free_copies(trial, cls, demand))
+    if demand.manner.spread:
+        return _evenly(trial, cls, copies, n)
+    cost = scores.cost(trial.snapshot, cls, copies, _gang_rows(trial, demand), demand.manner)
+    if demand.manner.rack:
+        cost = _by_rack(trial.snapshot, demand.manner.rack, copies, cost)
+    counts: Counts = {}
+    while n > 0:
+        rows, each = _next(copies, cost, n)
+        if each <= 0:
+            break
+        for row in rows:
+            trial.place(cls, row, each)
+            counts[row] = each
+            copies[row] = 0
+        n -= each * len(rows)
+    return counts
+
+
+def _evenly(trial: Trial, cls: PodClass, copies: Vector, n: int) -> Counts:
+    """One copy per node and round, the roomiest nodes first."""
+    counts: Counts = {}
+    while n > 0:
+        rows = np.flatnonzero(copies)
+        if not len(rows):
+            break
+        chosen = rows[np.argsort(-copies[rows], kind="stable")][:n]
+        copies[chosen] -= 1
+        n -= len(chosen)
+        for row in map(int, chosen):
+            counts[row] = counts.get(row, 0) + 1
+    for row, each in counts.items():
+        trial.place(cls, row, each)
+    return counts
+
+
+def _by_rack(snapshot: Snapshot, label: str, copies: Vector, cost: Vector) -> Vector:
+    """The cost as ranks, where equals go by the room of their rack, then rack by rack."""
+    codes = snapshot.nodes.column(label).codes
+    room = np.bincount(codes, copies)[codes].astype(np.int64)
+    room[codes == 0] = 0
+    _, first = np.unique(codes, return_index=True)
+    opens = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    opens[codes[first]] = first
+    order = np.lexsort((opens[codes], -room, cost))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def _next(copies: Vector, cost: Vector, n: int) -> tuple[list[int], int]:
+    """The next rows to fill and how many copies each gets.
+
+    One row if one can take all that is left. Else all rows that hold the most, as far as whole
+    rows are needed: on a cluster of equal nodes a large gang is placed in one step.
+    """
+    whole = np.flatnonzero(copies >= n)
+    if len(whole):
+        return [int(whole[np.argmin(cost[whole])])], n
+    most = int(copies.max(initial=0))
+    if most <= 0:
+        return [], 0
+    rows = np.flatnonzero(copies == most)
+    chosen = rows[np.argsort(cost[rows], kind="stable")][: n // most]
+    return [int(row) for row in chosen], most
+
+
+def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
+    counts: Counts = {}
+    own = _gang_rows(trial, demand)
+    for _ in range(n):
+        copies = free_copies(trial, cls, demand)
+        allowed = np.where(filters.coupled_mask(trial.snapshot, cls), copies, 0)
+        rows = np.flatnonzero(allowed)
+        if not len(rows):
+            break
+        if demand.manner.spread:
+            cost = scores.APART * np.array([counts.get(int(row), 0) for row in rows]) - copies[rows]
+        else:
+            cost = scores.cost(trial.snapshot, cls, allowed, own, demand.manner)[rows]
+        row = int(rows[np.argmin(cost)])
+        trial.place(cls, row)
+        own.add(row)
+        counts[row] = counts.get(row, 0) + 1
+    return counts
+
+
+def free_copies(trial: Trial, cls: PodClass, demand: Demand) -> Vector:
+    copies = filters.copies(trial.snapshot, cls)
+    return copies if demand.barred is None else np.where(demand.barred, 0, copies)
+
+
+def _gang_rows(trial: Trial, demand: Demand) -> set[int]:
+    rows = trial.snapshot.nodes.rows
+    own = {rows[slot.node] for slot in demand.rooms if slot.node in rows}
+    own.update(rows[name] for name in demand.beside if name in rows)
+    own.update(use.row for use in trial.log if use.n > 0)
+    return own
+
+
+TRIES = 6
+
+
+def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
+    """The plan for a gang, or why there is none."""
+    with snapshot.trial() as trial:
+        trial.lift(demand.rooms)
+        wishes, mark = _choose(demand), trial.mark()
+        found, short = _search(trial, demand, wishes)
+        if found is not None and demand.manner.rack and not demand.manner.spread:
+            trial.undo(mark)
+            found = _in_one_rack(trial, demand, wishes, found)
+        for narrower in _by_domain(trial, demand, wishes) if found is None else ():
+            found, _ = _search(trial, narrower, wishes)
+            if found is not None:
+                break
+        if found is None and _has_choice(demand, wishes):
+            found = _as_many_as_fit(trial, demand)
+        if found is None:
+            return _why_unplaced(trial, demand, wishes, short)
+        return _plan(snapshot, demand, found)
+
+
+def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
+    """As many of the wanted pods as fit, one by one in order: for members beyond the minimum."""
+    with snapshot.trial() as trial:
+        trial.lift(demand.rooms)
+        placed = [fill(trial, want.cls, len(want.pods), demand) for want in demand.wants]
+        return _plan(snapshot, demand, placed)
+
+
+def _choose(demand: Demand) -> list[int]:
+    """How many of each want: the roles' minimums first, then in order until the need is met."""
+    counts = [0] * len(demand.wants)
+    left = dict(demand.roles)
+    for index, want in enumerate(demand.wants):
+        counts[index] = min(len(want.pods), left.get(want.role, 0))
+        left[want.role] = left.get(want.role, 0) - counts[index]
+    missing = demand.need - sum(counts)
+    for index, want in enumerate(demand.wants):
+        more = max(0, min(len(want.pods) - counts[index], missing))
+        counts[index] += more
+        missing -= more
+    return counts
+
+
+def _by_domain(trial: Trial, demand: Demand, counts: Sequence[int]) -> Iterator[Demand]:
+    """The demand within one domain after another, for gangs that want their own pods near.
+
+    The first pod decides the domain for all, and the best node for it may lie in one that is too
+    small. Domains that hold every class by itself are tried, the tightest first.
+    """
+    keys = sorted({term.topology for want in demand.wants for term in want.cls.affinity})
+    for key in keys[:1]:
+        yield from _within(trial, demand, counts, key)
+
+
+def _within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> Iterator[Demand]:
+    """The demand within each domain of a label that holds every class by itself."""
+    column = trial.snapshot.nodes.column(key)
+    holds = np.ones(len(column.values), np.bool_)
+    total = np.zeros(len(column.values), np.int64)
+    for want, n in zip(demand.wants, counts, strict=True):
+        copies = np.minimum(free_copies(trial, want.cls, demand), n)
+        room = np.bincount(column.codes, copies, len(column.values)).astype(np.int64)
+        holds &= room >= n
+        total += room
+    holds[0] = False
+    domains = sorted(np.flatnonzero(holds), key=lambda d: (total[d], str(column.values[d])))
+    for domain in domains[:TRIES]:
+        outside = column.codes != domain
+        barred = outside if demand.barred is None else outside | demand.barred
+        yield replace(demand, barred=barred)
+
+
+def _in_one_rack(
+    trial: Trial, demand: Demand, counts: Sequence[int], found: list[Counts]
+) -> list[Counts]:
+    """The gang within one rack, if some rack holds it on as few nodes as were found without."""
+    nodes = {row for placed in found for row in placed}
+    codes = trial.snapshot.nodes.column(demand.manner.rack).codes
+    if len({int(codes[row]) for row in nodes}) <= 1:
+        return found
+    mark = trial.mark()
+    for narrower in _within(trial, demand, counts, demand.manner.rack):
+        other, _ = _search(trial, narrower, counts)
+        trial.undo(mark)
+        if other is not None and len({row for placed in other for row in placed}) <= len(nodes):
+            return other
+    return found
+
+
+def _has_choice(demand: Demand, counts: Sequence[int]) -> bool:
+    chosen = [n < len(want.pods) for n, want in zip(counts, demand.wants, strict=True)]
+    return len(demand.wants) > 1 and any(chosen)
+
+
+def _search(
+    trial: Trial, demand: Demand, counts: Sequence[int]
+) -> tuple[list[Counts] | None, ClassShortage | None]:
+    """Place exactly these counts, trying a few orders; the first class that failed, if all fail."""
+    first_short: ClassShortage | None = None
+    for order in _orders(trial.snapshot, demand, counts):
+        mark = trial.mark()
+        placed: list[Counts] = [{} for _ in counts]
+        for index in order:
+            want = demand.wants[index]
+            got = fill(trial, want.cls, counts[index], demand)
+            placed[index] = got
+            if sum(got.values()) < counts[index]:
+                first_short = first_short or ClassShortage(want, counts[index], sum(got.values()))
+                break
+        else:
+            return placed, None
+        trial.undo(mark)
+        if not _worth_another_order(trial, demand, counts):
+            break
+    return None, first_short
+
+
+def _orders(snapshot: Snapshot, demand: Demand, counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    busy = [index for index, n in enumerate(counts) if n]
+    hardest = sorted(busy, key=lambda i: _ease(snapshot, demand.wants[i]))
+    return islice(permutations(hardest), TRIES)
+
+
+def _ease(snapshot: Snapshot, want: ClassDemand) -> tuple[int, int]:
+    """Coupled classes first, then those of which the cluster holds the fewest copies."""
+    room = int(np.minimum(filters.copies(snapshot, want.cls), 1 << 20).sum())
+    return (0 if filters.is_coupled(snapshot, want.cls) else 1, room)
+
+
+def _worth_another_order(trial: Trial, demand: Demand, counts: Sequence[int]) -> bool:
+    """Not if some class does not even fit alone."""
+    for want, n in zip(demand.wants, counts, strict=True):
+        if n and int(np.minimum(free_copies(trial, want.cls, demand), n).sum()) < n:
+            return False
+    return len(demand.wants) > 1
+
+
+def _as_many_as_fit(trial: Trial, demand: Demand) -> list[Counts] | None:
+    """When pods can stand in for each other: take as many of each class as fit, up to the need."""
+    mark = trial.mark()
+    placed: list[Counts] = [{} for _ in demand.wants]
+    for floor in (True, False):
+        for index, want in enumerate(demand.wants):
+            done = sum(placed[index].values())
+            left = demand.need - sum(sum(counts.values()) for counts in placed)
+            n = demand.roles.get(want.role, 0) if floor else left
+            got = fill(trial, want.cls, max(0, min(n, len(want.pods) - done)), demand)
+            for row, copies in got.items():
+                placed[index][row] = placed[index].get(row, 0) + copies
+    by_role: dict[str, int] = {}
+    for want, counts in zip(demand.wants, placed, strict=True):
+        by_role[want.role] = by_role.get(want.role, 0) + sum(counts.values())
+    enough = sum(by_role.values()) >= demand.need
+    if enough and all(by_role.get(role, 0) >= n for role, n in demand.roles.items()):
+        return placed
+    trial.undo(mark)
+    return None
+
+
+def _plan(snapshot: Snapshot, demand: Demand, placed: Sequence[Counts]) -> Plan:
+    found: list[Placement] = []
+    for want, counts in zip(demand.wants, placed, strict=True):
+        names = [snapshot.nodes.names[row] for row in sorted(counts) for _ in range(counts[row])]
+        pairs = zip(want.pods, names, strict=False)
+        found += [Placement(pod, node, want.cls) for pod, node in pairs]
+    return Plan(tuple(found))
+
+
+def _why_unplaced(
+    trial: Trial, demand: Demand, counts: Sequence[int], short: ClassShortage | None
+) -> Unplaced:
+    alone = []
+    for want, n in _by_body(demand.wants, counts):
+        mark = trial.mark()
+        fits = sum(fill(trial, want.cls, n, demand).values())
+        if fits < n:
+            alone.append(_short(trial.snapshot, want, n, fits))
+        trial.undo(mark)
+    if alone:
+        return Unplaced(tuple(alone))
+    return Unplaced((short,) if short else (), alone=False)
+
+
+def _by_body(
+    wants: Sequence[ClassDemand], counts: Sequence[int]
+) -> Iterable[tuple[ClassDemand, int]]:
+    """Wants with their counts, those together that differ by labels only: people know members by
+    role, and not what labels somebody's selector happens to tell apart."""
+    found: dict[tuple[str, bytes], tuple[ClassDemand, int]] = {}
+    for want, n in zip(wants, counts, strict=True):
+        key = (want.role, want.cls.body)
+        first, before = found.get(key, (replace(want, pods=()), 0))
+        found[key] = (replace(first, pods=(*first.pods, *want.pods)), before + n)
+    return found.values()
+
+
+def _short(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> ClassShortage:
+    """The facts about what is left over, taken while what fits is in place."""
+    cls, lacking = want.cls, wanted - fits
+    may = filters.static_mask(snapshot, cls)
+    lacks = {}
+    for name, each in cls.requests.items():
+        free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][may], 0)
+        usable = int(np.minimum(free // each, lacking).sum())
+        if usable < lacking:
+            lacks[name] = each * (lacking - usable)
+    ever = bool(filters.fits_if_empty(snapshot, cls).any())
+    return ClassShortage(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever)
+
+
+def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
+    left = np.ones(len(snapshot.nodes), np.bool_)
+    for item in filters.FILTERS:
+        kept = left & item.mask(snapshot, cls)
+        gone = int(left.sum() - kept.sum())
+        if gone:
+            yield item.says, gone
+        left = kept

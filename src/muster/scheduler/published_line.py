@@ -1,0 +1,57 @@
+"""The line as it is published: one row per waiting gang, in the ConfigMap `muster-line`.
+
+Written by `line`, read by `get`, `explain` and the dashboard, which must start quickly: this
+module imports no arrays. `read` takes what it finds; rows it cannot understand are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG_MAP = "muster-line"
+NAMESPACE = "kube-system"
+DATA_KEY = "line"
+
+
+class WaitingGang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A gang that waits: its place (1 is the head), why, since when, and what it has."""
+
+    gang: str
+    place: int
+    code: str
+    reason: str
+    since: str
+    dialect: str = ""
+    priority: int = 0
+    least: int = 1
+    bound: int = 0
+    pending: int = 0
+    held: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {ordinal(self.place)} in line"
+
+
+def write(rows: list[WaitingGang]) -> dict[str, str]:
+    """The ConfigMap's data."""
+    return {DATA_KEY: msgspec.json.encode(rows).decode()}
+
+
+def read(data: Mapping[str, str]) -> list[WaitingGang]:
+    """The rows in a ConfigMap's data."""
+    try:
+        return msgspec.json.decode(data.get(DATA_KEY, "[]"), type=list[WaitingGang])
+    except msgspec.MsgspecError:
+        return []
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th …"""
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"

@@ -1,0 +1,177 @@
+"""Colour and live pictures on a terminal, plain text in a pipe."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+
+import pytest
+
+from muster.cli.show import colour, live, output
+from muster.cli.show.live import Frame
+from muster.cli.verbs import config
+from muster.client import config_file
+from muster.errors import NotFound, Unreachable, UsageError
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def colourful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+ROWS = [("NAME", "STATUS"), ("Running-man", "Running"), ("b", "PENDING")]
+
+
+@pytest.mark.usefixtures("colourful")
+def test_words_with_a_meaning_are_coloured_on_a_terminal() -> None:
+    green, yellow = "\x1b[32mRunning\x1b[0m", "\x1b[33mPENDING\x1b[0m"
+
+    with redirect_stdout(Terminal()):
+        text = output.table(ROWS)
+
+    assert text.splitlines() == [
+        "NAME         STATUS",
+        f"Running-man  {green}",
+        f"b            {yellow}",
+    ]
+
+
+@pytest.mark.usefixtures("colourful")
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_whoever_wants_no_colour_gets_none(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    with redirect_stdout(Terminal()):
+        assert "\x1b" not in output.table(ROWS)
+
+
+def test_a_pipe_gets_no_colour() -> None:
+    assert not colour.enabled(io.StringIO())
+
+
+class Enough(BaseException):
+    """The reader presses Ctrl-C."""
+
+
+def looking(*frames: Frame | Exception) -> Iterator[Frame | Exception]:
+    yield from frames
+    raise Enough
+
+
+def shown(*frames: Frame | Exception) -> None:
+    rest = looking(*frames)
+
+    def look() -> Frame:
+        frame = next(rest)
+        if isinstance(frame, Exception):
+            raise frame
+        return frame
+
+    with pytest.raises(Enough):
+        live.show(look, every=0)
+
+
+def test_in_a_pipe_only_news_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(Frame("1s", "same"), Frame("2s", "same"), Frame("3s", "other"))
+
+    assert capsys.readouterr().out == "1s\n\n3s\n"
+
+
+def test_on_a_terminal_each_picture_replaces_the_one_before() -> None:
+    with redirect_stdout(Terminal()) as terminal:
+        shown(Frame("one\ntwo", 1), Frame("three", 1))
+
+    assert terminal.getvalue() == (
+        "\x1b[H\x1b[Jone\x1b[K\ntwo\x1b[K\x1b[J\n\x1b[Hthree\x1b[K\x1b[J\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns", "seen"),
+    [
+        ("5", "80", ["NAME", "a", "b", "… 3 lines more"]),
+        ("6", "80", ["NAME", "a", "b", "c", "… 2 lines more"]),
+        ("7", "80", ["NAME", "a", "b", "c", "d", "\x1b[32mlong\x1b[0m row"]),
+        ("7", "8", ["NAME", "a", "b", "c", "d", "\x1b[32mlong\x1b[0m row"]),
+        ("7", "7", ["NAME", "a", "b", "c", "d", "… 1 lin"]),
+        ("1", "80", ["… 6 lines more"]),
+    ],
+)
+def test_a_picture_taller_than_the_terminal_keeps_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, lines: str, columns: str, seen: list[str]
+) -> None:
+    monkeypatch.setenv("LINES", lines)
+    monkeypatch.setenv("COLUMNS", columns)
+
+    with redirect_stdout(Terminal()) as terminal:
+        shown(Frame("NAME\na\nb\nc\nd\n\x1b[32mlong\x1b[0m row", 1))
+
+    drawn = terminal.getvalue().removeprefix("\x1b[H\x1b[J").removesuffix("\x1b[K\x1b[J\n")
+    assert drawn.split("\x1b[K\n") == seen
+
+
+def test_a_cluster_that_goes_away_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(Frame("a", 1), Unreachable("gone"), Unreachable("gone"), Frame("b", 2))
+
+    assert capsys.readouterr() == ("a\n\nb\n", "waiting for the cluster: gone\n")
+
+
+def test_what_is_deleted_while_it_is_shown_is_told_as_such() -> None:
+    frames = iter([Frame("a", 1)])
+
+    def look() -> Frame:
+        for frame in frames:
+            return frame
+        raise NotFound("please use 'arena submit' to create it", status=404)
+
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        live.show(look, every=0)
+
+
+def test_a_cluster_that_was_never_there_is_an_error() -> None:
+    with pytest.raises(Unreachable):
+        live.show(lambda: (_ for _ in ()).throw(Unreachable("gone")), every=0)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (1023, "1023"), (1024, "1Ki"), (1536 * 2**20, "1.5Gi"), (5 * 2**50, "5120Ti")],
+)
+def test_memory_is_told_in_the_largest_unit(amount: int, text: str) -> None:
+    assert output.memory(amount) == text
+
+
+@pytest.mark.parametrize(("milli", "text"), [(0, "0"), (250, "0.25"), (2000, "2"), (10500, "10.5")])
+def test_thousandths_of_a_cpu_are_told_as_cpus(milli: int, text: str) -> None:
+    assert output.cores(milli) == text
+
+
+def test_the_config_file_is_written_and_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(*words: str) -> str:
+        config.command.main(list(words), standalone_mode=False)
+        return capsys.readouterr().out
+
+    run("set", "gang", "true")
+    assert config_file.switch("gang") is True
+    assert run("get", "gang") == "true\n"
+    assert run("list").splitlines()[-1].split()[:2] == ["gang", "true"]
+    run("unset", "gang")
+    with pytest.raises(NotFound):
+        run("get", "gang")
+    with pytest.raises(UsageError, match="did you mean gang"):
+        run("set", "gangs", "true")
+    with pytest.raises(UsageError, match="true or false"):
+        run("set", "gang", "maybe")

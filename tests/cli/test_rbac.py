@@ -1,0 +1,182 @@
+"""Somebody who may not read everything still sees what is his, and is told what is left out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.fake_cluster import Scene, condition, job, pod
+
+OTHERS = {"mpijobs", "pytorchjobs", "jaxjobs"}
+
+
+@pytest.fixture
+def tensorflow_only(scene: Scene) -> Scene:
+    """A job that runs, and one who may read no other kind than its."""
+    runs = condition(job("TFJob", "runs", {"Worker": 1}), "Running")
+    scene.objects = {
+        "tfjobs": [runs], "mpijobs": [], "pytorchjobs": [], "jaxjobs": [], "configmaps": [],
+        "pods": [pod(runs, "worker", 0, phase="Running")],
+    }  # fmt: skip
+    scene.barred = set(OTHERS)
+    return scene
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["top", "job"], ["get", "jobs"], ["prune", "--since", "1s", "--dry-run"]]
+)
+def test_kinds_that_may_not_be_listed_are_left_out_and_named(
+    tensorflow_only: Scene, words: list[str]
+) -> None:
+    code, out, err = tensorflow_only.arena(*words)
+
+    assert code == 0
+    assert "runs" in out or words[0] == "prune"
+    assert err == (
+        "left out, since you may not list them: mpijobs, pytorchjobs, jaxjobs (-T tfjob asks for "
+        "no others)\n"
+    )
+
+
+def test_a_type_that_was_asked_for_is_never_left_out(tensorflow_only: Scene) -> None:
+    assert tensorflow_only.arena("list", "-T", "tf")[::2] == (0, "")
+    code, out, err = tensorflow_only.arena("list", "-T", "mpi")
+    assert (code, out) == (4, "")
+    assert "mpijobs" in err
+
+
+def test_who_may_list_nothing_is_told_so(tensorflow_only: Scene) -> None:
+    tensorflow_only.barred |= {"tfjobs"}
+
+    code, out, err = tensorflow_only.arena("list")
+
+    assert (code, out) == (4, "")
+    assert "tfjobs" in err
+
+
+@pytest.mark.parametrize("verb", ["get", "suspend", "delete", "explain"])
+def test_a_job_is_found_among_the_kinds_that_may_be_read(tensorflow_only: Scene, verb: str) -> None:
+    code, _, err = tensorflow_only.arena(verb, "runs")
+
+    assert code == 0
+    assert "mpijobs" not in err
+
+
+def test_a_job_that_is_not_found_may_be_of_a_kind_that_may_not_be_read(
+    tensorflow_only: Scene,
+) -> None:
+    code, _, err = tensorflow_only.arena("get", "other")
+
+    assert code == 3
+    assert "Not found training job other" in err
+    assert "You may not read mpijobs, pytorchjobs, jaxjobs: it may be one of these." in err
+    tensorflow_only.barred |= {"tfjobs"}
+    assert tensorflow_only.arena("get", "other")[0] == 4
+
+
+def test_without_the_right_to_read_records_a_job_that_is_missing_is_still_missing(
+    tensorflow_only: Scene,
+) -> None:
+    tensorflow_only.barred |= {"configmaps"}
+
+    assert tensorflow_only.arena("delete", "other")[0] == 3
+
+
+def test_where_the_line_may_not_be_read_the_reason_alone_is_told(scene: Scene) -> None:
+    waits = job("TFJob", "waits", {"Worker": 1})
+    scene.objects = {"tfjobs": [waits], "pods": [pod(waits, "worker", 0, why="too big")]}
+    scene.barred = {"configmaps"}
+
+    for verb in ("get", "explain"):
+        code, out, err = scene.arena(verb, "waits")
+        assert (code, err) == (0, "")
+        assert "too big" in out
+        assert "Line:" not in out
+
+    said = scene.arena("--loglevel", "debug", "get", "waits")[2].splitlines()
+    assert said == ["places in line are not shown: you may not read kube-system/muster-line"]
+
+
+@pytest.fixture
+def with_board(scene: Scene) -> Scene:
+    """A job with a TensorBoard that runs on a node at 10.0.0.7, on a cluster elsewhere."""
+    runs = condition(job("TFJob", "runs", {"Worker": 1}), "Running")
+    board = pod(runs, "tensorboard", 0, phase="Running", ip="10.0.0.7")
+    board["metadata"] |= {
+        "name": "runs-tensorboard-1", "ownerReferences": [],
+        "labels": {"release": "runs", "role": "tensorboard"},
+    }  # fmt: skip
+    board["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    service = {
+        "metadata": {
+            "name": "runs-tensorboard", "namespace": "default",
+            "labels": {"release": "runs", "role": "tensorboard"},
+        },
+        "spec": {"ports": [{"port": 6006, "nodePort": 30001}]},
+    }  # fmt: skip
+    scene.objects = {"tfjobs": [runs], "pods": [board], "services": [service], "nodes": []}
+    scene.local = False
+    return scene
+
+
+def test_who_may_not_list_nodes_still_gets_the_tensorboards_address(with_board: Scene) -> None:
+    with_board.barred = {"nodes"}
+    url = "http://10.0.0.7:30001"
+
+    assert url in with_board.arena("get", "runs")[1]
+    assert with_board.arena("open", "--print", "runs")[:2] == (0, f"{url}\n")
+    listed = json.loads(with_board.arena("list", "-o", "json")[1])
+    assert listed[0]["tensorboard"] == url
+
+
+def test_a_node_that_has_only_another_address_will_do(with_board: Scene) -> None:
+    with_board.objects["pods"][0]["status"]["hostIP"] = ""
+    node = {
+        "metadata": {"name": "n"},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [{"type": "Hostname", "address": "n.lab"}],
+        },
+    }
+    with_board.objects["nodes"] = [node]
+
+    assert with_board.arena("open", "--print", "runs")[1] == "http://n.lab:30001\n"
+
+
+def test_a_tensorboard_whose_address_is_not_known_is_not_said_to_be_missing(
+    with_board: Scene,
+) -> None:
+    with_board.objects["pods"][0]["status"] |= {"hostIP": "", "conditions": []}
+    with_board.barred = {"nodes"}
+
+    _, out, _ = with_board.arena("get", "runs")
+    assert "Tensorboard:\n  Its address is not known: " in out
+
+    code, out, err = with_board.arena("open", "--print", "runs")
+    assert (code, out) == (1, "")
+    assert "the address of the TensorBoard of runs is not known: " in err
+    assert "--tensorboard" not in err
+
+
+def test_who_may_not_read_services_is_not_told_that_there_is_no_tensorboard(
+    with_board: Scene,
+) -> None:
+    with_board.barred = {"services"}
+
+    assert with_board.arena("get", "runs")[0] == 0
+    code, _, err = with_board.arena("open", "--print", "runs")
+    assert code == 4
+    assert "services" in err
+
+
+def test_the_status_of_a_cluster_whose_nodes_may_not_be_listed_is_no_failure(
+    scene: Scene,
+) -> None:
+    scene.barred = {"nodes"}
+    scene.patch.setattr("muster.cli.verbs.status.find_cluster", lambda _: scene.cluster())
+
+    code, out, err = scene.arena("status")
+
+    assert (code, err) == (0, "")
+    assert "nodes:    you may not list them" in out

@@ -1,0 +1,64 @@
+"""A wrong command line ends in a sentence and an exit code, and changes nothing."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.api.kinds import CONFIG_MAPS, NAMESPACES
+from muster.cli import main
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.cli.verbs.test_apply import LocalServer
+from tests.cli.wrong_usage import Line, lines
+
+LINES = lines(400, seed=9)
+
+
+@pytest.fixture(scope="module")
+def client(job_server: LocalServer) -> Iterator[BlockingClient]:
+    with BlockingClient(kube_config.load(job_server.kubeconfig)) as client:
+        yield client
+
+
+def test_there_are_many_lines_and_many_ways_to_be_wrong() -> None:
+    assert len(LINES) >= 200
+    assert len({line.fault for line in LINES}) >= 9
+
+
+def test_a_change_would_be_seen(client: BlockingClient) -> None:
+    before = client.list(NAMESPACES).resource_version
+    client.create(CONFIG_MAPS, {"metadata": {"generateName": "x-"}}, namespace="default")
+
+    assert client.list(NAMESPACES).resource_version != before
+
+
+@pytest.mark.parametrize("line", LINES, ids=str)
+def test_a_wrong_line_is_a_sentence_and_changes_nothing(
+    line: Line,
+    job_server: LocalServer,
+    client: BlockingClient,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(job_server.kubeconfig))
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    before = client.list(NAMESPACES).resource_version  # the revision of the whole store
+
+    code = main.run("arena", line.words)
+
+    said = capsys.readouterr().err
+    assert code in (1, 2, 3), said
+    errors = [text for text in said.splitlines() if text.startswith("error: ")]
+    assert errors, said
+    assert len(errors[-1].split()) >= 3
+    assert len(said.splitlines()) <= 8
+    assert "Traceback" not in said
+    assert "bug in Muster" not in said
+    assert client.list(NAMESPACES).resource_version == before
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,135 @@
+"""`arena logs` of a job without pods, or without its chief, waits only where there is hope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.client.jobs import logs, lookup
+from muster.client.jobs.logs import wait_for_instances
+from muster.errors import MusterError
+from muster.jobs.summary import JobSummary, summarize
+from tests.cli import fake_cluster
+from tests.cli.fake_cluster import Raw, Scene
+
+
+def job(*conditions: dict[str, str]) -> JobSummary:
+    raw: dict[str, Any] = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "j", "namespace": "default", "uid": "u"},
+        "status": {"conditions": list(conditions)},
+    }
+    return summarize(raw, [])
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_job_that_failed_without_pods_is_not_waited_for(follow: bool) -> None:
+    failed = job({"type": "Failed", "status": "True", "message": "no"})
+
+    with pytest.raises(MusterError, match="the job j has failed and has no pods") as told:
+        wait_for_instances(cast(Any, None), failed, follow=follow)
+    assert "--clean-task-policy=None" in told.value.hint
+
+
+def test_without_follow_a_job_that_has_no_pods_yet_is_not_waited_for() -> None:
+    with pytest.raises(MusterError, match="has no instances yet"):
+        wait_for_instances(cast(Any, None), job(), follow=False)
+
+
+@dataclass
+class Unfolding:
+    """A cluster that is another at every look at a job's pods; at last only this is there."""
+
+    scene: Scene
+    looks: list[list[Raw]]
+
+    def __call__(self, client: Any, of: Key) -> list[Pod]:
+        if self.looks:
+            self.scene.objects["pods"] = self.looks.pop(0)
+        return PODS_OF(client, of)
+
+
+PODS_OF = lookup.pods_of
+
+
+@pytest.fixture
+def mpi(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """An MPI job whose workers are there before its launcher is."""
+    monkeypatch.setattr(logs, "LOOK_AGAIN", 0)
+    started = fake_cluster.condition(
+        fake_cluster.job("MPIJob", "mpi", {"Launcher": 1, "Worker": 2}), "Created"
+    )
+    workers = [fake_cluster.pod(started, "worker", i, phase="Running") for i in range(2)]
+    launcher = fake_cluster.pod(started, "launcher", 0, phase="Succeeded", name="mpi-launcher-x")
+    scene.objects = {"mpijobs": [started], "pods": workers}
+    unfolding = Unfolding(scene, [workers, workers, [*workers, launcher]])
+    monkeypatch.setattr(lookup, "pods_of", unfolding)
+    return scene
+
+
+def test_following_an_mpi_job_waits_for_its_launcher(
+    mpi: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Key] = []
+    monkeypatch.setattr(logs, "read_log", lambda _, pod, *__: read.append(pod))
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert (code, read) == (0, [Key("default", "mpi-launcher-x")])
+    assert err == "waiting for the launcher of mpi …\n"
+
+
+def test_without_follow_it_is_said_that_the_launcher_is_not_there_yet(mpi: Scene) -> None:
+    code, _, err = mpi.arena("logs", "mpi")
+
+    assert code == 1
+    assert err == (
+        "error: the launcher of mpi is not there yet\n"
+        "`arena logs -f mpi` waits for it; -i reads another instance: mpi-worker-0, mpi-worker-1\n"
+    )
+
+
+def test_following_a_job_that_ends_before_its_launcher_comes_ends_too(mpi: Scene) -> None:
+    failed = fake_cluster.condition(mpi.objects["mpijobs"][0], "Failed", "no room")
+    mpi.objects["mpijobs"] = [failed]
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert code == 2
+    assert "please use '-i'" in err
+
+
+def test_following_a_job_that_ends_without_its_launcher_and_without_pods_says_how(
+    mpi: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = fake_cluster.condition(mpi.objects["mpijobs"][0], "Failed", "no room")
+
+    def end(_: float) -> None:
+        mpi.objects |= {"mpijobs": [failed], "pods": []}
+        monkeypatch.setattr(lookup, "pods_of", PODS_OF)
+
+    monkeypatch.setattr("muster.client.jobs.logs.time.sleep", end)
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert code == 1
+    assert "the job mpi has failed and has no pods: no room" in err
+
+
+def test_waiting_for_pods_or_the_launcher_says_why(
+    mpi: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "read_log", lambda *_: None)
+    waits = [fake_cluster.pod(mpi.objects["mpijobs"][0], "worker", 0, why="short 2 GPUs")]
+    launcher = fake_cluster.pod(mpi.objects["mpijobs"][0], "launcher", 0, phase="Succeeded")
+    monkeypatch.setattr(lookup, "pods_of", Unfolding(mpi, [[], [], waits, waits, [launcher]]))
+
+    code, _, err = mpi.arena("logs", "-f", "mpi")
+
+    assert code == 0
+    assert err == ("waiting for the pods of mpi …\nwaiting for the launcher of mpi: short 2 GPUs\n")

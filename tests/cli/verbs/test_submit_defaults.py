@@ -1,0 +1,390 @@
+"""What `arena submit` does where the command line does not say: charts, config file, quoting."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from muster.cli.show.output import json_or_yaml
+from muster.client import config_file
+from muster.client.submit import mlflow
+from muster.errors import MusterError
+from muster.jobs import submission
+from muster.jobs.submission import code_sync
+from muster.jobs.submission.pods import literal, shells
+from muster.local.node.env import expand
+from tests.cli.submit_dry_run import Machine
+
+TF = ("tf", "--name=j", "--image=i", "--workers=2")
+GANG = "job/metadata/annotations/muster.dev~gang"
+
+
+@pytest.fixture
+def machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Machine:
+    return Machine(tmp_path, capsys, monkeypatch)
+
+
+def chart(machine: Machine, text: str, type_: str = "tfjob") -> None:
+    file = machine.home / "charts" / type_ / "values.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+
+def test_without_a_word_about_it_there_is_no_gang(machine: Machine) -> None:
+    built = machine.dry(*TF, "x")
+
+    assert built.at(GANG) == "false"
+    assert built.at("job/spec/runPolicy/schedulingPolicy") is None
+
+
+def test_the_config_file_turns_gangs_on_and_a_flag_turns_one_off(machine: Machine) -> None:
+    config_file.write("gang", "true")
+
+    assert machine.dry(*TF, "x").at(GANG) == "true"
+    assert machine.dry(*TF, "--gang=false", "x").at(GANG) == "false"
+
+
+def test_the_charts_values_turn_gangs_on_for_their_kind_only(machine: Machine) -> None:
+    chart(machine, "enableGangScheduler: true\ngangSchedulerName: kube-batchd\n")
+
+    built = machine.dry(*TF, "x")
+    assert built.at(GANG) == "true"
+    assert built.at("job/spec/runPolicy/schedulingPolicy/minAvailable") == 2
+    assert built.at("pod:Worker/schedulerName") is None
+    assert machine.dry("jax", *TF[1:], "x").at(GANG) == "false"
+
+
+def test_the_charts_values_count_before_the_config_file(machine: Machine) -> None:
+    config_file.write("gang", "true")
+    chart(machine, "enableGangScheduler: false\n")
+
+    assert machine.dry(*TF, "x").at(GANG) == "false"
+
+
+@pytest.mark.parametrize("text", ["enableGangScheduler: maybe\n", "a: [\n"])
+def test_values_that_make_no_sense_are_an_error_that_names_the_file(
+    machine: Machine, text: str
+) -> None:
+    chart(machine, text)
+    code, _, err = machine.run("submit", *TF, "x", "--dry-run")
+
+    assert code == 2
+    assert "charts/tfjob/values.yaml" in err
+
+
+def test_the_config_file_gives_pull_secrets_and_the_order_of_roles(machine: Machine) -> None:
+    config_file.write("imagePullSecrets", "a, b")
+    config_file.write("tfjob_role_sequence", "PS,Worker")
+
+    built = machine.dry(*TF, "x")
+    assert built.at("pod:Worker/imagePullSecrets") == [{"name": "a"}, {"name": "b"}]
+    assert built.at("job/metadata/annotations/job-role-sequence") == "PS,Worker"
+    built = machine.dry(*TF, "--image-pull-secret=c", "x")
+    assert built.at("pod:Worker/imagePullSecrets") == [{"name": "c"}]
+
+
+QUOTED = [
+    '{"a": ["b, c", "d"]}',
+    "x=y=z",
+    "a # b",
+    "two\nlines",
+    "",
+    "'\"\\",
+    "- x: y",
+    "é ✓",
+    "$X",
+]
+
+
+@pytest.mark.parametrize("text", QUOTED)
+def test_a_variable_and_a_command_are_kept_to_the_letter(machine: Machine, text: str) -> None:
+    built = machine.dry(*TF, "-e", f"K={text}", f"echo {text}", "-l", "a=b")
+
+    assert built.at("main:Worker/env/K/value") == text
+    assert built.at("main:Worker/command") == ["sh", "-c", f"echo {text}"]
+
+
+@given(st.text(alphabet="$() aX"))
+@example("$($$)")
+@example("$($$")
+@example("$$($$)$$")
+def test_dollars_reach_the_container_as_they_were_written(text: str) -> None:
+    assert expand(literal(text), {"other": "1"}) == text
+
+
+@given(st.text(alphabet="$() aX"))
+@example("$(X)")
+@example("$$(X)$$$(a)$")
+@example("$(X$(X))")
+def test_a_command_reaches_the_shell_as_it_was_written(text: str) -> None:
+    assert expand(shells(text), {"X": "1", "a": "2", "": "3", "$(X": "4"}) == text
+
+
+def test_a_variable_is_put_into_another_and_not_into_the_command(machine: Machine) -> None:
+    built = machine.dry(*TF, "-e", "hostname=z", "-e", "K=$(hostname)", "echo $(hostname) $HOME")
+
+    assert built.at("main:Worker/env/K/value") == "$(hostname)"
+    assert built.at("main:Worker/command")[2] == "echo $$(hostname) $HOME"
+
+
+def test_the_words_of_the_command_are_joined_by_one_space(machine: Machine) -> None:
+    built = machine.dry(*TF, "python", "t.py", "a  b")
+
+    assert built.at("main:Worker/command")[2] == "python t.py a  b"
+
+
+@pytest.mark.parametrize(
+    ("source", "project"),
+    [
+        ("https://github.com/tensorflow/benchmarks.git", "benchmarks"),
+        ("https://host/a/b.c.git/", "b.c"),
+        ("git@host:team/p.git", "p"),
+        ("host:p.git", "p"),
+        ("file:///srv/repo", "repo"),
+        ("/srv/repo/", "repo"),
+        ("/srv/bare.git", "bare"),
+    ],
+)
+def test_code_is_put_below_the_last_part_of_its_source(source: str, project: str) -> None:
+    assert code_sync.project(source) == project
+
+
+def test_a_relative_path_is_taken_from_where_one_stands(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.home / "proj" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(machine.home / "proj")
+    built = machine.dry(*TF, "--sync-mode=git", "--sync-source=.", "x")
+
+    assert built.at("init:Worker/env/GIT_SYNC_DEST/value") == "proj"
+    source = built.at("pod:Worker/volumes/code-source/hostPath/path")
+    assert source == str((machine.home / "proj").resolve())
+    assert built.at("init:Worker/volumeMounts/code-source/readOnly") is True
+
+
+@pytest.mark.parametrize(
+    ("mode", "source", "said"),
+    [
+        ("git", "./missing", "no such directory"),
+        ("git", "./plain", "is not a git repository"),
+        ("rsync", "./missing", "no such directory"),
+    ],
+)
+def test_a_path_without_code_is_refused_at_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, mode: str, source: str, said: str
+) -> None:
+    monkeypatch.chdir(machine.home)
+    (machine.home / "plain").mkdir()
+    code, _, err = machine.run(
+        "submit", *TF, f"--sync-mode={mode}", f"--sync-source={source}", "x", "--dry-run"
+    )
+
+    assert code == 2
+    assert said in err
+
+
+def test_a_path_of_this_machine_is_refused_on_another_cluster() -> None:
+    args = submission.Jax(
+        name="j", command=("x",), image="i", sync_mode="git", sync_source="file:///srv/repo"
+    )
+    assert submission.bundle(args, submission.Site(local=True)).job
+    with pytest.raises(MusterError, match="is a path of this machine"):
+        submission.bundle(args, submission.Site(local=False))
+
+
+def board(**flags: Any) -> dict[str, Any]:
+    """The pod of TensorBoard for a TensorFlow job on a real cluster."""
+    said: dict[str, Any] = {"name": "j", "command": ("x",), "image": "i", "workers": 2}
+    said["tensorboard"] = True
+    made = submission.bundle(submission.TensorFlow(**(said | flags)))
+    pod: dict[str, Any] = made.extras[-1]["spec"]["template"]["spec"]
+    return pod
+
+
+def test_tensorboard_goes_where_the_replica_is_that_writes_the_logs() -> None:
+    def beside(**flags: Any) -> dict[str, str]:
+        term = board(**flags)["affinity"]["podAffinity"]
+        (only,) = term["requiredDuringSchedulingIgnoredDuringExecution"]
+        labels: dict[str, str] = only["labelSelector"]["matchLabels"]
+        return {key.partition("/")[2]: value for key, value in labels.items()}
+
+    assert beside() == {"job-name": "j", "replica-type": "worker", "replica-index": "0"}
+    assert beside(chief=True)["replica-type"] == "chief"
+    assert beside(gang=True, ps=1)["replica-type"] == "worker"
+    assert beside(data_dir=("/nfs",), logdir="/nfs/logs")["replica-type"] == "worker"
+
+
+@pytest.mark.parametrize("logdir", ["/data", "/data/run1", "hdfs://host/logs"])
+def test_tensorboard_may_be_anywhere_when_the_logs_are_on_a_shared_volume(logdir: str) -> None:
+    pod = board(data=("claim:/data",), logdir=logdir)
+
+    assert "affinity" not in pod
+    assert pod["containers"][0]["command"][2] == logdir
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "claim"}
+
+
+def test_a_directory_that_only_begins_like_a_claims_is_not_on_it() -> None:
+    pod = board(data=("claim:/data",), logdir="/database")
+
+    assert "affinity" in pod
+    assert [volume["name"] for volume in pod["volumes"]] == ["training-logs-volume"]
+
+
+class Registry(BaseHTTPRequestHandler):
+    """As much of MLflow as a registration asks for; keeps what it was asked."""
+
+    asked: list[tuple[str, Any]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((self.path, body))
+        known = self.path.endswith("registered-models/create")
+        answer = (
+            {"error_code": "RESOURCE_ALREADY_EXISTS"}
+            if known
+            else {"model_version": {"version": "7"}}
+        )
+        self.send_response(400 if known else 200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    Registry.asked = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+        yield Registry.asked
+        server.shutdown()
+        thread.join()
+
+
+def test_a_model_is_registered_as_a_new_version(
+    registry: list[tuple[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mlflow.register("m", "pvc://models/m", "j")
+
+    assert [path for path, _ in registry] == [
+        "/api/2.0/mlflow/registered-models/create",
+        "/api/2.0/mlflow/model-versions/create",
+    ]
+    assert registry[1][1]["source"] == "pvc://models/m"
+    assert "m/7" in capsys.readouterr().err
+
+
+def test_without_an_mlflow_server_a_model_name_is_refused_before_anything_is_made(
+    machine: Machine,
+) -> None:
+    code, _, err = machine.run(
+        "submit", *TF, "--model-name=m", "--model-source=pvc://a", "x", "--dry-run"
+    )
+
+    assert code == 2
+    assert "MLFLOW_TRACKING_URI" in err
+
+
+@given(st.text())
+def test_yaml_for_people_says_what_the_data_says(text: str) -> None:
+    value = {"text": text, "list": [text, {"x": text}]}
+
+    assert yaml.safe_load(json_or_yaml(value, "yaml")) == value
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "submitting.md"
+
+
+def test_the_example_of_the_page_about_submitting_is_a_job(machine: Machine) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = machine.home / "job.yaml"
+    file.write_text(example)
+    code, out, err = machine.run("submit", "-f", str(file), "--dry-run", "-o", "json")
+
+    assert code == 0, err
+    _, job = json.loads(out)["items"]
+    assert job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 3
+    main = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    assert {"name": "NOTE", "value": "a, b"} in main["env"]
+    assert {"name": "datasets", "mountPath": "/data"} in main["volumeMounts"]
+
+
+def test_every_flag_that_the_page_names_exists(machine: Machine) -> None:
+    named = set(re.findall(r"`(?:arena submit )?(--[a-z-]+)", PAGE.read_text()))
+    _, of_kind, _ = machine.run("submit", "tf", "--help")
+    _, of_all, _ = machine.run("submit", "--help")
+
+    assert len(named) > 15
+    assert [flag for flag in sorted(named) if flag not in of_kind + of_all] == []
+
+
+def test_a_directory_that_is_there_is_a_source_also_without_a_dot(machine: Machine) -> None:
+    machine.monkeypatch.chdir(machine.home)
+    (machine.home / "proj").mkdir()
+    words = ("--name=j", "--image=i", "--sync-mode=rsync")
+
+    built = machine.dry("tf", *words, "--sync-source=proj", "x")
+    variables = {row["name"]: row.get("value") for row in built.at("init:Chief/env")}
+    assert variables["SYNC_SOURCE"] == str(machine.home / "proj")
+
+    built = machine.dry("tf", *words, "--sync-source=other", "x")
+    variables = {row["name"]: row.get("value") for row in built.at("init:Chief/env")}
+    assert variables["SYNC_SOURCE"] == "other"
+
+
+def test_waiting_for_nothing_is_an_error(machine: Machine) -> None:
+    code, out, err = machine.run("submit", "--wait")
+
+    assert (code, out) == (2, "")
+    assert "there is no job to submit" in err
+
+
+def test_a_changed_value_that_is_broken_yaml_is_refused(machine: Machine) -> None:
+    file = machine.home / "job.yaml"
+    file.write_text("kind: tf\nname: j\nimage: i\ncommand: x\n")
+    words = ("submit", "-f", str(file), "--dry-run", "--set")
+
+    code, _, err = machine.run(*words, "command=[a")
+    assert code == 2
+    assert "--set 'command=[a' is not YAML" in err
+    assert machine.run(*words, 'command=echo "a: b: c"')[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("--workerImag=a", "--worker-image"),
+        ("--workerimage=a", "--worker-image"),
+        ("--wokers=2", "--workers"),
+        ("--gpu=2", "--gpus"),
+    ],
+)
+def test_the_flag_that_is_proposed_is_the_one_to_write(
+    machine: Machine, wrong: str, right: str
+) -> None:
+    code, _, err = machine.run("submit", "tf", "--name=j", "--image=i", wrong, "x")
+
+    assert code == 2
+    assert err.splitlines()[0].replace("'", "").endswith(f"Did you mean {right}?")
+
+
+def test_a_flag_that_resembles_none_is_answered_without_a_proposal(machine: Machine) -> None:
+    _, _, err = machine.run("submit", "tf", "--name=j", "--image=i", "--zzz=1", "x")
+
+    assert "mean" not in err
+    assert "Possible" not in err

@@ -1,0 +1,84 @@
+"""`arena up` and `down` that cannot do what they are asked: a sentence, a code, nothing left."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+
+import pytest
+
+from muster.cli import main
+from muster.local.home import Home
+from tests.e2e.local_cluster import ARENA
+from tests.local.node import leftovers
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
+    code = main.run("arena", list(argv))
+    return code, capsys.readouterr().err
+
+
+def test_flags_for_a_cluster_that_is_up_already_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Home.of_user().held():
+        assert run(capsys, "up", "--detach")[0] == 0
+
+        code, err = run(capsys, "up", "--detach", "--nodes", "3")
+
+    assert code == 2
+    assert "--nodes=3 has no effect" in err
+
+
+@pytest.mark.parametrize("home", ["/proc/nope", "/dev/null"])
+def test_a_home_that_cannot_be_written_is_named(
+    home: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_HOME", home)
+
+    code, err = run(capsys, "up", "--detach")
+
+    assert code == 2
+    assert home in err
+    assert "bug in Muster" not in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [[], ["--debug"]])
+def test_a_port_that_is_taken_leaves_no_network_behind(before: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [ARENA, *before, "up", "--detach", "--port", str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert f"cannot listen on port {port}" in done.stderr
+    assert "bug in Muster" not in done.stderr
+    assert not leftovers.of(Home.of_user().data)
+
+
+@pytest.mark.slow
+def test_of_two_starts_at_once_both_name_the_one_cluster_there_is() -> None:
+    words = [str(ARENA), "up", "--detach"]
+    try:
+        both = [
+            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        told = [one.communicate(timeout=60)[1] for one in both]
+        pid = Home.of_user().running()
+    finally:
+        subprocess.run([ARENA, "down"], capture_output=True, check=True)
+
+    assert [one.returncode for one in both] == [0, 0], told
+    assert pid
+    assert all(f"(pid {pid})" in text for text in told), told
+    assert sum("already up" in text for text in told) == 1, told
+
+
+def test_down_without_a_cluster_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "down") == (0, "no local cluster was up\n")

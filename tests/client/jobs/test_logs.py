@@ -1,0 +1,281 @@
+"""`logs -f` waits for a pod, goes on after a break, and ends with the pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.cli.show import log_lines
+from muster.client.jobs import logs as follow
+from muster.client.jobs.logs import LogOptions
+from muster.errors import BadRequest, MusterError, NotFound, Unreachable
+from muster.kube.blocking_client import BlockingClient
+
+KEY = Key("default", "p")
+Play = list[bytes | Exception]
+
+
+def pod(phase: str, uid: str = "u") -> Pod:
+    running: dict[str, Any] = {"running": {}} if phase == "Running" else {}
+    status = {"phase": phase, "containerStatuses": [{"state": running}]}
+    return msgspec.convert({"metadata": {"name": "p", "uid": uid}, "status": status}, Pod)
+
+
+class Script:
+    """Streams that are played one after the other, and the pod as it is after each."""
+
+    def __init__(self, streams: list[Play], after: list[Pod | Exception]) -> None:
+        self.streams, self.after = iter(streams), iter(after)
+        self.asked: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def get(self, *_: object) -> Pod:
+        found = next(self.after)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def list(self, *_: object, **__: object) -> Any:
+        return type("L", (), {"items": [pod("Running")], "resource_version": "1"})
+
+    def logs(self, _: Key, **how: Any) -> Iterator[bytes]:
+        self.asked.append(how)
+        for piece in next(self.streams):
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+
+def line(second: int, text: str) -> bytes:
+    return f"2026-01-02T03:04:{second:02}.000000000Z {text}\n".encode()
+
+
+def run(script: Script, wanted: LogOptions) -> bytes:
+    written: list[bytes] = []
+    follow.read_log(cast(BlockingClient, script), KEY, wanted, written.append)
+    return b"".join(written)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "LOOK_AGAIN", 0)
+
+
+def test_a_log_that_breaks_off_goes_on_where_it_was() -> None:
+    away = Unreachable("gone")
+    script = Script(
+        [[line(1, "a"), line(2, "b"), away], [line(1, "a"), line(2, "b"), line(3, "c")]],
+        [pod("Running"), away, away, pod("Running"), pod("Succeeded")],
+    )
+
+    assert run(script, LogOptions(follow=True, tail=5)) == b"a\nb\nc\n"
+    assert [how["tail"] for how in script.asked] == [5, None]
+    assert script.asked[1]["since"] is not None
+
+
+def test_a_stream_that_ends_while_the_pod_runs_is_opened_again() -> None:
+    script = Script(
+        [[line(1, "a")], [line(1, "a"), line(2, "b")]],
+        [pod("Running"), pod("Running"), pod("Succeeded")],
+    )
+
+    assert run(script, LogOptions(follow=True)) == b"a\nb\n"
+
+
+@pytest.mark.parametrize("end", [pod("Failed"), pod("Running", "another"), NotFound("x")])
+def test_it_ends_with_the_pod(end: Pod | Exception) -> None:
+    script = Script([[line(1, "a")]], [pod("Running"), end])
+
+    assert run(script, LogOptions(follow=True)) == b"a\n"
+
+
+def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "PATIENCE", -1)
+    script = Script([[Unreachable("x")]], [pod("Running"), Unreachable("gone")])
+
+    with pytest.raises(Unreachable, match="gone"):
+        run(script, LogOptions(follow=True))
+
+
+def test_without_follow_the_log_is_read_once() -> None:
+    script = Script([[b"a\n", b"b"]], [pod("Running")])
+
+    assert run(script, LogOptions(tail=2)) == b"a\nb"
+    assert script.asked == [
+        {
+            "container": "", "follow": False, "tail": 2, "since": None,
+            "timestamps": False, "previous": False,
+        }
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_all_logs_have_their_names_before_each_line(
+    follows: bool, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def connect() -> BlockingClient:
+        first = line(1, "a") + line(2, "b") if follows else b"a\nb"
+        return cast(BlockingClient, Script([[first]], [pod("Running"), pod("Succeeded")]))
+
+    keys = [Key("default", "w-0"), Key("default", "w-10")]
+    log_lines.print_logs(connect, keys, LogOptions(follow=follows))
+
+    printed = capfdbinary.readouterr().out.decode().splitlines()
+    assert sorted(printed) == ["w-0  | a", "w-0  | b", "w-10 | a", "w-10 | b"]
+
+
+def test_a_log_that_cannot_be_read_does_not_end_the_others(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    there = pod("Running")
+    scripts = iter([Script([[NotFound("no log")]], [there]), Script([[b"a\n"]], [there])])
+    keys = [Key("default", "x"), Key("default", "y")]
+
+    log_lines.print_logs(lambda: cast(BlockingClient, next(scripts)), keys, LogOptions())
+
+    found = capfdbinary.readouterr()
+    assert found.out == b"y | a\n"
+    assert found.err == b"x: no log\n"
+
+
+def test_when_no_log_can_be_read_that_is_an_error() -> None:
+    script = Script([[NotFound("no log")]], [pod("Running")])
+
+    with pytest.raises(NotFound):
+        log_lines.print_logs(lambda: cast(BlockingClient, script), [KEY], LogOptions())
+
+
+def initialising(**state: Any) -> Pod:
+    """A pod whose code is being fetched."""
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [{"name": "init-code", **state}],
+        "containerStatuses": [{"name": "main", "state": {"waiting": {}}}],
+    }
+    return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": status}, Pod)
+
+
+FAILED = {"terminated": {"exitCode": 128}}
+
+
+@pytest.mark.parametrize(
+    ("found", "container"),
+    [
+        (initialising(state={"running": {}}), "init-code"),
+        (initialising(state=FAILED), "init-code"),
+        (initialising(state={"waiting": {}}, lastState=FAILED), "init-code"),
+        (initialising(state={"terminated": {"exitCode": 0}}), ""),
+        (initialising(state={"waiting": {}}), ""),
+        (pod("Running"), ""),
+    ],
+)
+def test_while_code_is_fetched_its_log_is_the_pods(found: Pod, container: str) -> None:
+    script = Script([[b"x"]], [found])
+
+    run(script, LogOptions())
+
+    assert script.asked[0]["container"] == container
+
+
+def test_a_container_that_is_named_is_read_whatever_happens() -> None:
+    script = Script([[b"x"]], [initialising(state=FAILED)])
+
+    run(script, LogOptions(container="main"))
+
+    assert script.asked[0]["container"] == "main"
+
+
+def test_a_pod_that_was_taken_away_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = {"type": "DisruptionTarget", "status": "True", "message": "The cluster was stopped."}
+    ended = msgspec.convert(
+        {
+            "metadata": {"name": "p", "uid": "u"},
+            "status": {"phase": "Failed", "conditions": [taken]},
+        },
+        Pod,
+    )
+    play = Script([[line(1, "a")]], [pod("Running"), ended])
+
+    follow.read_log(cast(BlockingClient, play), KEY, LogOptions(follow=True), lambda _: None)
+
+    assert capsys.readouterr().err == "p was ended from outside: The cluster was stopped.\n"
+
+
+def test_a_pod_that_is_another_after_the_cluster_was_away_is_told_as_such(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "LOOK_AGAIN", 0)
+    gone = Unreachable("refused")
+    play = Script([[line(1, "a")]], [pod("Running"), gone, gone, pod("Running", uid="new")])
+
+    follow.read_log(cast(BlockingClient, play), KEY, LogOptions(follow=True), lambda _: None)
+
+    assert capsys.readouterr().err == (
+        "the cluster went away: refused; waiting for it\n"
+        "p was replaced; `arena logs -f` follows the new one\n"
+    )
+
+
+def stuck(said: str = "") -> Pod:
+    """A pod that has not started, and what is said of that."""
+    waiting = {"reason": "CreateContainerConfigError", "message": said} if said else {}
+    rows = [{"name": "main", "state": {"waiting": waiting}}]
+    status = {"phase": "Pending", "containerStatuses": rows}
+    return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": status}, Pod)
+
+
+class Waiting(Script):
+    """A pod that is at first this, and then, as a watch tells, those."""
+
+    def __init__(self, *pods: Pod) -> None:
+        super().__init__([[line(1, "a")]], [pod("Running"), pod("Succeeded")])
+        self.first, *self.later = pods
+
+    def list(self, *_: object, **__: object) -> Any:
+        return type("L", (), {"items": [self.first], "resource_version": "1"})
+
+    def watch(self, *_: object, **__: object) -> Iterator[Any]:
+        for seen in self.later:
+            yield type("E", (), {"type": "MODIFIED", "object": seen})
+
+
+def test_while_a_pod_does_not_start_it_is_said_why_and_again_when_that_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    why = 'secret "keys" not found'
+    script = Waiting(stuck(), stuck(why), stuck(why), stuck("another"), pod("Running"))
+
+    assert run(script, LogOptions(follow=True)) == b"a\n"
+    assert capsys.readouterr().err == (
+        "waiting for p to start …\n"
+        f"waiting for p to start: CreateContainerConfigError: {why}\n"
+        "waiting for p to start: CreateContainerConfigError: another\n"
+    )
+
+
+def test_a_reason_that_is_known_at_once_is_said_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(Waiting(stuck("x"), pod("Running")), LogOptions(follow=True))
+
+    assert capsys.readouterr().err == "waiting for p to start: CreateContainerConfigError: x\n"
+
+
+def test_a_log_that_is_not_there_yet_is_refused_with_the_reason() -> None:
+    refusal = BadRequest('container "main" in pod "p" is waiting to start', status=400)
+    script = Script([[refusal]], [stuck('secret "keys" not found')])
+
+    with pytest.raises(MusterError) as told:
+        run(script, LogOptions())
+
+    assert str(told.value) == f'{refusal}: CreateContainerConfigError: secret "keys" not found'
+    assert told.value.hint == "`arena logs -f p` waits."

@@ -1,0 +1,190 @@
+"""Which cluster a verb talks to: the order is fixed, and a broken choice is never passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from muster.cli import main
+from muster.client.target import STARTED_NOW, Cluster, Target, find_cluster
+from muster.errors import ConfigError
+from muster.kube.auth.kube_config import Endpoint
+from muster.local.home import Home
+
+
+def kubeconfig(path: Path, context: str = "ctx", url: str = "https://example.invalid:6443") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"""
+apiVersion: v1
+kind: Config
+current-context: {context}
+clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+contexts: [{{name: {context}, context: {{cluster: c, user: u, namespace: team}}}}]
+""")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "muster"))
+
+
+@contextmanager
+def running_local_cluster() -> Iterator[None]:
+    """This process plays the daemon."""
+    kubeconfig(Home.of_user().kubeconfig)
+    with Home.of_user().held():
+        Home.of_user().announce(url="https://example.invalid:6443")
+        yield
+
+
+def source(where: Target = Target()) -> str:  # noqa: B008 - frozen
+    found = find_cluster(where)
+    return found.source if found else ""
+
+
+def test_nothing_configured_is_no_cluster() -> None:
+    assert find_cluster(Target()) is None
+
+
+def test_the_order_is_flag_environment_choice_user_file_local(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with running_local_cluster():
+        check_the_order(monkeypatch, tmp_path)
+
+
+def check_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert source() == "the local cluster"
+
+    user = kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
+    assert source() == "~/.kube/config"
+
+    Home.of_user().choose("local")
+    assert source() == "arena use"
+
+    monkeypatch.setenv("KUBECONFIG", str(user))
+    assert source() == "$KUBECONFIG"
+
+    assert source(Target(kubeconfig=kubeconfig(tmp_path / "other", "other"))) == "--kubeconfig"
+
+
+def test_a_kept_context_is_the_one_used(tmp_path: Path) -> None:
+    kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
+
+    Home.of_user().choose("kube:mine")
+
+    found = find_cluster(Target())
+    assert found is not None
+    assert (found.name, found.local) == ("mine", False)
+
+
+def test_a_kept_local_choice_never_falls_through_to_another_cluster(tmp_path: Path) -> None:
+    kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
+    kubeconfig(Home.of_user().kubeconfig)
+    Home.of_user().choose("local")
+
+    assert find_cluster(Target()) is None
+
+
+def test_a_local_cluster_that_is_down_is_no_cluster() -> None:
+    kubeconfig(Home.of_user().kubeconfig)
+
+    assert find_cluster(Target()) is None
+
+
+def test_an_unreadable_kubeconfig_variable_is_an_error_not_a_local_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kubeconfig(Home.of_user().kubeconfig)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+
+    with pytest.raises(ConfigError, match="missing"):
+        find_cluster(Target())
+
+
+def test_the_namespace_is_the_flag_then_the_context(tmp_path: Path) -> None:
+    where = Target(kubeconfig=kubeconfig(tmp_path / "k"))
+    cluster = find_cluster(where)
+
+    assert cluster is not None
+    assert where.namespace_in(cluster) == "team"
+    assert Target(namespace="flag").namespace_in(cluster) == "flag"
+
+
+def test_an_explicit_context_beats_the_kept_one(tmp_path: Path) -> None:
+    kubeconfig(tmp_path / "home" / ".kube" / "config", "two")
+    Home.of_user().choose("kube:one")
+
+    found = find_cluster(Target(context="two"))
+
+    assert found is not None
+    assert found.name == "two"
+
+
+@pytest.mark.parametrize("before", ["", "kube", "kube:mine"])
+def test_the_choice_before_the_local_cluster_comes_back(before: str) -> None:
+    home = Home.of_user()
+    home.choose(before)
+
+    home.choose_local()
+    home.choose_local()
+    assert home.choice() == "local"
+
+    home.choose_former()
+    assert home.choice() == before
+
+
+def test_a_choice_made_meanwhile_is_kept_when_the_local_cluster_goes() -> None:
+    home = Home.of_user()
+    home.choose_local()
+    home.choose("kube")
+
+    home.choose_former()
+
+    assert home.choice() == "kube"
+
+
+def test_a_choice_that_cannot_be_used_is_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run("arena", ["use", "kube"]) == 2
+
+    said = capsys.readouterr().err
+    assert "arena use kube: " in said
+    assert "No such file" in said
+    assert Home.of_user().choice() == ""
+
+
+def test_a_choice_that_broke_later_is_named_with_the_way_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    user = kubeconfig(tmp_path / "home" / ".kube" / "config")
+    assert main.run("arena", ["use", "kube"]) == 0
+    user.unlink()
+    capsys.readouterr()
+
+    assert main.run("arena", ["list"]) == 2
+
+    said = capsys.readouterr().err
+    assert "arena use kube: " in said
+    assert "`arena use local`" in said
+    assert main.run("arena", ["use", "local"]) == 0
+
+
+@pytest.mark.parametrize("words", [("open", "x"), ("get", "x"), ("logs", "x"), ("explain", "x")])
+def test_a_verb_that_only_reads_starts_no_cluster(words: tuple[str, ...]) -> None:
+    assert main.run("arena", words) == 5
+    assert Home.of_user().running() is None
+
+
+def test_a_cluster_started_for_a_command_is_announced_as_such() -> None:
+    endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
+
+    started = Cluster(endpoint, "local", STARTED_NOW, local=True)
+    assert str(started) == "cluster: local (started just now)"
+    found = Cluster(endpoint, "mine", "~/.kube/config", local=False)
+    assert str(found) == "cluster: mine (from ~/.kube/config)"

@@ -1,0 +1,36 @@
+"""What the comparison leaves out is documented, and what is documented is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.conformance.cases import ALL
+from tests.conformance.normalization import EXCLUSIONS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "local-apiserver.md"
+
+
+def listed(heading: str) -> list[str]:
+    section = DOCUMENT.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE)
+
+
+def test_every_exclusion_is_documented_and_every_documented_one_exists() -> None:
+    always = [e.name for e in EXCLUSIONS if e.always]
+    sometimes = [e.name for e in EXCLUSIONS if not e.always]
+
+    assert listed("Left out in every comparison") == always
+    assert sorted(listed("Left out in the cases that name it")) == sorted(sometimes)
+
+
+def test_no_exclusion_is_there_for_nobody() -> None:
+    named = {name for case in ALL for name in case.differs}
+
+    assert {e.name for e in EXCLUSIONS if not e.always} == named
+
+
+def test_no_two_cases_have_the_same_name() -> None:
+    names = [case.name for case in ALL]
+
+    assert sorted(names) == sorted(set(names))

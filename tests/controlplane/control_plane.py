@@ -1,0 +1,234 @@
+"""A real control plane on loopback: etcd, kube-apiserver; on demand scheduler, controllers, kwok.
+
+Used by the tests through `fixture.py` and by the benchmarks directly; knows nothing of pytest:
+
+    with ControlPlane(build()) as plane:
+        plane.kubectl("get", "nodes")
+
+Promises: RBAC decides, as on a real cluster; everything lives in one temporary folder and on
+loopback; a killed API server comes back on the same port with the same objects; no process outlives
+the one that started it.
+
+etcd listens on a Unix socket, so only servers that speak TLS need ports, and their certificate
+proves that the server which answers on a port is ours and not one of another cluster that took it
+first.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.controlplane import http_request
+from tests.controlplane.certificates import Authority, signing_key
+from tests.controlplane.process_flags import Settings, audit_policy, kubeconfig
+from tests.controlplane.processes import Child, start_on_free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ADMIN = "muster-admin"
+MASTERS = "system:masters"
+
+
+class ControlPlane:
+    """One cluster.
+
+    `audit` is a level such as Metadata or RequestResponse; without it nothing is audited.
+    `durable` makes etcd wait for the disk. `watch_cache=False` sends every watch to etcd itself, so
+    that `compact` makes the next watch from an old version fail with 410; with the cache, the API
+    server goes on serving what it remembers until it restarts.
+    """
+
+    def __init__(
+        self,
+        binaries: Path,
+        *,
+        audit: str | None = None,
+        durable: bool = False,
+        watch_cache: bool = True,
+        apiserver_args: Sequence[str] = (),
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="muster-cp-"))
+        self.authority = Authority()
+        self.token = secrets.token_hex(16)
+        self._binaries = binaries
+        self._settings = Settings(self.folder, durable, watch_cache, audit is not None)
+        self._audit = audit_policy(audit or "None")
+        self._apiserver_args = apiserver_args
+        self._children: dict[str, Child] = {}
+        self._port = 0
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Admin's kubeconfig, the client certificate inside."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def ca_file(self) -> Path:
+        return self.folder / "ca.crt"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.folder / "audit.log"
+
+    def start(self) -> Self:
+        """Start etcd and the API server; on failure nothing is left behind."""
+        try:
+            self._write_files()
+            self._spawn("etcd", self._settings.etcd()).await_ready(self._etcd_answers)
+            self.start_apiserver()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Kill every process and remove the folder: nobody needs the data any more."""
+        while self._children:
+            self._children.popitem()[1].kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start_apiserver(self) -> None:
+        """Start the API server; after a kill, on the port it had."""
+        if self._port:
+            child = self._spawn("kube-apiserver", self._apiserver_flags(self._port))
+            child.await_ready(lambda: self._answers(self._port, "/readyz"))
+            return
+        self._port = self._serve("kube-apiserver", self._apiserver_flags, "/readyz")
+        admin = self.authority.client(ADMIN, MASTERS)
+        config = kubeconfig(self.url, self.authority.certificate, client=admin)
+        self.kubeconfig.write_text(json.dumps(config))
+
+    def kill_apiserver(self) -> None:
+        """SIGKILL: open connections are cut, nothing is flushed."""
+        self._children.pop("kube-apiserver").kill()
+
+    def start_scheduler(self, *extra_args: str) -> str:
+        """Start kube-scheduler; its URL serves /metrics to the admin token."""
+        flags = self._settings.scheduler
+        port = self._serve("kube-scheduler", lambda port: [*flags(port), *extra_args], "/readyz")
+        return f"https://127.0.0.1:{port}"
+
+    def start_controller_manager(self, *extra_args: str) -> str:
+        """Start kube-controller-manager; its URL serves /metrics to the admin token."""
+        flags, name = self._settings.controller_manager, "kube-controller-manager"
+        port = self._serve(name, lambda port: [*flags(port), *extra_args], "/healthz")
+        return f"https://127.0.0.1:{port}"
+
+    def start_kwok(self) -> None:
+        """Start kwok: nodes become Ready and pods bound to them Running, as stages.yaml says."""
+        self._serve("kwok", self._settings.kwok, "/healthz")
+
+    def add_node(
+        self,
+        name: str,
+        *,
+        cpu: str | int = 8,
+        memory: str = "32Gi",
+        gpus: int = 0,
+        pods: int = 110,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a node that kwok takes care of; it becomes Ready once kwok runs."""
+        room = {"cpu": str(cpu), "memory": memory, "pods": str(pods)}
+        if gpus:
+            room["nvidia.com/gpu"] = str(gpus)
+        metadata = {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+        }
+        node = {"metadata": metadata, "status": {"allocatable": room, "capacity": room}}
+        status, answer = self.request("POST", "/api/v1/nodes", node)
+        if status != http.client.CREATED:
+            raise RuntimeError(f"node {name} was not created: {answer.get('message')}")
+
+    def kubectl(self, *args: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as admin; its exit code is the caller's to check."""
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
+        return subprocess.run(
+            [str(self._binaries / "kubectl"), *args],
+            input=input,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """One API request with the admin token: the status code and the decoded answer."""
+        connection = http_request.tls_connection(self._port, self.authority.certificate)
+        status, text = http_request.send(connection, method, path, body, self.token)
+        return status, json.loads(text)
+
+    def compact(self) -> int:
+        """Make etcd forget all history before its newest revision, which is returned."""
+        newest = self._etcd("/v3/kv/range", {"key": "AA==", "limit": 1, "keys_only": True})
+        revision = int(newest["header"]["revision"])
+        self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
+        return revision
+
+    def _write_files(self) -> None:
+        serving, accounts = self.authority.server(), signing_key()
+        for name, content in {
+            "ca.crt": self.authority.certificate,
+            "serving.crt": serving.certificate,
+            "serving.key": serving.key,
+            "accounts.pub": accounts.certificate,
+            "accounts.key": accounts.key,
+            "tokens.csv": f'{self.token},{ADMIN},{ADMIN},"{MASTERS}"\n'.encode(),
+            "audit-policy.yaml": json.dumps(self._audit).encode(),
+        }.items():
+            (self.folder / name).write_bytes(content)
+
+    def _apiserver_flags(self, port: int) -> list[str]:
+        return [*self._settings.apiserver(port), *self._apiserver_args]
+
+    def _serve(self, name: str, flags: Callable[[int], list[str]], probe: str) -> int:
+        return start_on_free_port(
+            lambda port: self._spawn(name, flags(port)), lambda port: self._answers(port, probe)
+        )
+
+    def _spawn(self, name: str, flags: Sequence[str]) -> Child:
+        former = self._children.pop(name, None)
+        if former is not None:
+            former.kill()
+        command = [str(self._binaries / name), *flags]
+        child = self._children[name] = Child(command, self.folder / f"{name}.log")
+        return child
+
+    def _answers(self, port: int, probe: str) -> bool:
+        connection = http_request.tls_connection(port, self.authority.certificate)
+        try:
+            return (
+                http_request.send(connection, "GET", probe, token=self.token)[0] == http.client.OK
+            )
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def _etcd_answers(self) -> bool:
+        try:
+            return "header" in self._etcd("/v3/maintenance/status", {})
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def _etcd(self, method: str, body: object) -> dict[str, Any]:
+        return http_request.send_to_etcd(self.folder / "etcd.sock", method, body)

@@ -1,0 +1,177 @@
+"""A local cluster of its own for end-to-end tests, driven only through the `arena` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from muster.api.core import Pod
+from muster.api.kinds import PODS
+from muster.api.meta import Key, Raw
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.waiting import until
+
+ARENA = Path(sys.executable).with_name("arena")
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+class LocalCluster:
+    """One MUSTER_HOME and the commands run in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        inherited = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+        self.env = {**inherited, "MUSTER_HOME": str(home)}
+
+    def arena(
+        self, *words: str, check: bool = True, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `arena …`; a failure shows what it printed and the end of the daemon's log."""
+        result = subprocess.run(
+            [ARENA, *words],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        if check and result.returncode:
+            raise AssertionError(
+                f"arena {' '.join(words)} ended with {result.returncode}\n{result.stdout}"
+                f"{result.stderr}\n{self.log_tail()}"
+            )
+        return result
+
+    def up(self, *flags: str) -> None:
+        self.arena("up", "--detach", *flags)
+
+    def down(self) -> None:
+        self.arena("down")
+
+    def submit(self, name: str, *flags: str, command: str) -> None:
+        self.arena("submit", "tf", f"--name={name}", "--image=python:3.12", *flags, command)
+
+    def apply(self, *objects: Raw) -> None:
+        """`arena apply` of these objects."""
+        file = self.home / "applied.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        self.arena("apply", "-f", str(file))
+
+    def job(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json").stdout)
+        return found
+
+    def wait_job(self, name: str, *statuses: str, timeout: float = 60) -> dict[str, Any]:
+        def reached() -> dict[str, Any] | None:
+            job = self.job(name)
+            return job if job["status"] in statuses else None
+
+        try:
+            return until(reached, timeout=timeout, every=0.3, what=f"{name} {statuses}")
+        except AssertionError as error:
+            shown = self.arena("get", name, check=False).stdout
+            raise AssertionError(f"{error}\n{shown}\n{self.log_tail()}") from error
+
+    def pod(self, name: str) -> Pod:
+        with BlockingClient(kube_config.load(self.home / "kubeconfig")) as client:
+            return client.get(PODS, Key("default", name))
+
+    def shim_of(self, pod: str) -> int:
+        """The host pid of the process that watches over the pod's container."""
+        uid = self.pod(pod).metadata.uid
+        found = [
+            process.info["pid"]
+            for process in psutil.process_iter(["pid", "cmdline"])
+            if any("shim" in word for word in process.info["cmdline"] or [])
+            and any(uid in word for word in process.info["cmdline"] or [])
+        ]
+        assert len(found) == 1, found
+        return int(found[0])
+
+    def inside(self, pod: str) -> str:
+        """What the node wrote down of a pod, and which processes of the machine are its own."""
+        uid = self.pod(pod).metadata.uid
+        folder = self.home / "data" / "pods" / uid
+        notes = [
+            f"{file.relative_to(folder)}: {file.read_text(errors='replace')[:500]}"
+            for file in sorted(folder.rglob("*"))
+            if "root" not in file.parts[len(folder.parts) :]  # the skeletons, of no interest
+            and file.is_file()
+        ]
+        found = [
+            f"{process.info['pid']} {process.info['status']} {process.info['cmdline']}"
+            for process in psutil.process_iter(["pid", "status", "cmdline"])
+            if any(uid in word for word in process.info["cmdline"] or [])
+        ]
+        return "\n".join([*notes, *found])
+
+    @property
+    def daemon(self) -> int:
+        return int((self.home / "daemon.lock").read_text())
+
+    def kill_daemon(self) -> None:
+        """SIGKILL, and its end: until then it holds the home, and `up` would find it there."""
+        pid = self.daemon
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: over(pid), what="the daemon's end")
+
+    def log_tail(self, lines: int = 30) -> str:
+        log = self.home / "daemon.log"
+        return "\n".join(log.read_text().splitlines()[-lines:]) if log.exists() else ""
+
+
+def manifest(
+    kind: str, name: str, replicas: dict[str, int], command: str, folder: Path, **template: Any
+) -> Raw:
+    """A job whose replicas all run the command and see the folder at its own path."""
+    container = kind.removesuffix("Job").lower()
+    mounts = [{"name": "folder", "mountPath": str(folder)}]
+    pod = {
+        "containers": [
+            {
+                "name": "tensorflow" if container == "tf" else container,
+                "image": "python:3.12",
+                "command": ["sh", "-c", command],
+                "volumeMounts": mounts,
+            }
+        ],
+        "volumes": [{"name": "folder", "hostPath": {"path": str(folder)}}],
+        **template,
+    }
+    roles = {role: {"replicas": n, "template": {"spec": pod}} for role, n in replicas.items()}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {f"{container}ReplicaSpecs": roles},
+    }
+
+
+def over(pid: int) -> bool:
+    """Whether the process has ended, be it that nobody has asked yet how."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def processes_with(word: str) -> dict[int, float]:
+    """Host pid -> start time of the python processes whose command line has this word in it.
+
+    The start time makes a pid that was given again to another process visible.
+    """
+    found = {}
+    for process in psutil.process_iter(["pid", "cmdline", "create_time"]):
+        words = process.info["cmdline"] or []
+        if word in words and "python" in Path(words[0]).name:
+            found[process.info["pid"]] = process.info["create_time"]
+    return found

@@ -1,0 +1,299 @@
+"""Every flag of `arena submit tf` has an effect on the manifest, and a wrong one is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Raw
+from muster.errors import UsageError
+from muster.jobs.submission import Jax, Mpi, PyTorch, Submission, TensorFlow, bundle, idle
+
+
+def built(**flags: Any) -> Raw:
+    args = {"name": "j", "command": ("python", "t.py"), "image": "i"} | flags
+    return bundle(TensorFlow(**args)).job
+
+
+def role(job: Raw, name: str) -> Raw:
+    found: Raw = job["spec"]["tfReplicaSpecs"][name]
+    return found
+
+
+def pod(job: Raw, name: str = "Worker") -> Raw:
+    found: Raw = role(job, name)["template"]["spec"]
+    return found
+
+
+def main(job: Raw, name: str = "Worker") -> Raw:
+    found: Raw = pod(job, name)["containers"][0]
+    return found
+
+
+def test_the_words_of_the_command_are_joined_and_run_by_the_shell() -> None:
+    job = built(workers=2, shell="bash", command=("python", "t.py", "--x 'a b'"))
+
+    assert main(job)["command"] == ["bash", "-c", "python t.py --x 'a b'"]
+
+
+def test_workers_and_parameter_servers_get_their_own_images_counts_and_ports() -> None:
+    job = built(workers=2, ps=1, worker_image="w", ps_image="p")
+
+    assert (role(job, "Worker")["replicas"], role(job, "PS")["replicas"]) == (2, 1)
+    assert (main(job)["image"], main(job, "PS")["image"]) == ("w", "p")
+    assert main(job)["ports"] == [{"name": "tfjob-port", "containerPort": 22222}]
+    assert main(job, "PS")["ports"] == [{"name": "tfjob-port", "containerPort": 22223}]
+
+
+def test_gpus_are_for_workers_and_not_for_parameter_servers() -> None:
+    job = built(workers=2, ps=1, gpus=2)
+
+    assert main(job)["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert "resources" not in main(job, "PS")
+
+
+def test_a_job_of_one_process_is_its_own_chief() -> None:
+    assert list(built()["spec"]["tfReplicaSpecs"]) == ["Chief"]
+
+
+def test_the_one_process_of_a_job_gets_what_was_asked_for_a_worker() -> None:
+    asked = {"worker_cpu": "2", "worker_memory": "1Gi", "worker_selector": ("a=b",)}
+    job = built(**asked)
+
+    assert main(job, "Chief")["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
+    assert pod(job, "Chief")["nodeSelector"] == {"a": "b"}
+    assert main(built(**asked, chief_cpu="3"), "Chief")["resources"]["limits"]["cpu"] == "3"
+
+
+def test_flags_for_roles_that_the_job_does_not_have_are_told() -> None:
+    asked = TensorFlow(
+        name="j", command=("x",), image="i", workers=2, ps_cpu="1", chief_port=1, worker_cpu="1"
+    )
+    alone = TensorFlow(name="j", command=("x",), image="i", worker_cpu="1", evaluator_memory="1Gi")
+
+    why = "has no effect: the job has no such role"
+    assert idle(asked) == [f"--chief-port {why}", f"--ps-cpu {why}"]
+    assert idle(alone) == [f"--evaluator-memory {why}"]
+
+
+def test_flags_for_a_tensorboard_that_the_job_does_not_have_are_told() -> None:
+    asked: dict[str, Any] = {
+        "name": "j", "command": ("x",), "image": "i", "logdir": "/l", "tensorboard_image": "t"
+    }  # fmt: skip
+
+    assert idle(TensorFlow(**asked)) == [
+        "--logdir has no effect without --tensorboard",
+        "--tensorboard-image has no effect without --tensorboard",
+    ]
+    assert idle(TensorFlow(**asked, tensorboard=True)) == []
+
+
+def test_an_explicit_chief_does_not_lose_the_one_worker() -> None:
+    assert list(built(chief=True, workers=1)["spec"]["tfReplicaSpecs"]) == ["Worker", "Chief"]
+
+
+def test_gang_marks_the_job_and_labels_every_pod_with_the_number_of_members() -> None:
+    job = built(gang=True, workers=2, ps=1, chief=True, evaluator=True)
+
+    assert job["metadata"]["annotations"]["muster.dev/gang"] == "true"
+    for name in ("PS", "Worker", "Chief", "Evaluator"):
+        labels = role(job, name)["template"]["metadata"]["labels"]
+        assert labels["pod-group.scheduling.sigs.k8s.io/name"] == "tfjob-j"
+        assert labels["pod-group.scheduling.sigs.k8s.io/min-available"] == "5"
+
+
+def test_without_gang_the_job_says_so() -> None:
+    job = built(workers=2)
+
+    assert job["metadata"]["annotations"]["muster.dev/gang"] == "false"
+    labels = role(job, "Worker")["template"]["metadata"]["labels"]
+    assert "pod-group.scheduling.sigs.k8s.io/name" not in labels
+
+
+@pytest.mark.parametrize("value", ['{"a": "b, c"}', "x=y=z", "a # b", "two\nlines", "", "'\""])
+def test_the_value_of_a_variable_is_kept_to_the_letter(value: str) -> None:
+    env = main(built(workers=2, env=(f"K={value}",)))["env"]
+
+    assert {"name": "K", "value": value} in env
+
+
+def test_workers_and_gpus_are_told_to_the_program_and_names_are_sorted() -> None:
+    names = [e["name"] for e in main(built(workers=3, gpus=1, env=("Z=1", "A=2")))["env"]]
+
+    assert names == ["A", "Z", "gpus", "workers"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "expected"),
+    [
+        ({"working_dir": "/w"}, "workingDir", "/w"),
+        ({"image_pull_policy": "Never"}, "imagePullPolicy", "Never"),
+        ({"worker_cpu": "2"}, "resources.requests.cpu", "2"),
+        ({"worker_cpu": "2", "worker_cpu_limit": "4"}, "resources.limits.cpu", "4"),
+        ({"worker_memory": "1Gi"}, "resources.limits.memory", "1Gi"),
+        ({"device": ("amd.com/gpu=1",)}, "resources.limits", {"amd.com/gpu": "1"}),
+        ({"rdma": True}, "resources.limits", {"rdma/hca": "1"}),
+        ({"rdma": True}, "securityContext.capabilities.add", ["IPC_LOCK"]),
+    ],
+)
+def test_flags_that_change_the_container(flags: Raw, path: str, expected: object) -> None:
+    found: Any = main(built(workers=2, **flags))
+    for part in path.split("."):
+        found = found[part]
+
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "key", "expected"),
+    [
+        ({"selector": ("a=b",)}, "nodeSelector", {"a": "b"}),
+        ({"selector": ("a=b",), "worker_selector": ("c=d",)}, "nodeSelector", {"c": "d"}),
+        ({"toleration": ("all",)}, "tolerations", [{"operator": "Exists"}]),
+        (
+            {"toleration": ("k=v:NoSchedule,Equal",)},
+            "tolerations",
+            [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}],
+        ),
+        ({"priority": "high"}, "priorityClassName", "high"),
+        ({"scheduler": "volcano"}, "schedulerName", "volcano"),
+        ({"host_network": True}, "dnsPolicy", "ClusterFirstWithHostNet"),
+        ({"host_ipc": True}, "hostIPC", True),
+        ({"host_pid": True}, "hostPID", True),
+        ({"image_pull_secret": ("s",)}, "imagePullSecrets", [{"name": "s"}]),
+    ],
+)
+def test_flags_that_change_the_pod(flags: Raw, key: str, expected: object) -> None:
+    assert pod(built(workers=2, **flags))[key] == expected
+
+
+def test_claims_host_directories_and_shared_memory_are_mounted() -> None:
+    job = built(
+        workers=2, data=("claim:/data",), data_dir=("/host:/in", "/same"), share_memory="1Gi"
+    )
+
+    mounts = {m["name"]: m["mountPath"] for m in main(job)["volumeMounts"]}
+    assert mounts == {
+        "claim": "/data",
+        "training-data-0": "/in",
+        "training-data-1": "/same",
+        "dshm": "/dev/shm",
+    }
+    assert pod(job)["volumes"][-1]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "policy"),
+    [
+        ({}, {"cleanPodPolicy": "Running"}),
+        ({"clean_task_policy": "All"}, {"cleanPodPolicy": "All"}),
+        (
+            {"running_timeout": "1h30m"},
+            {"cleanPodPolicy": "Running", "activeDeadlineSeconds": 5400},
+        ),
+        (
+            {"ttl_after_finished": "90s"},
+            {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": 90},
+        ),
+        ({"retry": 3}, {"cleanPodPolicy": "Running", "backoffLimit": 3}),
+    ],
+)
+def test_flags_that_change_the_run_policy(flags: Raw, policy: Raw) -> None:
+    assert built(workers=2, **flags)["spec"]["runPolicy"] == policy
+
+
+def test_retry_restarts_every_role_and_without_it_none() -> None:
+    roles = {"workers": 2, "ps": 1, "chief": True, "evaluator": True}
+
+    def policies(**flags: Any) -> set[str]:
+        job = built(**roles, **flags)
+        return {spec["restartPolicy"] for spec in job["spec"]["tfReplicaSpecs"].values()}
+
+    assert policies(retry=2) == {"OnFailure"}
+    assert role(built(workers=2), "Worker")["restartPolicy"] == "Never"
+    assert role(built(**roles), "Worker")["restartPolicy"] == "OnFailure"
+
+
+def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
+    job = built(workers=2, label=("a=1",), annotation=("b=2",))
+
+    for metadata in (job["metadata"], role(job, "Worker")["template"]["metadata"]):
+        assert metadata["labels"]["a"] == "1"
+        assert metadata["annotations"]["b"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"name": "Bad_Name"}, "--name 'Bad_Name' is not a job name"),
+        ({"name": "x" * 50}, "is not a job name"),
+        ({"name": "1abc"}, "is not a job name"),
+        ({"image": ""}, "--image or --worker-image must be set"),
+        ({"image": "", "worker_image": "w", "ps": 1}, "--image or --ps-image must be set"),
+        ({"gpus": -1}, "--gpus is invalid"),
+        ({"workers": 0}, "--workers must be greater than 0"),
+        ({"env": ("NOEQUALS",)}, "--env 'NOEQUALS' is invalid"),
+        ({"label": ("=v",)}, "--label '=v' is invalid"),
+        ({"selector": ("x",)}, "--selector 'x' is invalid"),
+        ({"toleration": ("gpu_node",)}, "--toleration 'gpu_node' is invalid"),
+        ({"data": ("claim",)}, "--data 'claim' is invalid"),
+        ({"data": ("claim:/",)}, "--data 'claim:/' is invalid"),
+        ({"data": ("c:/a", "c:/b")}, "--data names the claim c twice"),
+        ({"data_dir": ("relative",)}, "--data-dir 'relative' is invalid"),
+        ({"device": ("nvidia.com/gpu=1",)}, "please use '--gpus N' instead"),
+        ({"worker_cpu": "lots"}, "--worker-cpu 'lots' is invalid"),
+        ({"share_memory": "1Zi"}, "--share-memory '1Zi' is invalid"),
+        ({"running_timeout": "soon"}, "--running-timeout 'soon' is invalid"),
+        ({"clean_task_policy": "Some"}, "unsupported cleanTaskPolicy Some"),
+        ({"success_policy": "Any"}, "unsupported successPolicy Any"),
+        ({"command": ()}, "not found command args"),
+        ({"workers": 99999999999}, "--workers '99999999999' is invalid"),
+        ({"ps": 2**31}, "--ps '2147483648' is invalid"),
+        ({"gpus": 10**20}, "--gpus '100000000000000000000' is invalid"),
+        ({"retry": 2**31}, "--retry '2147483648' is invalid"),
+        ({"worker_cpu": "1e30"}, "--worker-cpu '1e30' is invalid"),
+        ({"worker_cpu": "2", "worker_cpu_limit": "1500m"}, "--worker-cpu-limit '1500m' is invalid"),
+        ({"ps": 1, "ps_memory": "2Gi", "ps_memory_limit": "1G"}, "--ps-memory-limit '1G'"),
+        ({"image": "a b"}, "--image 'a b' is invalid"),
+        ({"worker_image": "a\nb"}, "--worker-image"),
+        ({"scheduler": "a b"}, "--scheduler 'a b' is invalid"),
+        ({"running_timeout": "99999999h"}, "--running-timeout '99999999h' is invalid"),
+        ({"workers": 1, "worker_cpu": "abc"}, "--worker-cpu 'abc' is invalid"),
+        ({"workers": 1, "worker_selector": ("x",)}, "--worker-selector 'x' is invalid"),
+        ({"device": ("a.b/c=abc",)}, "--device 'a.b/c=abc' is invalid"),
+        ({"device": ("a.b/c=0.5",)}, "--device 'a.b/c=0.5' is invalid"),
+        ({"device": ("foo=1",)}, "--device 'foo=1' is invalid"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_a_sentence(flags: Raw, sentence: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        built(**({"workers": 2} | flags))
+
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("Training-Distributed_User1", "training-distributed-user1"),
+        ("9", "job-9"),
+        ("-x-", "x"),
+        ("y" * 60, "y" * 49),
+        ("\u00e9", "job"),
+    ],
+)
+def test_a_wrong_name_comes_with_the_nearest_right_one(wrong: str, right: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        built(name=wrong)
+
+    assert refused.value.hint.endswith(f"--name={right}")
+
+
+@pytest.mark.parametrize(("kind", "told"), [(TensorFlow, 1), (PyTorch, 1), (Jax, 1), (Mpi, 0)])
+def test_a_retry_that_gives_no_second_try_is_told_of(kind: type[Submission], told: int) -> None:
+    once = kind(name="j", command=("x",), image="i", retry=1)
+
+    assert len(idle(once)) == told
+    assert idle(replace(once, retry=2)) == idle(replace(once, retry=0)) == []

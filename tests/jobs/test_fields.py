@@ -1,0 +1,203 @@
+"""What a person wrote is heeded or refused with its path, and never left out in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Raw
+from muster.errors import InvalidJob
+from muster.jobs import parse
+from muster.jobs.job import Job
+
+CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}
+
+
+def pod(kind: str = "TFJob", **spec: Any) -> Raw:
+    return {"spec": {"containers": [{"name": CONTAINERS[kind], "image": "i"}], **spec}}
+
+
+def read(spec: Raw, kind: str = "TFJob") -> Job:
+    meta = {"name": "j", "namespace": "ns"}
+    return parse.parse_job({"kind": kind, "metadata": meta, "spec": spec})
+
+
+def refused(spec: Raw, kind: str = "TFJob") -> InvalidJob:
+    with pytest.raises(InvalidJob) as found:
+        read(spec, kind)
+    assert found.value.hint
+    return found.value
+
+
+WORKER: Raw = {"Worker": {"template": pod()}}
+MPI: Raw = {"Launcher": {"template": pod("MPIJob")}, "Worker": {"template": pod("MPIJob")}}
+
+
+@pytest.mark.parametrize("manager", ["kubeflow.org/training-operator", "", None])
+def test_jobs_of_ours_say_so_or_nothing(manager: object) -> None:
+    job = read({"tfReplicaSpecs": WORKER, "runPolicy": {"managedBy": manager}})
+    assert job.policy.managed_by == (manager or "")
+
+
+def test_a_job_may_be_another_clusters() -> None:
+    policy = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    assert read({"tfReplicaSpecs": WORKER, "runPolicy": policy}).policy.managed_by
+
+
+def test_an_mpi_job_may_name_its_own_operator() -> None:
+    policy = {"managedBy": "kubeflow.org/mpi-operator"}
+    assert read({"mpiReplicaSpecs": MPI, "runPolicy": policy}, "MPIJob").policy.managed_by
+
+    error = refused({"tfReplicaSpecs": WORKER, "runPolicy": policy})
+    assert error.field == "spec.runPolicy.managedBy"
+
+
+def test_an_unknown_manager_is_refused() -> None:
+    error = refused({"tfReplicaSpecs": WORKER, "runPolicy": {"managedBy": "foo"}})
+
+    assert str(error) == "spec.runPolicy.managedBy: 'foo' is unknown"
+    assert "kubeflow.org/training-operator" in error.hint
+    assert "kueue.x-k8s.io/multikueue" in error.hint
+
+
+def test_policies_of_a_job_with_an_unknown_manager_still_count() -> None:
+    policy = {"managedBy": "foo", "ttlSecondsAfterFinished": 5}
+    raw = {"kind": "TFJob", "spec": {"tfReplicaSpecs": WORKER, "runPolicy": policy}}
+
+    assert parse.job_from_metadata(raw).policy.ttl == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        (
+            "TFJob",
+            {"tfReplicaSpecs": WORKER, "replicaSpecs": [{"template": pod()}]},
+            "replicaSpecs",
+        ),
+        ("TFJob", {"tfReplicaSpecs": WORKER, "pytorchReplicaSpecs": {}}, "pytorchReplicaSpecs"),
+        ("TFJob", {"tfReplicaSpecs": WORKER, "TFReplicaSpecs": WORKER}, "TFReplicaSpecs"),
+        ("MPIJob", {"mpiReplicaSpecs": MPI, "template": pod("MPIJob")}, "template"),
+    ],
+)
+def test_replicas_are_written_in_one_place(kind: str, spec: Raw, field: str) -> None:
+    error = refused(spec, kind)
+
+    assert error.field == f"spec.{field}"
+    assert "is given too" in str(error)
+
+
+def test_an_empty_place_for_replicas_is_none() -> None:
+    assert read({"tfReplicaSpecs": WORKER, "replicaSpecs": None}).total == 1
+
+
+def test_the_fields_of_a_replica_may_be_written_in_any_letter_case() -> None:
+    role = {"Replicas": 3, "Template": pod(), "RestartPolicy": "Always"}
+    job = read({"tfReplicaSpecs": {"Worker": role}})
+    assert (job.total, job.replicas[0].restart) == (3, "Always")
+
+    launcher = {"template": pod("MPIJob"), "RESTARTPOLICY": "Never"}
+    spec = {"mpiReplicaSpecs": {**MPI, "Launcher": launcher}, "sshAuthMountPath": "/root/.ssh"}
+    assert read(spec, "MPIJob").replica("Launcher").restart == "Never"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"replicas": 1, "Replicas": 3, "template": pod()}, "Worker.Replicas"),
+        ({"template": pod(), "TEMPLATE": pod()}, "Worker.TEMPLATE"),
+    ],
+)
+def test_a_field_is_not_written_twice_in_two_letter_cases(body: Raw, field: str) -> None:
+    error = refused({"tfReplicaSpecs": {"Worker": body}})
+
+    assert error.field == f"spec.tfReplicaSpecs.{field}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field", "right"),
+    [
+        ("TFJob", {"RunPolicy": {"suspend": True}}, "RunPolicy", "runPolicy"),
+        ("TFJob", {"CleanPodPolicy": "All"}, "CleanPodPolicy", "cleanPodPolicy"),
+        ("TFJob", {"runPolicy": {"Suspend": True}}, "runPolicy.Suspend", "suspend"),
+        (
+            "TFJob",
+            {"runPolicy": {"schedulingPolicy": {"Queue": "q"}}},
+            "runPolicy.schedulingPolicy.Queue",
+            "queue",
+        ),
+        ("TFJob", {"EnableDynamicWorker": True}, "EnableDynamicWorker", "enableDynamicWorker"),
+        ("PyTorchJob", {"nProcPerNode": "2"}, "nProcPerNode", "nprocPerNode"),
+        ("PyTorchJob", {"ElasticPolicy": {}}, "ElasticPolicy", "elasticPolicy"),
+        (
+            "PyTorchJob",
+            {"elasticPolicy": {"MinReplicas": 1}},
+            "elasticPolicy.MinReplicas",
+            "minReplicas",
+        ),
+        ("MPIJob", {"SlotsPerWorker": 2}, "SlotsPerWorker", "slotsPerWorker"),
+        ("MPIJob", {"sshauthmountpath": "/x"}, "sshauthmountpath", "sshAuthMountPath"),
+    ],
+)
+def test_a_policy_in_another_letter_case_is_refused(
+    kind: str, spec: Raw, field: str, right: str
+) -> None:
+    where = {"TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}.get(
+        kind, "pytorchReplicaSpecs"
+    )
+    roles = MPI if kind == "MPIJob" else {"Worker": {"template": pod(kind)}}
+    error = refused({where: roles, **spec}, kind)
+
+    assert error.field == f"spec.{field}"
+    assert right in error.hint
+
+
+@pytest.mark.parametrize("name", ["other", {"a": 1}, 5])
+def test_a_main_container_that_is_nowhere_is_refused(name: object) -> None:
+    error = refused({"mpiReplicaSpecs": MPI, "mainContainer": name}, "MPIJob")
+    assert error.field == "spec.mainContainer"
+
+
+def test_a_main_container_is_taken_where_it_is() -> None:
+    two = {"spec": {"containers": [{"name": n, "image": "i"} for n in ("mpi", "side")]}}
+    roles = {"Launcher": {"template": pod("MPIJob")}, "Worker": {"template": two}}
+    job = read({"mpiReplicaSpecs": roles, "mainContainer": "side"}, "MPIJob")
+
+    assert [replica.container for replica in job.replicas] == ["mpi", "side"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [("yes", "is text, not true or false"), (1, "is a number")]
+)
+def test_what_a_template_says_of_its_network_must_make_sense(value: object, words: str) -> None:
+    error = refused({"tfReplicaSpecs": {"Worker": {"template": pod(hostNetwork=value)}}})
+
+    assert error.field == "spec.tfReplicaSpecs.Worker.template.spec.hostNetwork"
+    assert words in str(error)
+
+
+@pytest.mark.parametrize("path", ["relative", "./x", "~/.ssh", "a/b", "/a:b"])
+def test_keys_are_put_at_an_absolute_path(path: str) -> None:
+    error = refused({"mpiReplicaSpecs": MPI, "sshAuthMountPath": path}, "MPIJob")
+    assert error.field == "spec.sshAuthMountPath"
+
+
+@pytest.mark.parametrize("role", ["Chief", "Master"])
+def test_there_is_one_chief_at_most(role: str) -> None:
+    error = refused({"tfReplicaSpecs": {role: {"replicas": 3, "template": pod()}}})
+
+    assert str(error) == f"spec.tfReplicaSpecs.{role}.replicas: is 3; a TFJob has one {role}"
+    assert read({"tfReplicaSpecs": {role: {"replicas": 0, "template": pod()}, **WORKER}}).total == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "roles"),
+    [("TFJob", "tfReplicaSpecs", WORKER), ("MPIJob", "mpiReplicaSpecs", MPI)],
+)
+def test_the_scheduler_that_a_job_names_is_that_of_all_its_replicas(
+    kind: str, field: str, roles: Raw
+) -> None:
+    job = read({field: roles, "schedulerName": "other"}, kind)
+
+    assert {replica.spec["schedulerName"] for replica in job.replicas} == {"other"}

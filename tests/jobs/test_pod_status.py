@@ -1,0 +1,80 @@
+"""How a failed pod is told of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.core import Pod
+from muster.jobs import pod_status
+
+
+def pod(name: str = "p", containers: int = 1, **status: Any) -> Pod:
+    spec = {"containers": [{"name": f"c{number}"} for number in range(containers)]}
+    raw = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Failed", **status}}
+    return msgspec.convert(raw, Pod)
+
+
+def ended(code: int = 1, name: str = "c0", where: str = "state", **more: Any) -> dict[str, Any]:
+    return {"name": name, where: {"terminated": {"exitCode": code, **more}}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([ended(1)], "exited with code 1"),
+        ([ended(1, reason="Error")], "exited with code 1"),
+        ([ended(137)], "exited with code 137 (SIGKILL)"),
+        ([ended(255)], "exited with code 255"),
+        ([ended(137, reason="OOMKilled")], "was OOMKilled (exit code 137)"),
+        ([ended(0, signal=9)], "was killed by signal 9 (SIGKILL)"),
+        ([ended(0, signal=77)], "was killed by signal 77"),
+        ([ended(1, reason="DeadlineExceeded")], "exited with code 1 (DeadlineExceeded)"),
+        (
+            [ended(128, reason="StartError", message="cannot run '/bin/nope'")],
+            "could not start: cannot run '/bin/nope'",
+        ),
+        (
+            [ended(127, reason="ContainerCannotRun", message="not found")],
+            "could not start: not found",
+        ),
+        (
+            [ended(1, message="Traceback\n x\nError: 3\n")],
+            "exited with code 1: Error: 3",
+        ),
+        ([ended(2, where="lastState")], "exited with code 2"),
+        ([ended(0)], "failed"),
+        ([], "failed"),
+    ],
+)
+def test_a_container_s_end_in_words(rows: list[dict[str, Any]], words: str) -> None:
+    assert pod_status.failure(pod(containerStatuses=rows)) == words
+
+
+def test_a_pod_that_was_taken_says_so_in_the_words_of_who_took_it() -> None:
+    taken = pod(reason="Evicted", message="low on memory", containerStatuses=[ended(137)])
+
+    assert pod_status.failure(taken) == "Evicted: low on memory"
+
+
+def test_of_several_containers_the_one_that_failed_is_named() -> None:
+    rows = [ended(0), ended(4, "c1")]
+
+    assert (
+        pod_status.failure(pod(containers=2, containerStatuses=rows))
+        == "exited with code 4 (container c1)"
+    )
+
+
+def test_the_first_is_the_one_whose_container_ended_first() -> None:
+    early = ended(1, finishedAt="2026-01-02T03:04:05Z")
+    late = ended(1, finishedAt="2026-01-02T03:04:06Z")
+    pods = [
+        pod("untold", containerStatuses=[]),
+        pod("late", containerStatuses=[late]),
+        pod("early", containerStatuses=[early]),
+    ]
+
+    assert pod_status.first_failed(pods).metadata.name == "early"

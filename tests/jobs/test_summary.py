@@ -1,0 +1,309 @@
+"""What a person sees of a job."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.core import Pod
+from muster.api.meta import Raw
+from muster.jobs import pod_status
+from muster.jobs.summary import gpus, summarize
+
+CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def job(*conditions: str, chief: bool = False, **status: Any) -> Raw:
+    """A job with these conditions; `Running=False` is one that is not True."""
+    template = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+    roles = {"Worker": {"replicas": 2, "template": template}, "PS": {"template": template}}
+    if chief:
+        roles["Chief"] = {"template": template}
+    rows = [
+        {
+            "type": text.partition("=")[0],
+            "status": text.partition("=")[2] or "True",
+            "message": f"why {text}",
+            "lastTransitionTime": "2026-01-02T03:14:05Z",
+        }
+        for text in conditions
+    ]
+    return {
+        "kind": "TFJob",
+        "metadata": {
+            "name": "j",
+            "namespace": "ns",
+            "uid": "u",
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+        },
+        "spec": {"tfReplicaSpecs": roles},
+        "status": {"conditions": rows, **status},
+    }
+
+
+def pod(role: str = "worker", index: int = 0, phase: str = "Running", **more: Any) -> Pod:
+    spec = more.pop("spec", {})
+    created = more.pop("created", "2026-01-02T03:04:06Z")
+    uid = more.pop("owner", "u")
+    raw = {
+        "metadata": {
+            "name": f"j-{role}-{index}",
+            "namespace": "ns",
+            "creationTimestamp": created,
+            "labels": {
+                "training.kubeflow.org/operator-name": "tfjob-controller",
+                "training.kubeflow.org/job-name": "j",
+                "training.kubeflow.org/replica-type": role,
+                "training.kubeflow.org/replica-index": str(index),
+            },
+            "ownerReferences": [{"uid": uid, "controller": True}] if uid else [],
+        },
+        "spec": spec,
+        "status": {"phase": phase, **more},
+    }
+    return msgspec.convert(raw, Pod)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "phases", "expected"),
+    [
+        ([], [], "PENDING"),
+        (["Created"], ["Pending"], "PENDING"),
+        (["Created", "Running"], ["Running", "Running"], "RUNNING"),
+        (["Created", "Running"], ["Running", "Pending"], "PENDING"),
+        (["Created", "Restarting"], ["Running"], "PENDING"),
+        (["Created", "Running=False", "Succeeded"], ["Succeeded"], "SUCCEEDED"),
+        (["Created", "Running=False", "Failed"], ["Failed", "Pending"], "FAILED"),
+        (["Created", "Running=False", "Suspended"], [], "PENDING"),
+        (["Created", "Suspended=False", "Running"], ["Running"], "RUNNING"),
+    ],
+)
+def test_the_status_of_a_job_is_one_of_four_words(
+    conditions: list[str], phases: list[str], expected: str
+) -> None:
+    found = summarize(job(*conditions), [pod(index=i, phase=p) for i, p in enumerate(phases)])
+
+    assert found.status == expected
+
+
+def test_a_pending_job_says_why() -> None:
+    row = {"type": "PodScheduled", "status": "False", "message": "1 GPU short on 2 nodes"}
+    found = summarize(job("Created"), [pod(phase="Pending", conditions=[row])])
+
+    assert found.reason == "1 GPU short on 2 nodes"
+    assert found.instances[0].reason == "1 GPU short on 2 nodes"
+
+
+def test_a_job_without_pods_says_what_its_status_says() -> None:
+    waiting = {"reason": "QuotaExceeded", "message": "exceeded quota: q"}
+
+    assert summarize(job("Created", waiting=waiting), []).reason == "exceeded quota: q"
+
+
+def test_a_failed_job_says_why() -> None:
+    assert summarize(job("Created", "Failed"), []).reason == "why Failed"
+
+
+def test_instances_are_in_order_of_role_and_number() -> None:
+    pods = [pod("worker", 10), pod("worker", 2), pod("ps", 0)]
+
+    found = [instance.name for instance in summarize(job("Running"), pods).instances]
+
+    assert found == ["j-ps-0", "j-worker-2", "j-worker-10"]
+
+
+def test_only_the_jobs_own_pods_are_its_instances() -> None:
+    pods = [pod("worker", 0), pod("worker", 1, owner="other"), pod("ps", 0, owner="")]
+
+    found = [instance.name for instance in summarize(job("Running"), pods).instances]
+
+    assert found == ["j-ps-0", "j-worker-0"]
+
+
+def test_the_chief_is_the_first_worker_unless_there_is_a_chief() -> None:
+    pods = [pod("worker", 0), pod("worker", 1), pod("ps", 0)]
+    found = summarize(job("Running"), pods)
+    assert found.chief is not None
+    assert found.chief.name == "j-worker-0"
+
+    found = summarize(job("Running", chief=True), [*pods, pod("chief", 0)])
+    assert found.chief is not None
+    assert found.chief.name == "j-chief-0"
+
+
+def test_of_several_chiefs_the_newest_that_is_not_pending_counts() -> None:
+    old = pod("worker", 0, created="2026-01-01T00:00:00Z")
+    newer = pod("worker", 0, created="2026-01-02T00:00:00Z")
+    newest = pod("worker", 0, phase="Pending", created="2026-01-03T00:00:00Z")
+
+    found = summarize(job("Running"), [newest, old, newer])
+
+    assert [i.created for i in found.instances if i.chief] == [newer.metadata.creation_timestamp]
+
+
+def test_gpus_are_those_of_all_containers_and_both_names() -> None:
+    containers = [
+        {"name": "a", "resources": {"limits": {"nvidia.com/gpu": 2}}},
+        {"name": "b", "resources": {"limits": {"aliyun.com/gpu": "1", "cpu": "4"}}},
+    ]
+    one = pod(spec={"containers": containers})
+
+    assert gpus(one) == 3
+    found = summarize(
+        job("Running"), [one, pod(index=1, phase="Pending", spec={"containers": containers})]
+    )
+    assert found.allocated_gpus == 3
+
+
+def test_requested_gpus_are_those_of_the_spec_whatever_pods_are_left() -> None:
+    raw = job("Succeeded")
+    worker = raw["spec"]["tfReplicaSpecs"]["Worker"]
+    limits = {"nvidia.com/gpu": "4"}
+    container = {"name": "tensorflow", "image": "i", "resources": {"limits": limits}}
+    worker["template"] = {"spec": {"containers": [container]}}
+    left = pod("worker", 0, phase="Succeeded", spec={"containers": [container]})
+
+    found = summarize(raw, [left])
+
+    assert (found.requested_gpus, found.allocated_gpus) == (8, 0)
+
+
+def test_requested_gpus_of_a_job_that_makes_no_sense_are_those_of_its_pods() -> None:
+    raw = job()
+    raw["spec"] = {"tfReplicaSpecs": 3}
+    container = {"name": "tensorflow", "resources": {"limits": {"nvidia.com/gpu": 2}}}
+
+    assert summarize(raw, [pod(spec={"containers": [container]})]).requested_gpus == 2
+
+
+def test_a_failed_instance_says_how_it_failed() -> None:
+    row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 3, "message": "no data"}}}
+
+    found = summarize(job("Failed"), [pod(phase="Failed", containerStatuses=[row])])
+
+    assert found.instances[0].reason == "exited with code 3: no data"
+
+
+def test_age_and_duration_come_from_creation_start_and_end() -> None:
+    now = CREATED + timedelta(hours=1)
+    found = summarize(job("Running", startTime="2026-01-02T03:05:05Z"), [])
+    assert found.age(now) == timedelta(hours=1)
+    assert found.duration(now) == timedelta(minutes=59)
+
+    ended: Raw = {"startTime": "2026-01-02T03:05:05Z", "completionTime": "2026-01-02T03:06:05Z"}
+    assert summarize(job("Succeeded", **ended), []).duration(now) == timedelta(minutes=1)
+    assert summarize(job("Failed", startTime="2026-01-02T03:05:05Z"), []).duration(
+        now
+    ) == timedelta(minutes=9)
+    assert summarize(job(), []).duration(now) == timedelta(hours=1)
+
+
+def test_a_job_that_makes_no_sense_is_still_shown() -> None:
+    raw = job("Created")
+    raw["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": "two"}}}
+
+    found = summarize(raw, [])
+
+    assert found.name == "j"
+    assert found.reason.startswith("spec.tfReplicaSpecs.Worker.replicas: is text")
+
+
+WAITING = {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}
+RUNNING = {"name": "c", "ready": True, "state": {"running": {}}}
+
+
+def ended(code: int, **more: Any) -> Raw:
+    return {"name": "c", "state": {"terminated": {"exitCode": code, **more}}}
+
+
+INITS = {"initContainers": [{"name": "a"}, {"name": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("expected", "phase", "status", "spec"),
+    [
+        ("Pending", "Pending", {}, {}),
+        ("ContainerCreating", "Pending", {"containerStatuses": [WAITING]}, {}),
+        ("Running", "Running", {"containerStatuses": [RUNNING]}, {}),
+        ("Completed", "Succeeded", {"containerStatuses": [ended(0, reason="Completed")]}, {}),
+        ("Error", "Failed", {"containerStatuses": [ended(1, reason="Error")]}, {}),
+        ("OOMKilled", "Failed", {"containerStatuses": [ended(137, reason="OOMKilled")]}, {}),
+        ("ExitCode:3", "Failed", {"containerStatuses": [ended(3)]}, {}),
+        ("Signal:9", "Failed", {"containerStatuses": [ended(137, signal=9)]}, {}),
+        ("Evicted", "Failed", {"reason": "Evicted"}, {}),
+        (
+            "CrashLoopBackOff",
+            "Running",
+            {
+                "containerStatuses": [
+                    {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+                ]
+            },
+            {},
+        ),
+        (
+            "Init:1/2",
+            "Pending",
+            {"initContainerStatuses": [ended(0), RUNNING], "containerStatuses": [WAITING]},
+            INITS,
+        ),
+        ("Init:Error", "Failed", {"initContainerStatuses": [ended(1, reason="Error")]}, INITS),
+        ("Init:ExitCode:7", "Pending", {"initContainerStatuses": [ended(7)]}, INITS),
+        (
+            "Init:ImagePullBackOff",
+            "Pending",
+            {
+                "initContainerStatuses": [
+                    {"name": "a", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+                ]
+            },
+            INITS,
+        ),
+        (
+            "NotReady",
+            "Running",
+            {"containerStatuses": [ended(0, reason="Completed"), RUNNING]},
+            {},
+        ),
+        (
+            "Running",
+            "Running",
+            {
+                "containerStatuses": [ended(0, reason="Completed"), RUNNING],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+            {},
+        ),
+    ],
+)
+def test_a_pods_status_is_what_kubectl_shows(
+    expected: str, phase: str, status: Raw, spec: Raw
+) -> None:
+    assert pod_status.status_column(pod(phase=phase, spec=spec, **status)) == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "expected"),
+    [
+        ("Running", "", "Terminating"),
+        ("Running", "NodeLost", "Unknown"),
+        ("Succeeded", "", "Succeeded"),
+    ],
+)
+def test_a_pod_on_its_way_out_is_terminating(phase: str, reason: str, expected: str) -> None:
+    found = pod(phase=phase, reason=reason)
+    meta = msgspec.structs.replace(found.metadata, deletion_timestamp=CREATED)
+
+    assert pod_status.status_column(msgspec.structs.replace(found, metadata=meta)) == expected
+
+
+def test_a_sidecar_that_started_does_not_keep_a_pod_initialising() -> None:
+    spec = {"initContainers": [{"name": "side", "restartPolicy": "Always"}]}
+    side = {"name": "side", "started": True, "state": {"running": {}}}
+
+    found = pod(spec=spec, initContainerStatuses=[side], containerStatuses=[RUNNING])
+
+    assert pod_status.status_column(found) == "Running"

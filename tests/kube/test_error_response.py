@@ -1,0 +1,139 @@
+"""Refusals as errors that say whose fault it is and what was refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster.api.kinds import LEASES, NAMESPACES, NODES, PODS, TFJOBS
+from muster.api.meta import Key
+from muster.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unsupported,
+)
+from muster.kube import request
+from muster.kube.error_response import error_from_response, request_target
+from muster.kube.request import Request, Response
+from tests.kube.fake_apiserver import status_response
+
+X = Key("ns", "x")
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (request.get(PODS, X), "get pods x in namespace ns"),
+        (request.list_page(PODS, "ns", limit=1, after=""), "list pods in namespace ns"),
+        (request.list_page(NODES, "", limit=1, after=""), "list nodes"),
+        (request.watch(TFJOBS, "", since="1"), "watch tfjobs.kubeflow.org"),
+        (
+            request.create(LEASES, {}, namespace="ns"),
+            "create leases.coordination.k8s.io in namespace ns",
+        ),
+        (
+            request.bind(X, uid="u", node="n", annotations={}),
+            "create pods/binding x in namespace ns",
+        ),
+        (
+            request.patch(TFJOBS, X, {}, subresource="status"),
+            "patch tfjobs/status.kubeflow.org x in namespace ns",
+        ),
+        (request.delete(PODS, X), "delete pods x in namespace ns"),
+        (request.delete_collection(PODS, "ns"), "deletecollection pods in namespace ns"),
+        (request.get(NAMESPACES, Key("", "ns")), "get namespaces ns"),
+        (
+            request.patch(NAMESPACES, Key("", "ns"), {}, subresource="status"),
+            "patch namespaces/status ns",
+        ),
+        (Request("GET", "/version"), "get /version"),
+    ],
+)
+def test_a_request_can_be_told_in_words(ask: Request, words: str) -> None:
+    assert str(request_target(ask)) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (401, "Unauthorized", Unauthorized),
+        (403, "Forbidden", Forbidden),
+        (404, "NotFound", NotFound),
+        (409, "Conflict", Conflict),
+        (409, "AlreadyExists", AlreadyExists),
+        (410, "Expired", Gone),
+        (415, "UnsupportedMediaType", Unsupported),
+        (422, "Invalid", Invalid),
+        (429, "TooManyRequests", TooManyRequests),
+        (500, "InternalError", ServerError),
+        (504, "Timeout", ServerError),
+    ],
+)
+def test_each_status_is_its_own_error(code: int, reason: str, kind: type[Exception]) -> None:
+    error = error_from_response(status_response(code, reason, "because"), request.get(PODS, X))
+    assert type(error) is kind
+    assert error.status == code
+
+
+def test_being_unknown_and_being_refused_name_verb_and_resource() -> None:
+    ask = request.list_page(PODS, "ns", limit=1, after="")
+    unknown = error_from_response(status_response(401, "Unauthorized", "Unauthorized"), ask)
+    assert str(unknown).startswith(
+        "not signed in: the cluster refused to list pods in namespace ns"
+    )
+    expired = error_from_response(status_response(401), ask, expired="the certificate expired")
+    assert str(expired).endswith("(401: the certificate expired)")
+    refused = error_from_response(status_response(403, "Forbidden", "User x cannot"), ask)
+    assert str(refused) == "not allowed to list pods in namespace ns: User x cannot"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status_response(404, "NotFound", "the server could not find the requested resource"),
+        Response(404, {}, b"404 page not found\n"),
+    ],
+)
+def test_a_missing_kind_is_not_a_missing_object(answer: Response) -> None:
+    error = error_from_response(answer, request.list_page(TFJOBS, "", limit=1, after=""))
+    assert isinstance(error, NotFound)
+    assert str(error) == "the cluster has no tfjobs.kubeflow.org"
+    absent = error_from_response(
+        status_response(404, "NotFound", 'pods "x" not found'), request.get(PODS, X)
+    )
+    assert str(absent) == 'pods "x" not found'
+
+
+def test_the_fields_at_fault_are_kept() -> None:
+    body = {
+        "message": "invalid",
+        "reason": "Invalid",
+        "code": 422,
+        "details": {"causes": [{"field": "spec.x", "message": "required"}]},
+    }
+    error = error_from_response(Response(422, {}, json.dumps(body).encode()), request.get(PODS, X))
+    assert error.causes == (("spec.x", "required"),)
+
+
+@pytest.mark.parametrize("body", [b"<html>gateway</html>", b"", b"\xff\xfe", b"[1]"])
+def test_an_answer_that_is_no_status_still_makes_a_sentence(body: bytes) -> None:
+    error = error_from_response(Response(502, {}, body), request.get(PODS, X))
+    assert isinstance(error, ServerError)
+    assert "<" not in str(error)
+    assert str(error)
+
+
+def test_the_time_to_wait_comes_from_the_header_or_the_details() -> None:
+    ask = request.get(PODS, X)
+    assert error_from_response(status_response(429, **{"Retry-After": "3"}), ask).retry_after == 3.0
+    body = b'{"code":429,"details":{"retryAfterSeconds":7}}'
+    assert error_from_response(Response(429, {}, body), ask).retry_after == 7.0
+    assert error_from_response(status_response(429), ask).retry_after is None

@@ -1,0 +1,139 @@
+"""The blocking connection, given the bytes of answers one by one."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.kube.request import Response
+from muster.kube.transport.blocking_connection import (
+    LONGEST_LINE,
+    BlockingConnection,
+    BrokenResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ASK = b"GET / HTTP/1.1\r\n\r\n"
+
+
+@contextmanager
+def answered(*pieces: bytes, ended: bool = False) -> Iterator[BlockingConnection]:
+    """A link whose other side has sent these bytes, and perhaps hung up."""
+    ours, theirs = socket.socketpair()
+    with theirs, BlockingConnection(ours) as link:
+        link.wait_at_most(5)
+        for piece in pieces:
+            theirs.sendall(piece)
+        if ended:
+            theirs.shutdown(socket.SHUT_WR)
+        yield link
+
+
+def whole(link: BlockingConnection) -> Response:
+    link.ask(ASK)
+    return link.whole()
+
+
+def test_an_answer_of_known_length_leaves_the_connection_open() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Word: a: b \r\n\r\nok"
+    with answered(answer, answer) as link:
+        assert whole(link) == (200, {"content-length": "2", "x-word": "a: b"}, b"ok")
+        assert link.reusable
+        assert whole(link).body == b"ok"
+
+
+def test_chunks_are_put_together_and_what_follows_them_is_read() -> None:
+    chunks = b"3;ext=1\r\none\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
+    with answered(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", chunks, b"X") as link:
+        assert whole(link).body == b"one0123456789"
+        assert link.reusable
+
+
+def test_a_piece_is_handed_on_before_the_next_has_come() -> None:
+    with answered(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nline\r\n") as link:
+        link.ask(ASK)
+        assert next(iter(link.pieces())) == b"line"
+        assert not link.reusable
+
+
+def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    with answered(b"HTTP/1.1 200 OK\r\n\r\n", b"all of it", ended=True) as link:
+        assert whole(link).body == b"all of it"
+        assert not link.reusable
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_some_answers_have_no_body(status: str) -> None:
+    with answered(f"HTTP/1.1 {status}\r\n\r\n".encode()) as link:
+        assert whole(link).body == b""
+        assert link.reusable
+
+
+def test_an_announcement_is_not_the_answer() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    with answered(early, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as link:
+        assert whole(link) == (200, {"content-length": "0"}, b"")
+
+
+@pytest.mark.parametrize(
+    ("head", "stays"),
+    [
+        ("HTTP/1.1 200 OK", True),
+        ("HTTP/1.1 200 OK\r\nConnection: Close", False),
+        ("HTTP/1.0 200 OK", False),
+        ("HTTP/1.0 200 OK\r\nConnection: keep-alive", True),
+        ("HTTP/1.1 200", True),
+    ],
+)
+def test_the_server_says_whether_the_connection_stays(head: str, stays: bool) -> None:
+    with answered(f"{head}\r\nContent-Length: 2\r\n\r\nok".encode()) as link:
+        assert whole(link).body == b"ok"
+        assert link.reusable == stays
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    ],
+)
+def test_an_answer_that_was_cut_short_is_no_answer(cut: bytes) -> None:
+    with answered(cut, ended=True) as link:
+        with pytest.raises(BrokenResponse, match="cut short"):
+            whole(link)
+        assert not link.reusable
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -4\r\n\r\nfour",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * LONGEST_LINE,
+    ],
+)
+def test_what_is_not_http_is_refused(noise: bytes) -> None:
+    with answered(noise) as link, pytest.raises(BrokenResponse, match="not HTTP"):
+        whole(link)
+
+
+def test_a_connection_closed_before_any_answer_is_told_from_a_broken_answer() -> None:
+    with answered(ended=True) as link, pytest.raises(ConnectionResetError):
+        whole(link)
+
+
+def test_silence_is_borne_only_so_long() -> None:
+    with answered() as link:
+        link.wait_at_most(0.01)
+        with pytest.raises(TimeoutError):
+            whole(link)

@@ -1,0 +1,52 @@
+"""How long a pod that is deleted has, as on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from muster.api.core import Pod
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.cli.verbs.test_apply import LocalServer
+from tests.controlplane.control_plane import ControlPlane
+
+NAME = Key("default", "leaving")
+
+
+@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.kube)])
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BlockingClient]:
+    if request.param == "kubernetes":
+        plane: ControlPlane = request.getfixturevalue("control_plane")
+        with BlockingClient(kube_config.load(plane.kubeconfig)) as client:
+            yield client
+    else:
+        with (
+            LocalServer(tmp_path) as server,
+            BlockingClient(kube_config.load(server.kubeconfig)) as one,
+        ):
+            yield one
+
+
+def marked(client: BlockingClient, grace: int) -> Pod:
+    client.delete(PODS, NAME, grace=grace)
+    return client.get(PODS, NAME)
+
+
+def test_a_shorter_grace_counts_from_the_first_deletion(client: BlockingClient) -> None:
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+    client.create(PODS, {"metadata": {"name": NAME.name}, "spec": spec}, namespace="default")
+    first = marked(client, 60).metadata.deletion_timestamp
+    sooner = marked(client, 10).metadata
+    longer = marked(client, 90).metadata
+    client.delete(PODS, NAME, grace=0)
+
+    assert first is not None
+    assert sooner.deletion_timestamp == first - timedelta(seconds=50)
+    assert sooner.deletion_grace_period_seconds == 10
+    assert longer == sooner

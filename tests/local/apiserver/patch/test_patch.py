@@ -1,0 +1,175 @@
+"""Patches change what they say and nothing else."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.api import schemas
+from muster.errors import StatusError
+from muster.local.apiserver.patch.json_patch import json_patch
+from muster.local.apiserver.patch.merge_patch import merge, strategic_merge
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text("ab~/é", max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+POD = schemas.of("", "v1", "Pod")
+
+
+def difference(old: Any, new: Any) -> Any:
+    """The merge patch from one object to another."""
+    patch = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if key not in old or old[key] != value:
+            both = isinstance(value, dict) and isinstance(old.get(key), dict)
+            patch[key] = difference(old[key], value) if both else value
+    return patch
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    return value
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_merge_patch_leads_from_any_object_to_any_other(old: Any, new: Any) -> None:
+    old, new = without_nulls(old), without_nulls(new)
+
+    assert merge(old, difference(old, new)) == new
+
+
+@given(OBJECTS, OBJECTS)
+def test_patching_changes_neither_object_nor_patch(old: Any, patch: Any) -> None:
+    before = deepcopy((old, patch))
+    merge(old, patch)
+    strategic_merge(old, patch, None)
+
+    assert (old, patch) == before
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_merge_patch_applied_twice_is_applied_once(old: Any, patch: Any) -> None:
+    once = merge(old, patch)
+
+    assert merge(once, patch) == once
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "expected"),
+    [
+        ({"a": [1, 2]}, [{"op": "add", "path": "/a/1", "value": 9}], {"a": [1, 9, 2]}),
+        ({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 9}], {"a": [1, 9]}),
+        ({"a/b": 1}, [{"op": "replace", "path": "/a~1b", "value": 2}], {"a/b": 2}),
+        ({"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}),
+        ({"a": [1, 2]}, [{"op": "replace", "path": "/a/0", "value": 3}], {"a": [3, 2]}),
+        ({"a": 1}, [{"op": "move", "from": "/a", "path": "/b"}], {"b": 1}),
+        (
+            {"a": {"b": 1}},
+            [{"op": "copy", "from": "/a", "path": "/c"}],
+            {"a": {"b": 1}, "c": {"b": 1}},
+        ),
+    ],
+)
+def test_json_patch_operations(target: Any, steps: Any, expected: Any) -> None:
+    assert json_patch(target, steps) == expected
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {"op": "add"},
+        [1],
+        [{"op": "sing", "path": "/a"}],
+        [{"op": "remove", "path": "/nope"}],
+        [{"op": "remove", "path": ""}],
+        [{"op": "add", "path": "/a/b/c", "value": 1}],
+        [{"op": "add", "path": "/l/7", "value": 1}],
+        [{"op": "add", "path": "a", "value": 1}],
+        [{"op": "replace", "path": "", "value": 1}],
+    ],
+)
+def test_a_json_patch_that_does_not_fit_is_refused_whole(steps: Any) -> None:
+    target = {"a": 1, "l": [1]}
+    with pytest.raises(StatusError):
+        json_patch(target, steps)
+
+    assert target == {"a": 1, "l": [1]}
+
+
+def names(pod: Any) -> list[str]:
+    return [c["name"] for c in pod["spec"]["containers"]]
+
+
+def pod(*containers: str) -> Any:
+    return {"spec": {"containers": [{"name": name, "image": "i"} for name in containers]}}
+
+
+def test_containers_are_merged_by_name() -> None:
+    patch = {"spec": {"containers": [{"name": "b", "image": "j"}]}}
+
+    merged = strategic_merge(pod("a", "b"), patch, POD)
+
+    assert merged["spec"]["containers"] == [
+        {"name": "a", "image": "i"},
+        {"name": "b", "image": "j"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (["a", "b", "c"], ["a", "b", "c"]),
+        (["c", "a"], ["c", "a", "b"]),
+        (["b", "a"], ["c", "b", "a"]),
+    ],
+)
+def test_the_order_of_elements_can_be_asked_for(order: list[str], expected: list[str]) -> None:
+    asked = {"$setElementOrder/containers": [{"name": n} for n in order]}
+
+    assert names(strategic_merge(pod("c", "a", "b"), {"spec": asked}, POD)) == expected or (
+        order == ["a", "b", "c"]
+    )
+
+
+def test_directives_remove_replace_and_retain() -> None:
+    gone = {"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}
+    swapped = {"spec": {"containers": [{"$patch": "replace"}, {"name": "z"}]}}
+    finalizers = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x"]}}
+
+    assert names(strategic_merge(pod("a", "b"), gone, POD)) == ["b"]
+    assert names(strategic_merge(pod("a", "b"), swapped, POD)) == ["z"]
+    kept = strategic_merge({"metadata": {"finalizers": ["x", "y"]}}, finalizers, POD)
+    assert kept["metadata"]["finalizers"] == ["y"]
+
+
+def test_finalizers_are_a_set() -> None:
+    merged = strategic_merge(
+        {"metadata": {"finalizers": ["x"]}}, {"metadata": {"finalizers": ["y", "x"]}}, POD
+    )
+
+    assert sorted(merged["metadata"]["finalizers"]) == ["x", "y"]
+
+
+def test_lists_without_a_merge_key_are_replaced() -> None:
+    merged = strategic_merge(
+        {"spec": {"containers": [{"name": "a", "args": ["1"]}]}},
+        {"spec": {"containers": [{"name": "a", "args": ["2"]}]}},
+        POD,
+    )
+
+    assert merged["spec"]["containers"][0]["args"] == ["2"]
+
+
+def test_an_item_without_its_key_is_refused() -> None:
+    with pytest.raises(StatusError):
+        strategic_merge(pod("a"), {"spec": {"containers": [{"image": "x"}]}}, POD)

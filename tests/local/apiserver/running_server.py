@@ -1,0 +1,80 @@
+"""A server of ours on a real socket, and a client that talks to it, for this folder's tests."""
+
+from __future__ import annotations
+
+import io
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+import msgspec
+
+from muster.local.apiserver.server import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from muster.local.apiserver.streams.node_backend import NodeBackend
+
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+
+
+class Reply(NamedTuple):
+    status: int
+    body: Any
+    headers: Any
+
+
+class ApiClient:
+    """Requests with the admin's token."""
+
+    def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self.session = session
+
+    async def say(
+        self, method: str, path: str, body: Any = None, content_type: str = JSON, **headers: str
+    ) -> Reply:
+        raw = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        data = None if raw is None else io.BytesIO(raw)
+        sent = {"Content-Type": content_type, **headers}
+        async with self.session.request(
+            method, self.server.url + path, data=data, headers=sent
+        ) as response:
+            text = await response.read()
+        try:
+            return Reply(response.status, msgspec.json.decode(text), response.headers)
+        except msgspec.DecodeError:
+            return Reply(response.status, text.decode(errors="replace"), response.headers)
+
+    async def create_pod(self, name: str, **spec: Any) -> Any:
+        """A pod of one container in the default namespace."""
+        containers = [{"name": "main", "image": "busybox"}]
+        reply = await self.say(
+            "POST",
+            "/api/v1/namespaces/default/pods",
+            {"metadata": {"name": name}, "spec": {"containers": containers, **spec}},
+        )
+        assert reply.status == 201, reply.body
+        return reply.body
+
+
+@asynccontextmanager
+async def running_server(
+    folder: Path, backend: NodeBackend | None = None
+) -> AsyncIterator[ApiClient]:
+    """A started server and a client that trusts it."""
+    server = ApiServer(folder, backend=backend)
+    await server.start()
+    trust = ssl.create_default_context(cadata=server.ca.decode())
+    headers = {"Authorization": f"Bearer {server.token}"}
+    try:
+        async with aiohttp.ClientSession(
+            headers=headers, connector=aiohttp.TCPConnector(ssl=trust)
+        ) as session:
+            yield ApiClient(server, session)
+    finally:
+        await server.stop()

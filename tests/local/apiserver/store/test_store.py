@@ -1,0 +1,333 @@
+"""The store keeps what it acknowledged, in order, and tells watchers everything once."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, ServerError
+from muster.local.apiserver.store import changes
+from muster.local.apiserver.store import changes as watch_module
+from muster.local.apiserver.store.changes import Watch
+from muster.local.apiserver.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from muster.local.apiserver.store.write_log import Row
+
+
+def value(text: str) -> Callable[[int], bytes]:
+    return lambda revision: f"{text}@{revision}".encode()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    store = await Store.open(tmp_path / "db" / "objects.db")
+    yield store
+    await store.close()
+
+
+async def seen(watch: Watch, count: int) -> list[tuple[str, str, bool]]:
+    """The next `count` changes as (key, value, deleted)."""
+    found: list[tuple[str, str, bool]] = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            found += [(c.entry.key, c.entry.value.decode(), c.deleted) for c in await watch.next()]
+    return found
+
+
+async def test_the_encoder_is_told_the_revision_it_is_stored_under(store: Store) -> None:
+    entry = await store.create("pods/a/x", value("one"))
+
+    assert entry.value == f"one@{entry.revision}".encode()
+    assert store.get("pods/a/x") is entry
+    assert store.revision == entry.revision
+
+
+async def test_a_taken_name_cannot_be_created_again(store: Store) -> None:
+    await store.create("pods/a/x", value("one"))
+
+    with pytest.raises(AlreadyExists):
+        await store.create("pods/a/x", value("two"))
+
+
+async def test_of_two_creators_at_once_exactly_one_wins(store: Store) -> None:
+    results = await asyncio.gather(
+        *(store.create("pods/a/x", value(str(i))) for i in range(10)), return_exceptions=True
+    )
+
+    assert sum(isinstance(r, AlreadyExists) for r in results) == 9
+
+
+async def test_a_write_on_stale_knowledge_conflicts_and_then_sees_the_winner(store: Store) -> None:
+    first = await store.create("pods/a/x", value("one"))
+    won, lost = await asyncio.gather(
+        store.update("pods/a/x", value("two"), first.revision),
+        store.update("pods/a/x", value("three"), first.revision),
+        return_exceptions=True,
+    )
+
+    assert isinstance(lost, Conflict)
+    assert store.get("pods/a/x") is won
+
+
+async def test_a_deleted_object_is_gone_and_its_name_free(store: Store) -> None:
+    first = await store.create("pods/a/x", value("one"))
+    await store.delete("pods/a/x", value("last"), first.revision)
+
+    assert store.get("pods/a/x") is None
+    with pytest.raises(NotFound):
+        await store.update("pods/a/x", value("two"), first.revision)
+    await store.create("pods/a/x", value("again"))
+    assert [e.key for e in store.scan("pods/")] == ["pods/a/x"]
+
+
+async def test_a_scan_gives_one_namespace_in_the_order_of_keys(store: Store) -> None:
+    for key in ("pods/b/2", "pods/b/1", "pods/ba/3", "pods/a/4", "nodes//5"):
+        await store.create(key, value("v"))
+
+    assert [e.key for e in store.scan("pods/b/")] == ["pods/b/1", "pods/b/2"]
+    assert [e.key for e in store.scan("pods/", after="pods/b/1")] == ["pods/b/2", "pods/ba/3"]
+
+
+async def test_an_earlier_state_can_still_be_read(store: Store) -> None:
+    one = await store.create("pods/a/x", value("one"))
+    await store.create("pods/a/y", value("y"))
+    await store.delete("pods/a/x", value("last"), one.revision)
+
+    assert [e.key for e in await store.scan_at("pods/", one.revision)] == ["pods/a/x"]
+    assert [e.key for e in await store.scan_at("pods/", store.revision)] == ["pods/a/y"]
+
+
+async def test_a_watch_replays_what_it_missed_and_then_follows(store: Store) -> None:
+    one = await store.create("pods/a/x", value("one"))
+    await store.create("nodes//n", value("node"))
+    two = await store.update("pods/a/x", value("two"), one.revision)
+
+    watch = await store.watch("pods/", one.revision)
+    await store.delete("pods/a/x", value("last"), two.revision)
+
+    assert await seen(watch, 2) == [
+        ("pods/a/x", f"two@{two.revision}", False),
+        ("pods/a/x", f"last@{store.revision}", True),
+    ]
+
+
+async def test_a_watch_older_than_memory_is_served_from_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "objects.db"
+    store = await Store.open(path)
+    one = await store.create("pods/a/x", value("one"))
+    two = await store.update("pods/a/x", value("two"), one.revision)
+    await store.close()
+
+    store = await Store.open(path)
+    watch = await store.watch("pods/", one.revision)
+    (first,) = await watch.next()
+    three = await store.update("pods/a/x", value("three"), two.revision)
+
+    assert (first.entry.revision, first.before and first.before.value) == (
+        two.revision,
+        f"one@{one.revision}".encode(),
+    )
+    assert await seen(watch, 1) == [("pods/a/x", f"three@{three.revision}", False)]
+    await store.close()
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "objects.db"
+    store = await Store.open(path)
+    entries = [await store.create(f"pods/a/{i}", value("v")) for i in range(20)]
+    await store.delete("pods/a/3", value("last"), entries[3].revision)
+    before = {e.key: e.value for e in store.scan("pods/")}
+    revision = store.revision
+    await store.close()
+
+    store = await Store.open(path)
+    assert {e.key: e.value for e in store.scan("pods/")} == before
+    assert store.revision == revision
+    assert (await store.create("pods/a/3", value("again"))).revision == revision + 1
+    await store.close()
+
+
+async def test_compaction_keeps_the_present_and_refuses_the_past(tmp_path: Path) -> None:
+    path = tmp_path / "objects.db"
+    store = await Store.open(path)
+    entry = await store.create("pods/a/x", value("0"))
+    for i in range(50):
+        entry = await store.update("pods/a/x", value(str(i)), entry.revision)
+    gone = await store.create("pods/a/gone", value("g"))
+    await store.delete("pods/a/gone", value("last"), gone.revision)
+    last = store.revision
+
+    await store.compact(last)
+
+    with pytest.raises(Gone):
+        await store.watch("pods/", last - 1)
+    with pytest.raises(Gone):
+        await store.scan_at("pods/", last - 1)
+    await store.close()
+    store = await Store.open(path)
+    assert [e.value for e in store.scan("pods/")] == [entry.value]
+    # The newest row of all was a deletion and is dropped; its number must not come back.
+    assert (await store.create("pods/a/gone", value("new"))).revision == last + 1
+    await store.close()
+
+
+async def test_what_a_write_replaced_survives_compaction_of_the_replaced_row(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "objects.db"
+    store = await Store.open(path)
+    one = await store.create("pods/a/x", value("one"))
+    await store.update("pods/a/x", value("two"), one.revision)
+    await store.compact(one.revision)
+    await store.close()
+
+    store = await Store.open(path)
+    watch = await store.watch("pods/", one.revision)
+    (change,) = await watch.next()
+
+    assert change.before is not None
+    assert change.before.value == one.value
+    await store.close()
+
+
+async def test_large_changes_are_not_kept_in_memory_and_can_still_be_watched(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "RECENT_BYTES", 10_000)
+    large = "x" * 2_000
+    entry = first = await store.create("pods/a/x", value(large))
+    for _ in range(20):
+        entry = await store.update("pods/a/x", value(large), entry.revision)
+
+    assert store._ring.size <= 10_000
+    assert store._ring.start > first.revision
+    resumed = await store.watch("pods/", first.revision)
+    assert len(await seen(resumed, 20)) == 20
+    lately = await store.watch("pods/", entry.revision - 1)
+    assert await seen(lately, 1) == [("pods/a/x", entry.value.decode(), False)]
+
+
+@pytest.mark.parametrize("limit", ["BACKLOG", "LARGEST"])
+async def test_a_watcher_that_falls_too_far_behind_is_ended_and_can_resume(
+    store: Store, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(watch_module, limit, 5 if limit == "BACKLOG" else 50)
+    begun = store.revision
+    watch = await store.watch("pods/", begun)
+    for i in range(20):
+        await store.create(f"pods/a/{i:02}", value("ten bytes"))
+
+    assert watch.over
+    assert watch.idle
+    watch.close()
+    resumed = await store.watch("pods/", begun)
+    assert [key for key, _, _ in await seen(resumed, 20)] == [f"pods/a/{i:02}" for i in range(20)]
+
+
+async def test_a_watch_that_is_ended_still_tells_what_was_waiting(store: Store) -> None:
+    watch = await store.watch("pods/", store.revision)
+    await store.create("pods/a/before", value("x"))
+    watch.end()
+    await store.create("pods/a/after", value("x"))
+
+    assert [change.entry.key for change in await watch.next()] == ["pods/a/before"]
+    watch.close()
+
+
+async def test_a_store_in_use_is_refused_to_a_second_server(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="in use"):
+        await Store.open(tmp_path / "db" / "objects.db")
+
+
+async def test_a_write_that_the_disk_refuses_is_as_if_it_never_was(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await store.create("pods/a/x", value("one"))
+
+    def full(rows: object) -> None:
+        raise ServerError("the store cannot write: disk full", status=500)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._log, "append", full)
+        with pytest.raises(ServerError):
+            await store.update("pods/a/x", value("two"), one.revision)
+        with pytest.raises(ServerError):
+            await store.create("pods/a/y", value("y"))
+
+    assert store.get("pods/a/x") is one
+    await store.update("pods/a/x", value("three"), one.revision)
+    await store.create("pods/a/y", value("y"))
+
+
+def disk_full() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
+
+
+async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await store.create("pods/a/x", value("one"))
+    reserve = tmp_path / "db" / "objects.reserve"
+    assert reserve.stat().st_blocks * 512 >= reserve.stat().st_size > 0
+    insert, log = store._log._insert, store._log
+
+    def on_a_full_disk(rows: Sequence[Row]) -> None:
+        if reserve.exists():
+            raise ServerError("the store cannot write", status=500) from disk_full()
+        insert(rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_insert", on_a_full_disk)
+        patch.setattr(log.reserve, "_room", lambda: 1000)
+        two = await store.update("pods/a/x", value("two"), one.revision)
+        assert store.full
+        with pytest.raises(ServerError, match="full"):
+            await store.create("pods/a/y", value("y"))
+        await store.delete("pods/a/x", value("two"), two.revision)
+
+    assert store.get("pods/a/x") is None
+    await store.create("pods/a/y", value("y"))
+    assert not store.full
+    assert reserve.exists()
+
+
+async def test_a_compaction_that_the_disk_refuses_leaves_the_store_alive(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await store.create("pods/a/x", value("one"))
+
+    def full(after: int, reached: int) -> None:
+        raise disk_full()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._log, "_drop", full)
+        with pytest.raises(ServerError, match="forget"):
+            await store.compact(one.revision)
+
+    await store.update("pods/a/x", value("two"), one.revision)
+
+
+@pytest.mark.slow
+async def test_a_hundred_thousand_objects_load_again(tmp_path: Path) -> None:
+    path = tmp_path / "objects.db"
+    store = await Store.open(path)
+    pad = b"x" * 500
+    for start in range(0, 100_000, 10_000):
+        await asyncio.gather(
+            *(store.create(f"pods/a/{i:06}", lambda _: pad) for i in range(start, start + 10_000))
+        )
+    await store.close()
+
+    store = await Store.open(path)
+    assert store.count("pods") == 100_000
+    assert sum(1 for _ in store.scan("pods/a/0000")) == 100
+    await store.close()

@@ -1,0 +1,61 @@
+"""`kill -9` at any moment: nothing acknowledged is lost, nothing unacknowledged is half there."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver.store.store import Store
+from tests.local.apiserver.store.store_writer import payload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROUNDS = 6
+
+
+def run_and_kill(path: Path, seed: int) -> list[tuple[str, int, str]]:
+    """What the writer acknowledged before it was killed after a random number of writes."""
+    kill_after = random.Random(seed).randrange(1, 800)
+    acknowledged: list[tuple[str, int, str]] = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.local.apiserver.store.store_writer", str(path), str(seed)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            if not line.endswith("\n"):
+                break  # the kill cut the sentence; what it would have said is not acknowledged
+            key, revision, kind = line.split()
+            acknowledged.append((key, int(revision), kind))
+            if len(acknowledged) == kill_after:
+                writer.kill()
+    assert writer.returncode == -9
+    assert len(acknowledged) >= kill_after
+    return acknowledged
+
+
+async def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "objects.db"
+    newest: dict[str, tuple[int, str]] = {}
+    for seed in range(ROUNDS):
+        for key, revision, kind in run_and_kill(path, seed):
+            assert revision > newest.get(key, (0, ""))[0]
+            newest[key] = (revision, kind)
+
+        store = await Store.open(path)
+        found = {entry.key: entry for entry in store.scan("pods/")}
+        for entry in found.values():
+            assert entry.value == payload(entry.key, entry.revision)
+        for key, (revision, kind) in newest.items():
+            latest = store._latest.get(key, 0)
+            if latest <= revision:
+                # Nothing newer was written, so exactly the acknowledged state is there. (A key
+                # whose deletion was compacted has no latest revision at all.)
+                assert (key in found) == (kind != "delete")
+                assert latest == revision or kind == "delete"
+            newest[key] = (max(latest, revision), "update" if key in found else "delete")
+        await store.close()

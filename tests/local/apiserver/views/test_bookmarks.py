@@ -1,0 +1,116 @@
+"""Bookmarks come with time, so that a watcher can always resume, in peace or not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from muster.local.apiserver.http.requests import Call, Route
+from muster.local.apiserver.kinds.builtin import BUILTIN
+from muster.local.apiserver.store.changes import Change, Entry, Watch
+from muster.local.apiserver.views.watch_events import BOOKMARK_EVERY, watch_events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.looptime
+
+CONFIG_MAPS = next(r for r in BUILTIN if r.collection == "configmaps")
+
+
+class Quiet:
+    """A store in which nothing is stored; changes come when a test says so."""
+
+    revision = 7
+
+    def __init__(self) -> None:
+        self.watches: list[Watch] = []
+
+    def scan(self, prefix: str) -> Iterator[Entry]:
+        return iter(())
+
+    async def watch(self, prefix: str, since: int) -> Watch:
+        self.watches.append(Watch(self, prefix, since))  # type: ignore[arg-type]
+        return self.watches[-1]
+
+    def forget(self, watch: Watch) -> None:
+        self.watches.remove(watch)
+
+    def write(self, name: str) -> None:
+        self.revision += 1
+        meta = {"name": name, "namespace": "a", "resourceVersion": str(self.revision)}
+        value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+        entry = Entry(f"configmaps/a/{name}", self.revision, msgspec.json.encode(value))
+        for watching in self.watches:
+            watching.push(Change(entry, None, deleted=False))
+
+
+async def seen(store: Quiet, **query: str) -> list[tuple[float, str, str]]:
+    """When each event came, its type, and its revision."""
+    route = Route("watch", "", "v1", "configmaps", "a")
+    call = Call(route, CONFIG_MAPS, {"resourceVersion": "7", "timeoutSeconds": "200", **query})
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    found: list[tuple[float, str, str]] = []
+    async for lines in watch_events(store, call, lambda value: value):  # type: ignore[arg-type]
+        for line in lines.splitlines():
+            event = msgspec.json.decode(line)
+            revision = event["object"]["metadata"]["resourceVersion"]
+            found.append((round(clock() - begun), event["type"], revision))
+    return found
+
+
+async def test_a_quiet_watch_gets_a_bookmark_about_every_minute() -> None:
+    times = [when for when, *_ in await seen(Quiet(), allowWatchBookmarks="true")]
+
+    assert times == [55, 110, 165]
+
+
+async def test_nobody_gets_bookmarks_without_asking() -> None:
+    assert await seen(Quiet()) == []
+
+
+async def test_bookmarks_come_though_changes_that_are_not_shown_come_all_the_time() -> None:
+    store = Quiet()
+
+    async def scribble() -> None:
+        while True:
+            await asyncio.sleep(10)
+            store.write("other")
+
+    async with asyncio.TaskGroup() as group:
+        writer = group.create_task(scribble())
+        events = await seen(store, allowWatchBookmarks="true", fieldSelector="metadata.name=mine")
+        writer.cancel()
+
+    assert [(when, kind) for when, kind, _ in events] == [
+        (when, "BOOKMARK") for when in (55, 110, 165)
+    ]
+    assert [revision for *_, revision in events] == ["12", "18", "23"]
+
+
+async def test_a_bookmark_waits_a_minute_from_the_last_one_not_from_the_last_event() -> None:
+    store = Quiet()
+
+    async def write_once() -> None:
+        await asyncio.sleep(BOOKMARK_EVERY - 5)
+        store.write("mine")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write_once())
+        events = await seen(store, allowWatchBookmarks="true")
+
+    assert [(when, kind) for when, kind, _ in events][:2] == [(50, "ADDED"), (55, "BOOKMARK")]
+
+
+async def test_a_bookmark_never_overtakes_a_change_of_the_same_moment() -> None:
+    store = Quiet()
+    asyncio.get_running_loop().call_later(BOOKMARK_EVERY, store.write, "mine")
+
+    events = await seen(store, allowWatchBookmarks="true")
+
+    kinds = [kind for _, kind, revision in events if revision == "8"]
+    assert kinds[0] == "ADDED"

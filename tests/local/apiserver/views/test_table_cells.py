@@ -1,0 +1,83 @@
+"""A table has a row for every object, however odd: missing parts, wrong parts, parts of parts."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api import schemas
+from muster.local.apiserver.kinds.builtin import BUILTIN
+from muster.local.apiserver.views.cells import age
+from muster.local.apiserver.views.columns import PRINTERS
+
+if TYPE_CHECKING:
+    from muster.api.schemas import Schema
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ODD: tuple[Any, ...] = (
+    None,
+    5,
+    -1.5,
+    "x",
+    True,
+    [],
+    {},
+    [None],
+    ["x"],
+    [{}],
+    {"x": "y"},
+    "2026-01-01T00:00:00",
+)
+KINDS = {resource.collection: resource for resource in BUILTIN}
+
+
+def odd(schema: Schema | None, dice: random.Random, depth: int = 0) -> Any:
+    """Something like what the schema asks for; here and there not at all."""
+    if schema is None or depth > 9 or dice.random() < 0.1:
+        return dice.choice(ODD)
+    if schema.properties:
+        chance = 0.9 if depth < 2 or len(schema.properties) < 12 else 0.25
+        return {
+            name: odd(schema.field(name), dice, depth + 1)
+            for name in schema.properties
+            if dice.random() < chance
+        }
+    if (items := schema.items()) is not None:
+        return [odd(items, dice, depth + 1) for _ in range(dice.randint(0, 2))]
+    match schema.type:
+        case "integer" | "number":
+            return dice.randint(-1, 3)
+        case "boolean":
+            return dice.random() < 0.5
+        case "string":
+            return dice.choice(("", "x", "True", "2026-01-01T00:00:00Z"))
+        case _:
+            return dice.choice(ODD)
+
+
+@pytest.mark.parametrize("collection", sorted(PRINTERS))
+def test_an_odd_object_is_a_row_as_wide_as_any_other(collection: str) -> None:
+    resource, printer = KINDS[collection], PRINTERS[collection]
+    schema = schemas.of(resource.group, resource.version, resource.kind)
+    dice = random.Random(collection)
+
+    for _ in range(150):
+        obj = odd(schema, dice)
+        if isinstance(obj, dict):
+            assert len(printer.cells(obj, NOW)) == len(printer.columns), obj
+
+
+@pytest.mark.parametrize(
+    ("since", "shown"),
+    [
+        ("", "<unknown>"),
+        ("yesterday", "<invalid>"),
+        ("2025-12-31T23:59:50Z", "10s"),
+        ("2025-12-31T23:59:50", "10s"),
+    ],
+)
+def test_a_time_that_is_none_is_no_reason_to_fail(since: str, shown: str) -> None:
+    assert age(since, NOW) == shown

@@ -1,0 +1,89 @@
+"""What becomes of an object when its owners go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.api.meta import ObjectMeta, OwnerReference
+from muster.local.controllers.garbage.owner_graph import (
+    FOREGROUND,
+    ORPHAN,
+    Delete,
+    Drop,
+    Item,
+    Keep,
+    OwnerGraph,
+    OwnerState,
+    Verdict,
+    Wait,
+    blocking,
+    judge,
+)
+
+
+def item(uid: str, *owners: str, finalizers: tuple[str, ...] = (), deleting: bool = False) -> Item:
+    references = tuple(OwnerReference("v1", "Pod", o, o, block_owner_deletion=True) for o in owners)
+    gone = datetime(2026, 1, 1, tzinfo=UTC) if deleting else None
+    meta = ObjectMeta(
+        uid, "ns", uid, owner_references=references, finalizers=finalizers, deletion_timestamp=gone
+    )
+    return Item(PODS, meta)
+
+
+@pytest.mark.parametrize(
+    ("standing", "expected"),
+    [
+        ([OwnerState.HERE], Keep()),
+        ([OwnerState.GONE], Delete("Background")),
+        ([OwnerState.GOING], Delete("Foreground")),
+        ([OwnerState.GONE, OwnerState.GONE], Delete("Background")),
+        ([OwnerState.GONE, OwnerState.UNKNOWN], Wait()),
+        ([OwnerState.HERE, OwnerState.HERE], Keep()),
+    ],
+)
+def test_an_object_goes_when_no_owner_is_left(
+    standing: list[OwnerState], expected: Verdict
+) -> None:
+    names = [f"o{number}" for number in range(len(standing))]
+
+    assert judge(item("x", *names), dict(zip(names, standing, strict=True))) == expected
+
+
+@pytest.mark.parametrize("other", [OwnerState.GONE, OwnerState.GOING])
+def test_an_object_with_another_owner_only_loses_the_reference(other: OwnerState) -> None:
+    one = item("x", "here", "not")
+
+    verdict = judge(one, {"here": OwnerState.HERE, "not": other})
+
+    assert verdict == Drop(one.meta.owner_references[:1])
+
+
+def test_an_object_without_owners_and_one_already_going_are_left_alone() -> None:
+    assert judge(item("x"), {}) == Keep()
+    assert judge(item("x", "o", deleting=True), {"o": OwnerState.GONE}) == Keep()
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "way"), [(ORPHAN, "Orphan"), (FOREGROUND, "Foreground"), ("x/y", "Background")]
+)
+def test_an_object_goes_in_the_way_its_finalizers_ask_for(finalizer: str, way: str) -> None:
+    assert judge(item("x", "o", finalizers=(finalizer,)), {"o": OwnerState.GONE}) == Delete(way)
+
+
+def test_the_graph_forgets_former_owners() -> None:
+    graph = OwnerGraph()
+    graph.put(item("x", "a"))
+    graph.put(item("x", "b"))
+
+    assert graph.dependents("a") == []
+    assert [dependent.meta.uid for dependent in graph.dependents("b")] == ["x"]
+    graph.remove("x")
+    assert graph.dependents("b") == []
+
+
+def test_only_a_dependent_that_blocks_is_waited_for() -> None:
+    assert blocking(item("x", "o"), "o")
+    assert not blocking(item("x", "o"), "other")

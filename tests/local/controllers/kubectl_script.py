@@ -1,0 +1,105 @@
+"""Telling one story with kubectl on two clusters, and comparing what can be seen afterwards.
+
+A story is a list of kubectl commands. What a command prints must be the same on both. `Look` waits
+until the named kinds are the same on both: controllers need their time, but end in one state.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.local.controllers.normalise import hashes, normalised
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.local.controllers.two_clusters import ClusterUnderTest
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """kubectl words, and what is given on standard input; `quiet` if its output tells nothing."""
+
+    words: str
+    text: str = ""
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Kinds that must come to be the same."""
+
+    kinds: str
+    timeout: float = 40
+
+
+Step = Run | Compare
+
+
+def run_on_both(both: tuple[ClusterUnderTest, ClusterUnderTest], story: list[Step]) -> None:
+    """Tell it on both, step by step."""
+    namespace = f"w-{secrets.token_hex(4)}"
+    for place in both:
+        done = place.kubectl("create", "namespace", namespace)
+        assert done.returncode == 0, done.stderr
+    for step in story:
+        if isinstance(step, Run):
+            real, ours = (_said(place, namespace, step) for place in both)
+            told = f"kubectl {step.words}\n--- kubernetes\n{real}\n--- ours\n{ours}"
+            assert ours == real or step.quiet, told
+        else:
+            look = partial(_seen, namespace=namespace, kinds=step.kinds)
+            agree(both, look, step.kinds, step.timeout)
+    for place in both:
+        place.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def _said(place: ClusterUnderTest, namespace: str, step: Run) -> str:
+    done = place.kubectl("-n", namespace, *step.words.split(" "), text=step.text or None)
+    printed = f"{done.stdout}{done.stderr}(exit {done.returncode})"
+    assert step.quiet or "rror" not in done.stderr, f"{place.name}: {step.words}: {printed}"
+    return printed.replace(namespace, "<ns>")
+
+
+def agree(
+    both: tuple[ClusterUnderTest, ClusterUnderTest],
+    look: Callable[[ClusterUnderTest], list[Raw]],
+    what: str,
+    timeout: float = 40,
+) -> list[Raw]:
+    """What both show, once they show the same; the difference if that never happens."""
+    seen: list[list[Raw]] = [[], []]
+
+    def same() -> bool:
+        seen[:] = [look(place) for place in both]
+        return seen[0] == seen[1]
+
+    try:
+        until(same, timeout=timeout, every=0.3)
+    except AssertionError:
+        if seen[0] != seen[1]:
+            raise AssertionError(f"{what} differ\n{_difference(*seen)}") from None
+    return seen[0]
+
+
+def _difference(real: list[Raw], ours: list[Raw]) -> str:
+    before, after = (json.dumps(o, indent=1, sort_keys=True).splitlines() for o in (real, ours))
+    lines = difflib.unified_diff(before, after, "kubernetes", "ours", lineterm="", n=4)
+    return "\n".join(lines)
+
+
+def _seen(place: ClusterUnderTest, namespace: str, kinds: str) -> list[Raw]:
+    done = place.kubectl("-n", namespace, "get", f"{kinds},rs", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    items: list[Raw] = json.loads(done.stdout)["items"]
+    sets = [one for one in items if one["kind"] == "ReplicaSet"]
+    wanted = items if "rs" in kinds.split(",") else [o for o in items if o not in sets]
+    return normalised(wanted, hashes(sets), namespace)

@@ -1,0 +1,188 @@
+"""Nodes that fall silent or go: ours are treated as Kubernetes' own controllers treat them.
+
+Both sides are told to lose patience after a few seconds; no kwok speaks for the nodes here.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api.meta import timestamp
+from muster.local.controllers.run import Settings
+from tests.controlplane.control_plane import ControlPlane
+from tests.local.controllers import two_clusters
+from tests.local.controllers.kubectl_script import agree
+from tests.local.controllers.normalise import normalised
+from tests.local.controllers.two_clusters import ClusterUnderTest
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+
+Raw = dict[str, Any]
+
+AUTHORITY = "configmap/kube-root-ca.crt"
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: far}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: near}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: near, namespace: kube-node-lease}
+spec: {holderIdentity: near}
+"""
+READY = json.dumps(
+    {
+        "status": {
+            "conditions": [
+                {"type": kind, "status": status, "reason": "Said", "message": "said"}
+                for kind, status in [
+                    ("Ready", "True"),
+                    ("MemoryPressure", "False"),
+                    ("DiskPressure", "False"),
+                    ("PIDPressure", "False"),
+                ]
+            ]
+        }
+    }
+)
+RUNNING = json.dumps(
+    {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+)
+
+
+def pod(name: str, tolerations: str) -> str:
+    return f"""
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  nodeName: far
+  tolerations: {tolerations}
+  containers: [{{name: c, image: "busybox:1"}}]
+"""
+
+
+BRIEF = (
+    "[{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute,"
+    " tolerationSeconds: 1}]"
+)
+FOREVER = "[{operator: Exists}]"
+PODS = pod("brief", BRIEF) + pod("patient", FOREVER)
+
+
+@pytest.fixture(scope="module")
+def impatient(
+    control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ClusterUnderTest, ClusterUnderTest]]:
+    folder = tmp_path_factory.mktemp("impatient")
+    ours = Settings(grace=6, quarantine=2)
+    with (
+        ControlPlane(control_plane_binaries) as plane,
+        two_clusters.controlled(control_plane_binaries, folder, ours) as local,
+    ):
+        plane.start_controller_manager("--node-monitor-grace-period=6s", "--node-monitor-period=1s")
+        yield ClusterUnderTest("kubernetes", control_plane_binaries, plane.kubeconfig), local
+
+
+def said(place: ClusterUnderTest, *words: str, text: str | None = None) -> str:
+    done = place.kubectl(*words, text=text)
+    assert done.returncode == 0, f"{place.name}: {words}: {done.stderr}"
+    return done.stdout
+
+
+def seen(place: ClusterUnderTest) -> list[Raw]:
+    beat(place)
+    node = json.loads(said(place, "get", "node", "far", "-o", "json"))
+    pods = json.loads(said(place, "get", "pods", "-o", "json"))["items"]
+    shown = [
+        {"taints": node["spec"].get("taints"), "conditions": node["status"].get("conditions")},
+        *(
+            {
+                "name": one["metadata"]["name"],
+                "going": "deletionTimestamp" in one["metadata"],
+                "conditions": one["status"].get("conditions"),
+                "phase": one["status"]["phase"],
+            }
+            for one in pods
+        ),
+    ]
+    return normalised(shown, {}, "none")
+
+
+def beat(place: ClusterUnderTest) -> None:
+    """A sign of life of the other node: where all are silent, nobody is evicted."""
+    now = timestamp(datetime.now(UTC), micro=True)
+    body = {"spec": {"holderIdentity": "near", "renewTime": now}}
+    place.kubectl(
+        "-n", "kube-node-lease", "patch", "lease", "near", "--type=merge", "-p", json.dumps(body)
+    )
+    place.kubectl("patch", "node", "near", "--subresource=status", "-p", READY)
+
+
+def leaving(place: ClusterUnderTest) -> bool:
+    return any(one.get("going") for one in seen(place))
+
+
+def revived(place: ClusterUnderTest) -> bool:
+    """Whether nothing of the silence is left, once the node speaks again."""
+    beat(place)
+    said(place, "patch", "node", "far", "--subresource=status", "-p", READY)
+    return "unreachable" not in said(place, "get", "node", "far", "-o", "jsonpath={.spec}")
+
+
+def test_a_silent_node_is_unreachable_and_its_pods_leave_when_their_patience_ends(
+    impatient: tuple[ClusterUnderTest, ClusterUnderTest],
+) -> None:
+    for place in impatient:
+        said(place, "create", "-f", "-", text=NODE)
+        said(place, "patch", "node", "far", "near", "--subresource=status", "-p", READY)
+        said(place, "create", "-f", "-", text=PODS)
+        for name in ("brief", "patient"):
+            said(place, "patch", "pod", name, "--subresource=status", "-p", RUNNING)
+    until(lambda: all(map(leaving, impatient)), timeout=90, every=0.3, what="an eviction")
+    agree(impatient, seen, "node and pods")
+
+    ours = impatient[1]
+    until(partial(revived, ours), every=0.3, what="no taints after a sign of life")
+    said(ours, "delete", "node", "far")
+    until(
+        lambda: said(ours, "get", "pods", "-o", "name") == "",
+        timeout=20,
+        every=0.2,
+        what="pods of a node that is no more removed",
+    )
+
+
+def test_every_namespace_has_the_authority_and_an_account(
+    impatient: tuple[ClusterUnderTest, ClusterUnderTest],
+) -> None:
+    maps: list[Raw] = []
+    for place in impatient:
+        said(place, "create", "namespace", "fresh")
+
+        def found(what: str, place: ClusterUnderTest = place) -> str:
+            return place.kubectl("-n", "fresh", "get", what, "-o", "json").stdout
+
+        maps.append(json.loads(until(lambda: found(AUTHORITY), what=AUTHORITY)))
+        until(lambda: found("serviceaccount/default"), what="the default account")
+
+    assert maps[0]["metadata"]["annotations"] == maps[1]["metadata"]["annotations"]
+    assert [list(one["data"]) for one in maps] == [["ca.crt"], ["ca.crt"]]
+    said(impatient[1], "-n", "fresh", "patch", AUTHORITY, "-p", '{"data":{"ca.crt":"x"}}')
+    mended = maps[1]["data"]
+    until(lambda: json.loads(found(AUTHORITY))["data"] == mended, what="the authority put right")

@@ -1,0 +1,180 @@
+"""Silent nodes and the notice their pods get; what a controller remembers of its own doings."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.meta import Key, ObjectMeta, timestamp
+from muster.control.loop import RequeueAfter
+from muster.local.controllers.expectations import TIMEOUT, Expectations
+from muster.local.controllers.kinds import Node, Pod
+from muster.local.controllers.node_lifecycle import node_taints, taint_eviction
+from muster.local.controllers.node_lifecycle.heartbeats import NodeHeartbeats
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+Raw = dict[str, Any]
+
+
+def node(ready: str = "True", *taints: Raw, **spec: Any) -> Node:
+    rows = [
+        {"type": "Ready", "status": ready, "reason": "r", "message": "m"},
+        {"type": "MemoryPressure", "status": "False", "reason": "r", "message": "m"},
+    ]
+    body = {
+        "metadata": {"name": "n"},
+        "spec": {"taints": list(taints), **spec},
+        "status": {"conditions": rows},
+    }
+    return msgspec.convert(body, Node)
+
+
+def pod(*tolerations: Raw) -> Pod:
+    body = {"metadata": {"name": "p"}, "spec": {"tolerations": list(tolerations)}}
+    return msgspec.convert(body, Pod)
+
+
+def taint(key: str = node_taints.UNREACHABLE, effect: str = "NoExecute", ago: int = 0) -> Raw:
+    return {"key": key, "effect": effect, "timeAdded": timestamp(NOW - timedelta(seconds=ago))}
+
+
+def keys(rows: list[Raw] | None) -> set[tuple[str, str]]:
+    return {(row["key"], row["effect"]) for row in rows or ()}
+
+
+@pytest.mark.parametrize(
+    ("ready", "key"), [("False", node_taints.NOT_READY), ("Unknown", node_taints.UNREACHABLE)]
+)
+def test_a_node_that_is_not_ready_keeps_pods_away_and_gives_notice(ready: str, key: str) -> None:
+    wanted = node_taints.taints(node(ready), NOW)
+
+    assert keys(wanted) == {(key, "NoSchedule"), (key, "NoExecute")}
+    assert keys(node_taints.taints(node(ready), NOW, evicts=False)) == {(key, "NoSchedule")}
+
+
+def test_a_ready_node_loses_our_taints_and_keeps_those_of_others() -> None:
+    theirs = {"key": "gpu", "effect": "NoSchedule", "value": "yes"}
+
+    assert node_taints.taints(node("True", taint(), theirs), NOW) == [theirs]
+    assert node_taints.taints(node("True", theirs), NOW) is None
+
+
+def test_a_taint_that_stays_keeps_its_time() -> None:
+    known = [taint(ago=60), taint(effect="NoSchedule", ago=60)]
+
+    assert node_taints.taints(node("Unknown", *known), NOW) is None
+
+
+def test_a_cordoned_node_is_tainted() -> None:
+    wanted = node_taints.taints(node("True", unschedulable=True), NOW)
+
+    assert keys(wanted) == {(node_taints.UNSCHEDULABLE, "NoSchedule")}
+
+
+def test_silence_is_told_once() -> None:
+    rows = {row["type"]: row["reason"] for row in node_taints.unknown_conditions(node(), NOW)}
+
+    assert rows["Ready"] == rows["MemoryPressure"] == "NodeStatusUnknown"
+    assert rows["DiskPressure"] == "NodeStatusNeverUpdated"
+    unknown = [
+        {"type": kind, "status": "Unknown"}
+        for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+    ]
+    silenced = msgspec.convert({"status": {"conditions": unknown}}, Node)
+    assert node_taints.unknown_conditions(silenced, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "expected"),
+    [
+        ([], 0),
+        ([{"operator": "Exists"}], None),
+        ([{"key": node_taints.UNREACHABLE, "operator": "Exists", "tolerationSeconds": 300}], 200),
+        ([{"key": node_taints.UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}], None),
+        ([{"key": node_taints.UNREACHABLE, "operator": "Exists", "effect": "NoSchedule"}], 0),
+        ([{"key": "other", "operator": "Exists"}], 0),
+        ([{"operator": "Exists", "tolerationSeconds": -5}], -100),
+    ],
+)
+def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: int | None) -> None:
+    tainted = node("Unknown", taint(ago=100))
+
+    at = taint_eviction.evict_at(pod(*tolerations), tainted.spec.taints, NOW)
+
+    assert at == (None if expected is None else NOW + timedelta(seconds=expected))
+
+
+class Place:
+    """One node, in the place of informers and of a client."""
+
+    def __init__(self, found: Node) -> None:
+        self.found = found
+        self.silenced = 0
+        self.nodes = self.pods = self
+
+    def get(self, key: Key) -> Node:
+        return self.found
+
+    def all(self) -> list[Node]:
+        return [self.found]
+
+    def by(self, index: str, value: str) -> list[Pod]:
+        return []
+
+    async def patch(self, kind: Any, key: Key, body: Raw, **how: Any) -> None:
+        self.silenced += "status" in body
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("away", "silenced"), [(0.0, 1), (60.0, 0)])
+async def test_silence_that_we_slept_through_does_not_count(away: float, silenced: int) -> None:
+    place: Any = Place(node())
+    heartbeats = NodeHeartbeats(place, place, lambda: NOW, grace=50.0)
+    first = await heartbeats(Key("", "n"))
+    assert first == RequeueAfter(50.0)
+
+    await asyncio.sleep(50.0 + away)
+    then = await heartbeats(Key("", "n"))
+
+    assert place.silenced == silenced
+    assert then == (None if silenced else RequeueAfter(50.0))
+    await asyncio.sleep(50.0)
+    await heartbeats(Key("", "n"))
+    assert place.silenced, "a node that stays silent while we listen"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_was_done_is_expected_until_it_is_seen() -> None:
+    expect = Expectations(Clock())
+    expect.creation("owner", "a")
+    expect.deletion("owner", "uid-b")
+
+    expect.saw("owner", ObjectMeta(name="a", uid="uid-a"), gone=False)
+    assert expect.pending("owner") == TIMEOUT
+    expect.saw("owner", ObjectMeta(name="b", uid="uid-b"), gone=False)
+    assert expect.pending("owner") == TIMEOUT  # it was seen, but not on its way out
+
+    expect.saw("owner", ObjectMeta(name="b", uid="uid-b", deletion_timestamp=NOW), gone=False)
+    assert expect.pending("owner") is None
+
+
+def test_nobody_waits_for_what_failed_or_for_ever() -> None:
+    clock = Clock()
+    expect = Expectations(clock)
+    expect.creation("owner", "a")
+    expect.failed("owner", "a")
+    assert expect.pending("owner") is None
+
+    expect.creation("owner", "b")
+    clock.now = TIMEOUT
+    assert expect.pending("owner") is None

@@ -1,0 +1,174 @@
+"""Claims are bound to folders once the scheduler has chosen a node, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import NAMESPACES
+from muster.api.meta import Key
+from muster.kube.auth.kube_config import Endpoint
+from muster.kube.client import Client
+from muster.local.apiserver.server import ApiServer
+from muster.local.controllers import volume_binding
+from muster.local.controllers.volume_claims import (
+    CLAIMS,
+    CLASS,
+    SELECTED_NODE,
+    VOLUMES,
+    VolumeClaims,
+    wanted,
+)
+from tests.waiting import eventually
+
+KEY = Key("default", "data")
+
+
+def claim(**spec: Any) -> dict[str, Any]:
+    asked = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": "data", "namespace": "default"}, "spec": asked | spec}
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    server = ApiServer(tmp_path / "api")
+    await server.start()
+    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+    async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
+        running = group.create_task(VolumeClaims(client, tmp_path / "volumes").run())
+        yield client
+        running.cancel()
+    await server.stop()
+
+
+async def test_a_claim_is_bound_to_its_folder_when_a_node_is_chosen(
+    client: Client, tmp_path: Path
+) -> None:
+    await client.create(CLAIMS, claim())
+
+    async def classed() -> bool:
+        return bool((await client.get(CLAIMS, KEY))["spec"].get("storageClassName") == CLASS)
+
+    await eventually(classed, what="the default class")
+    assert (await client.list(VOLUMES)).items == []
+
+    await client.patch(CLAIMS, KEY, {"metadata": {"annotations": {SELECTED_NODE: "muster-0"}}})
+
+    async def bound() -> bool:
+        return bool((await client.get(CLAIMS, KEY)).get("status", {}).get("phase") == "Bound")
+
+    await eventually(bound, what="bound")
+    found = await client.get(
+        VOLUMES, Key("", (await client.get(CLAIMS, KEY))["spec"]["volumeName"])
+    )
+    assert found["spec"]["hostPath"]["path"] == str(tmp_path / "volumes" / "default" / "data")
+    assert found["status"]["phase"] == "Bound"
+
+
+async def test_the_volume_goes_with_its_claim(client: Client) -> None:
+    chosen = claim(storageClassName=CLASS)
+    chosen["metadata"]["annotations"] = {SELECTED_NODE: "muster-0"}
+    await client.create(CLAIMS, chosen)
+
+    async def volumes(count: int) -> bool:
+        return len((await client.list(VOLUMES)).items) == count
+
+    await eventually(lambda: volumes(1), what="a volume")
+    await client.delete(CLAIMS, KEY)
+    await eventually(lambda: volumes(0), what="no volume")
+
+
+@pytest.mark.parametrize("named", ["", CLASS])
+async def test_a_volume_that_somebody_made_is_bound_and_kept_when_its_claim_goes(
+    client: Client, named: str
+) -> None:
+    await client.create(CLAIMS, claim(storageClassName=named))
+    await client.create(VOLUMES, made("disk", storageClassName=named))
+
+    async def phases() -> tuple[str, str]:
+        disk = await client.get(VOLUMES, Key("", "disk"))
+        found = (await client.list(CLAIMS, "default")).items
+        of_claim = found[0].get("status", {}).get("phase", "") if found else "gone"
+        return disk.get("status", {}).get("phase", ""), of_claim
+
+    async def are(*wanted: str) -> bool:
+        return await phases() == wanted
+
+    await eventually(lambda: are("Bound", "Bound"), what="both bound")
+    assert (await client.get(CLAIMS, KEY))["spec"]["volumeName"] == "disk"
+    await client.delete(CLAIMS, KEY)
+    await eventually(lambda: are("Released", "gone"), what="released")
+
+
+def made(name: str, size: str = "1Gi", **more: Any) -> dict[str, Any]:
+    """A volume that somebody made."""
+    spec = {"capacity": {"storage": size}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}
+    spec["hostPath"] = {"path": "/data"}
+    return {"metadata": {"name": name, "labels": {"disk": name}}, "spec": spec | more}
+
+
+def held_by(name: str, uid: str = "") -> dict[str, Any]:
+    return {"claimRef": {"namespace": "default", "name": name} | ({"uid": uid} if uid else {})}
+
+
+@pytest.mark.parametrize(
+    ("asked", "volumes", "gets"),
+    [
+        ({}, [made("large", "3Gi"), made("fits", "2Gi"), made("small", "500Mi")], "fits"),
+        ({}, [made("other", storageClassName="fast")], None),
+        ({"storageClassName": "fast"}, [made("x"), made("f", storageClassName="fast")], "f"),
+        ({}, [made("once", accessModes=["ReadWriteOnce"])], None),
+        ({}, [made("raw", volumeMode="Block")], None),
+        ({"selector": {"matchLabels": {"disk": "b"}}}, [made("a"), made("b")], "b"),
+        ({"volumeName": "b"}, [made("a"), made("b", "1Mi")], "b"),
+        ({}, [made("kept", **held_by("data", "u1"))], "kept"),
+        ({}, [made("kept", "9Gi", **held_by("data")), made("free")], "kept"),
+        ({}, [made("left", **held_by("data", "u0"))], None),
+        ({"volumeName": "taken"}, [made("taken", **held_by("other", "u2"))], None),
+    ],
+)
+def test_a_claim_gets_the_smallest_volume_that_suits_it(
+    asked: dict[str, Any], volumes: list[dict[str, Any]], gets: str | None
+) -> None:
+    wants = claim(**({"storageClassName": ""} | asked))
+    wants["metadata"]["uid"] = "u1"
+
+    found = volume_binding.choose_volume(wants, volumes)
+
+    assert (found and found["metadata"]["name"]) == gets
+
+
+async def test_claims_whose_names_run_together_have_volumes_of_their_own(client: Client) -> None:
+    for space, name in (("a", "b-c"), ("a-b", "c")):
+        await client.create(NAMESPACES, {"metadata": {"name": space}})
+        one = claim(storageClassName=CLASS)
+        meta = {"namespace": space, "name": name, "annotations": {SELECTED_NODE: "n"}}
+        await client.create(CLAIMS, one | {"metadata": meta})
+
+    async def folders() -> bool:
+        found = (await client.list(VOLUMES)).items
+        return len({volume["spec"]["hostPath"]["path"] for volume in found}) == 2
+
+    await eventually(folders, what="two volumes")
+
+
+@pytest.mark.parametrize(
+    ("change", "ours"),
+    [
+        ({}, True),
+        ({"spec": {"storageClassName": "nfs"}}, False),
+        ({"metadata": {"name": "x", "annotations": {}}}, False),
+        ({"status": {"phase": "Bound"}}, False),
+    ],
+)
+def test_only_our_own_class_is_bound(change: dict[str, Any], ours: bool) -> None:
+    given = {
+        "metadata": {"name": "x", "annotations": {SELECTED_NODE: "n"}},
+        "spec": {"storageClassName": CLASS},
+    }
+
+    assert wanted(given | change) is ours

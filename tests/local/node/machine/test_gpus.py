@@ -1,0 +1,144 @@
+"""GPUs: found through the driver's library, shared out by index, kept over restarts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.errors import MissingReference
+from muster.local.node.machine import capacity, gpus
+from muster.local.node.machine.gpus import Gpu, GpuAllocator
+from muster.local.node.runtime.pod_records import PodRecord
+from tests.local.node import leftovers
+from tests.local.node.local_node import Raw, cluster, needs_namespaces
+from tests.local.node.pod_builders import container, manifest, pod
+from tests.prerequisites import missing_prerequisite
+
+LIBRARY = """
+#include <stdio.h>
+static int slot[4];
+int nvmlInit_v2(void) { return FAIL; }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 4; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    *handle = &slot[index];
+    return index == 2 ? 15 : 0;  /* one has fallen off the bus */
+}
+int nvmlDeviceGetUUID(void *handle, char *text, unsigned size) {
+    return snprintf(text, size, "GPU-%d", (int)((int *)handle - slot)) < 0;
+}
+int nvmlDeviceGetName(void *handle, char *text, unsigned size) {
+    return snprintf(text, size, "Pretend 100") < 0;
+}
+"""
+
+
+def library(folder: Path, fail: int = 0) -> str:
+    """A driver's library with four GPUs, built here."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        missing_prerequisite("cc", "no C compiler to build a stand-in for the driver's library")
+    source, built = folder / "nvml.c", folder / f"libnvml-{fail}.so"
+    source.write_text(LIBRARY)
+    flags = ["-shared", "-fPIC", f"-DFAIL={fail}", "-o", str(built)]
+    subprocess.run([compiler, *flags, str(source)], check=True)
+    return str(built)
+
+
+def test_the_drivers_gpus_are_found_but_for_those_that_are_broken(tmp_path: Path) -> None:
+    assert gpus.find_gpus(library(tmp_path)) == tuple(
+        Gpu(index, f"GPU-{index}", "Pretend 100") for index in (0, 1, 3)
+    )
+
+
+def test_a_driver_that_does_not_start_or_is_not_there_has_no_gpus(tmp_path: Path) -> None:
+    assert gpus.find_gpus(library(tmp_path, fail=9)) == ()
+    assert gpus.find_gpus(str(tmp_path / "nothing.so")) == ()
+
+
+def test_real_gpus_are_on_one_node_each_and_the_rest_only_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpus, "find_gpus", lambda: tuple(Gpu(i, "", "") for i in (0, 1, 3)))
+
+    alone, bare = capacity.declare_nodes(2)
+    several = capacity.declare_nodes(3, gpus_each=2)
+
+    assert (alone.resources[gpus.RESOURCE], alone.gpus) == ("3", (0, 1, 3))
+    assert gpus.RESOURCE not in bare.resources
+    assert [(n.resources[gpus.RESOURCE], n.gpus) for n in several] == [
+        ("2", (0, 1)),
+        ("2", (3,)),
+        ("2", ()),
+    ]
+
+
+class Open:
+    """A runtime of which only this is asked: which pods have namespaces."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, bool] = {}
+
+    def uids(self) -> list[str]:
+        return list(self.pods)
+
+    def read(self, uid: str) -> PodRecord:
+        return PodRecord(uid, known=True, open=self.pods[uid])
+
+
+def asks(name: str, count: int) -> Raw:
+    return container(name, resources={"limits": {gpus.RESOURCE: count}})
+
+
+def test_no_gpu_is_given_twice_and_an_ended_pods_are_given_again(tmp_path: Path) -> None:
+    runtime = Open()
+    devices = GpuAllocator(tmp_path, runtime, {"muster-0": (0, 1, 2, 3)})  # type: ignore[arg-type]
+
+    def given(name: str, *containers: Raw) -> list[str]:
+        one = pod(name, *containers)
+        (tmp_path / one.metadata.uid).mkdir(exist_ok=True)
+        runtime.pods[one.metadata.uid] = True
+        answers = [devices.variables(one, c) for c in one.spec.containers]
+        return [answer["CUDA_VISIBLE_DEVICES"] for answer in answers]
+
+    assert given("a", asks("x", 1), asks("y", 2), container("z")) == ["0", "1,2", ""]
+    with pytest.raises(MissingReference, match="1 GPU"):
+        given("b", asks("x", 2))
+    runtime.pods["uid-a"] = False
+    assert given("b", asks("x", 2)) == ["0,1"]
+
+    devices = GpuAllocator(tmp_path, runtime, {"muster-0": (0, 1, 2, 3)})  # type: ignore[arg-type]
+    assert given("b", asks("x", 2)) == ["0,1"]
+    assert given("c", asks("x", 2)) == ["2,3"]
+
+
+def test_a_machine_without_gpus_leaves_the_variables_alone(tmp_path: Path) -> None:
+    devices = GpuAllocator(tmp_path, Open(), {"muster-0": ()})  # type: ignore[arg-type]
+    one = pod("p", asks("x", 1))
+
+    assert devices.variables(one, one.spec.containers[0]) == {}
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_pods_see_their_own_gpus_in_their_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "find_gpus", lambda: tuple(Gpu(i, "", "") for i in range(2)))
+    show = ("sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]; sleep 1000")
+    limits = {"resources": {"limits": {gpus.RESOURCE: 1}}}
+    async with cluster(tmp_path) as local:
+        await local.run(manifest("a", container("main", *show, **limits)))
+        assert await local.says("a", "]") == "[0]\n"
+        await local.run(manifest("none", container("main", *show)))
+        assert await local.says("none", "]") == "[]\n"
+        await local.client.delete(PODS, Key("default", "a"), grace=0)
+        await local.gone("a")
+        await local.run(manifest("b", container("main", *show, **limits)))
+        assert await local.says("b", "]") == "[0]\n"
+    assert not leftovers.of(tmp_path)

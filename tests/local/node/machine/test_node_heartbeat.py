@@ -1,0 +1,54 @@
+"""The nodes' heartbeats, and what is written again after a silence."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import LEASES, NODES, Kind
+from muster.local.node.machine.capacity import NodeSpec
+from muster.local.node.machine.node_heartbeat import NodeHeartbeat
+
+pytestmark = pytest.mark.looptime
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Writes:
+    """A client that notes what is written, on a cluster that has all it is asked for."""
+
+    def __init__(self) -> None:
+        self.statuses = self.beats = 0
+
+    async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
+        self.beats += kind is LEASES
+
+    async def patch(self, kind: Kind[Any], _: Any, body: Any, **how: Any) -> None:
+        self.statuses += kind is NODES and how.get("subresource") == "status"
+        self.beats += kind is LEASES
+
+    async def list(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(items=[])
+
+
+async def test_a_node_that_was_silent_tells_its_status_again_at_once() -> None:
+    client, slept = Writes(), [0.0]
+    loop = asyncio.get_running_loop()
+    node = NodeSpec("n", {"cpu": "1"})
+
+    def clock() -> datetime:
+        return START + timedelta(seconds=loop.time() + slept[0])
+
+    async with asyncio.TaskGroup() as group:
+        beating = group.create_task(NodeHeartbeat(client, [node], "127.0.0.1", clock).run())  # type: ignore[arg-type]
+        await asyncio.sleep(65)
+        assert (client.statuses, client.beats) == (1, 7)
+        slept[0] = 120.0  # the machine stood still, and nobody beat
+        await asyncio.sleep(10)
+        assert (client.statuses, client.beats) == (2, 8)
+        await asyncio.sleep(100)
+        assert client.statuses == 2
+        beating.cancel()

@@ -1,0 +1,70 @@
+"""A machine that is restarted under a running cluster loses no job."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from muster.errors import NotFound
+from muster.local.node.runtime.pod_records import write_atomically
+from muster.local.node.standalone.linux.netlink import Netlink
+from tests.e2e.local_cluster import LocalCluster
+from tests.local.node import leftovers
+from tests.local.node.local_node import needs_namespaces
+from tests.waiting import until
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+
+def pull_the_plug(local: LocalCluster) -> None:
+    """What a restart does: every process and link is gone, and the boot has another name."""
+    data = local.home / "data"
+    local.kill_daemon()
+    for pid in leftovers.of(data).processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: not leftovers.of(data).processes, what="the end of all processes")
+    with Netlink() as net:
+        for name in leftovers.of(data).links:
+            if link := net.link(name):
+                net.delete(link.number)
+    for file in data.glob("pods/*/pod"):
+        write_atomically(file, json.dumps(json.loads(file.read_text()) | {"boot": "another"}))
+
+
+def test_jobs_run_again_after_a_restart_of_the_machine_and_no_failure_is_counted(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    local = LocalCluster(tmp_path / "home")
+    local.up()
+    try:
+        wait = f"sh -c 'until [ -e {gate}/go ]; do sleep 0.05; done'"
+        gate.mkdir()
+        local.submit("j", "--workers=2", f"--data-dir={gate}", command=wait)
+        local.wait_job("j", "RUNNING")
+        before = {local.pod(f"j-worker-{n}").metadata.uid for n in range(2)}
+
+        pull_the_plug(local)
+        local.up()
+
+        def replaced() -> bool:
+            try:
+                pods = [local.pod(f"j-worker-{n}") for n in range(2)]
+            except NotFound:  # between two of its name
+                return False
+            fresh = before.isdisjoint(p.metadata.uid for p in pods)
+            return fresh and all(p.status.phase == "Running" for p in pods)
+
+        until(replaced, what="both workers running again", timeout=30)
+        local.wait_job("j", "RUNNING")
+        (gate / "go").touch()
+        local.wait_job("j", "SUCCEEDED")
+    finally:
+        local.down()
+    until(lambda: not leftovers.of(local.home), what="nothing left")

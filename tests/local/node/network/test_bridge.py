@@ -1,0 +1,79 @@
+"""Addresses of pods: clear of the machine's routes, and kept by name."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.api.meta import Key
+from muster.errors import UsageError
+from muster.local.node.network.bridge import Addresses, free_subnet
+
+SUBNET = IPv4Network("10.7.0.0/28")
+
+
+def key(name: object) -> Key:
+    return Key("ns", str(name))
+
+
+@given(st.integers(0, 2**32 - 1), st.sets(st.integers(0, 255), max_size=200))
+def test_the_subnet_touches_no_route(seed: int, taken: set[int]) -> None:
+    routes = [IPv4Network(f"10.{number}.0.0/16") for number in taken]
+
+    found = free_subnet(routes, seed)
+
+    assert not any(found.overlaps(route) for route in routes)
+
+
+def test_a_machine_whose_routes_cover_everything_is_told_so() -> None:
+    with pytest.raises(UsageError, match="subnet"):
+        free_subnet([IPv4Network("10.0.0.0/8")], 0)
+
+
+def test_a_default_route_takes_nothing() -> None:
+    assert free_subnet([IPv4Network("0.0.0.0/0")], 3) == free_subnet([], 3)
+
+
+def test_a_name_keeps_its_address_and_names_never_share_one() -> None:
+    addresses = Addresses(SUBNET)
+
+    given_ = [addresses.give(key(i))[0] for i in range(13)]
+
+    assert len(set(given_)) == 13
+    assert addresses.gateway not in given_
+    assert [addresses.give(key(i)) for i in range(13)] == [(a, False) for a in given_]
+
+
+def test_the_longest_unused_name_loses_its_address_when_all_are_given() -> None:
+    addresses = Addresses(SUBNET)
+    first = [addresses.give(key(i))[0] for i in range(13)]
+    addresses.give(key(0))
+
+    taken, new = addresses.give(key("new"), busy={"ns/1"})
+
+    assert (taken, new) == (first[2], True)
+    assert addresses.of(key(2)) is None
+    assert addresses.of(key(0)) == first[0]
+
+
+def test_names_in_use_never_lose_theirs() -> None:
+    addresses = Addresses(SUBNET)
+    names = {str(key(i)) for i in range(13)}
+    for i in range(13):
+        addresses.give(key(i))
+
+    with pytest.raises(UsageError, match="in use"):
+        addresses.give(key("new"), busy=names)
+
+
+def test_what_was_written_down_is_remembered() -> None:
+    before = Addresses(SUBNET)
+    address, _ = before.give(key("a"))
+
+    after = Addresses(SUBNET, before.table())
+
+    assert after.of(key("a")) == address
+    assert after.give(key("b"))[0] != address

@@ -1,0 +1,203 @@
+"""The way out of the pods' network, tried in a small world made of namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.local.node.network.nat import default_links
+from muster.local.node.runtime import runtime_choice
+from muster.local.node.runtime.shims import _SOURCE
+from tests.local.node import leftovers
+from tests.local.node.local_node import cluster, needs_namespaces
+from tests.local.node.pod_builders import container, manifest
+from tests.prerequisites import missing_prerequisite
+
+# The process is the machine. Its world is a child in another network, which knows only the way to
+# the machine; its pod is another child, which knows only the way to the bridge.
+WORLD = """
+import ipaddress, json, os, signal, socket, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from muster.api.meta import Key
+from muster.local.node.network import nat
+from muster.local.node.network.bridge import BridgeNetwork
+from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux.netlink import Netlink
+address = ipaddress.IPv4Interface
+nat._NOTES = Path(sys.argv[2])
+
+def child(*steps):
+    ready_read, ready = os.pipe()
+    go, go_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        kernel.die_with_parent(signal.SIGKILL)
+        kernel.unshare(kernel.CLONE_NEWNET)
+        os.write(ready, b"x")
+        os.read(go, 1)
+        code = 1
+        try:
+            for step in steps:
+                step()
+            code = 0
+        finally:
+            os._exit(code)
+    os.read(ready_read, 1)
+    return pid, lambda: os.write(go_write, b"x")
+
+def configure(own, gateway=None):
+    with Netlink() as net:
+        for link in net.links():
+            net.set_up(link.number)
+            if link.name == "eth0":
+                net.add_address(link.number, address(own))
+                if gateway:
+                    net.add_default_route(ipaddress.IPv4Address(gateway))
+
+def serve():
+    server = socket.create_server(("203.0.113.2", 80))
+    os.write(up, b"x")
+    peer, where = server.accept()
+    peer.sendall(where[0].encode())
+    peer.close()
+
+def call():
+    try:
+        heard = socket.create_connection(("203.0.113.2", 80), timeout=5).recv(99).decode()
+    except OSError as error:
+        heard = type(error).__name__
+    os.write(said, heard.encode() or b"nothing")
+
+def switches():
+    return {n: Path(f"/proc/sys/net/ipv4/conf/{n}/forwarding").read_text().strip()
+            for n in os.listdir("/proc/sys/net/ipv4/conf") if n in ("outer", "all", "lo")}
+
+up_read, up = os.pipe()
+said_read, said = os.pipe()
+world, go_world = child(lambda: configure("203.0.113.2/24"), serve)
+with Netlink() as net:
+    net.add_bridge("outer")
+    outer = net.link("outer").number
+    net.add_veth("up0", outer, "eth0", world)
+    net.add_address(outer, address("203.0.113.1/24"))
+    net.add_default_route(ipaddress.IPv4Address("203.0.113.2"))
+go_world()
+os.read(up_read, 1)
+before = switches()
+network = BridgeNetwork(Path(sys.argv[2]))
+network.open()
+how = network.outside.how if sys.argv[3] == "open" else network.outside.close() or ""
+own = network.give(Key("ns", "p"))
+plan = network.link(own)
+pod, go_pod = child(lambda: configure(plan["address"], plan["gateway"]), call)
+with Netlink() as net:
+    net.add_veth(plan["link"], net.link(network.bridge).number, "eth0", pod)
+go_pod()
+os.waitpid(pod, 0)
+heard = os.read(said_read, 99).decode()
+second = Network(Path(sys.argv[2]) / "second")
+second.open()
+on = switches()["outer"]
+network.close()
+still_on = switches()["outer"]
+second.close()
+os.kill(world, signal.SIGKILL)
+os.waitpid(world, 0)
+restored = before == switches()
+print(json.dumps({"how": how, "heard": heard, "restored": restored, "on": on + still_on}))
+"""
+
+
+def told(tmp_path: Path, what: str) -> dict[str, str]:
+    inside = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
+    script = f'mount -t sysfs sysfs /sys 2>/dev/null; exec {sys.executable} -c "$0" "$@"'
+    done = subprocess.run(
+        [*inside, "sh", "-c", script, WORLD, _SOURCE, str(tmp_path), what],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_pods_reach_the_world_with_the_machines_address(tmp_path: Path) -> None:
+    told_ = told(tmp_path, "open")
+
+    assert told_["how"] == "NAT"
+    assert told_["heard"] == "203.0.113.1"
+    assert told_["on"] == "11"
+    assert told_["restored"]
+    assert list(tmp_path.glob("muster-forwarding-*")) == []
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_without_it_they_do_not(tmp_path: Path) -> None:
+    assert told(tmp_path, "closed")["heard"] == "TimeoutError"
+
+
+def test_the_default_routes_links_are_found() -> None:
+    table = (
+        "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
+        "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+        "wlan0\t00000000\t010200C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n"
+        "eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    )
+
+    assert default_links(table) == ["eth0", "wlan0"]
+    assert default_links("Iface\n") == []
+
+
+# pasta refuses to run as root.
+PROGRAMS = ("slirp4netns", "pasta") if os.geteuid() else ("slirp4netns",)
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_without_root_pods_reach_the_world_through_a_program_of_the_user(
+    tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shutil.which(program)
+    if found is None:
+        missing_prerequisite(program, f"{program} is not installed")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / program).symlink_to(found)
+    monkeypatch.setenv("PATH", f"{folder}:/bin")
+    monkeypatch.setattr(runtime_choice, "_ways", lambda: [("rootless", "user")])
+    host = own_address()
+    call = f"import socket; print(socket.create_connection(('{host}', {{}}), 10).recv(9).decode())"
+    with socket.create_server((host, 0)) as server:
+        port = server.getsockname()[1]
+        async with cluster(tmp_path / "home") as local:
+            assert local.agent is not None
+            assert local.agent.outside == f"by {program}"
+            await local.run(manifest("p", container("main", "python", "-c", call.format(port))))
+            peer, _ = await asyncio.get_running_loop().run_in_executor(None, server.accept)
+            with peer:
+                peer.sendall(b"hello")
+            assert (await local.ended("p"))["exitCode"] == 0, await local.log("p")
+            assert await local.log("p") == "hello\n"
+    assert not leftovers.of(tmp_path / "home")
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback: outside, as seen from the pods."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.connect(("192.0.2.1", 9))
+        return str(asked.getsockname()[0])

@@ -1,0 +1,115 @@
+"""Node ports: a service's pods answered for at 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from muster.api.kinds import PODS, SERVICES
+from muster.api.meta import Key
+from muster.local.node.network.node_ports import Service, ready_targets, wanted_node_ports
+from tests.local.node import leftovers
+from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.pod_builders import container, manifest, pod
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SERVE = """
+import socket
+server = socket.create_server(("0.0.0.0", 8080))
+while True:
+    peer, _ = server.accept()
+    while data := peer.recv(65536):
+        peer.sendall(socket.gethostname().encode() + b":" + data)
+    peer.close()
+"""
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def service(**port: Any) -> Raw:
+    return {
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80, **port}]},
+    }
+
+
+def read(raw: Raw) -> Service:
+    return msgspec.convert(raw, Service)
+
+
+def test_only_services_with_a_node_port_are_listened_for() -> None:
+    assert wanted_node_ports([read(service())]) == {}
+    assert wanted_node_ports([read(service(nodePort=30080))]) == {30080: (Key("default", "s"), 80)}
+    assert wanted_node_ports([read(service(nodePort=30080, protocol="UDP"))]) == {}
+
+
+def test_connections_go_to_ready_pods_at_the_port_of_that_name() -> None:
+    web = container("main", ports=[{"name": "http", "containerPort": 8080}])
+    good = pod("a", web, meta={"labels": {"app": "web"}}, status=READY)
+    unready = pod("b", web, meta={"labels": {"app": "web"}})
+    other = pod("c", web, status=READY)
+    nameless = pod("d", meta={"labels": {"app": "web"}}, status=READY)
+    everyone = [good, unready, other, nameless]
+
+    assert ready_targets(read(service()), everyone, "http") == [("uid-a", 8080)]
+    assert ready_targets(read(service()), everyone, 80) == [("uid-a", 80), ("uid-d", 80)]
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+async def answer(port: int, said: bytes) -> bytes:
+    """What comes back; nothing if nobody answers."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.closing(writer):
+            writer.write(said)
+            writer.write_eof()
+            return await reader.read()
+    except OSError:
+        return b""
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_node_port_leads_to_the_pods_of_its_service_in_turn(local: Cluster) -> None:
+    for name in ("web-0", "web-1"):
+        body = manifest(name, container("main", "python", "-c", SERVE))
+        body["metadata"]["labels"] = {"app": "web"}
+        body["spec"]["containers"][0]["readinessProbe"] = {
+            "tcpSocket": {"port": 8080},
+            "periodSeconds": 1,
+        }
+        await local.run(body)
+    made = await local.client.create(SERVICES.read_as(dict), service(targetPort=8080))
+    port = made["spec"]["ports"][0]["nodePort"]
+
+    async def both() -> bool:
+        heard = {await answer(port, b"x") for _ in range(2)}
+        return heard == {b"web-0:x", b"web-1:x"}
+
+    await wait_for(both, "both pods answer")
+    await local.client.delete(PODS, Key("default", "web-0"), grace=0)
+    await local.gone("web-0")
+
+    async def only_one() -> bool:
+        return {await answer(port, b"y") for _ in range(4)} == {b"web-1:y"}
+
+    await wait_for(only_one, "only the other pod answers")
+
+    await local.client.delete(SERVICES, Key("default", "s"))
+
+    async def closed() -> bool:
+        return await answer(port, b"z") == b""
+
+    await wait_for(closed, "the port is closed")

@@ -1,0 +1,219 @@
+"""Probes and hooks in virtual time: what they make of a container's health, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from muster.local.node.container_stop import ContainerStopper
+from muster.local.node.pod import Container, Handler, Pod, Probe
+from muster.local.node.probes.handlers import HandlerResult
+from muster.local.node.probes.prober import Prober, ProbeStreak
+from muster.local.node.probes.tasks import ContainerTasks
+from muster.local.node.runtime.pod_records import Attempt, Health, State
+from tests.local.node.pod_builders import container, pod, record
+
+HTTP = {"httpGet": {"port": 80}}
+EXEC = {"exec": {"command": ["check"]}}
+pytestmark = pytest.mark.looptime
+
+
+def clock() -> datetime:
+    return datetime.fromtimestamp(asyncio.get_running_loop().time(), UTC)
+
+
+class Scripted:
+    """Answers by a plan: what to say from which second on."""
+
+    def __init__(self, well: Callable[[float, Handler], bool]) -> None:
+        self._well = well
+        self.asked: list[float] = []
+
+    async def ask(
+        self, uid: str, container: Container, handler: Handler, limit: float | None
+    ) -> HandlerResult:
+        now = asyncio.get_running_loop().time()
+        self.asked.append(now)
+        if handler.sleep is not None:
+            await asyncio.sleep(handler.sleep.seconds)
+        return HandlerResult(self._well(now, handler), "no good")
+
+
+class Heard:
+    """Stands in for the recorder."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def say(self, pod: Pod, reason: str, message: str, **_: Any) -> None:
+        self.events.append((reason, message))
+
+
+class Bench:
+    """One running container, watched."""
+
+    def __init__(self, well: Callable[[float, Handler], bool], **fields: Any) -> None:
+        self.status: dict[str, Any] = {}
+        self._fields = fields
+        self.asks = Scripted(well)
+        self.heard = Heard()
+        self.crew = ContainerTasks()
+        self.prober = Prober(self.asks, self.heard, clock, self.crew)  # type: ignore[arg-type]
+        self.begun = clock()
+
+    def health(self, number: int = 0) -> Health:
+        one = pod("p", container("main", **self._fields), status=self.status)
+        attempt = Attempt(number, State.RUNNING, pid=1, started_at=self.begun)
+        last = self.prober.look(one, record(main=attempt)).last("main")
+        assert last is not None
+        return last.health
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self.crew.run())
+            self.health()
+            yield
+            task.cancel()
+
+    async def at(self, second: float) -> Health:
+        await asyncio.sleep(second - asyncio.get_running_loop().time())
+        return self.health()
+
+
+def test_a_probe_is_believed_after_as_many_answers_in_a_row_as_it_says() -> None:
+    probe = Probe(success_threshold=2, failure_threshold=3)
+    tally = ProbeStreak(False)
+    seen = []
+    for answer in (True, False, True, True, False, False, True, False, False, False):
+        tally = tally.after(probe, well=answer)
+        seen.append(tally.passing)
+
+    assert seen == [False, False, False, True, True, True, True, True, True, False]
+
+
+async def test_without_probes_running_is_ready_and_nothing_is_asked() -> None:
+    bench = Bench(lambda now, handler: False)
+    async with bench.watching():
+        assert await bench.at(100) == Health()
+    assert bench.asks.asked == []
+
+
+async def test_readiness_follows_the_probe_both_ways() -> None:
+    probe = {**HTTP, "initialDelaySeconds": 3, "periodSeconds": 5, "failureThreshold": 2}
+    bench = Bench(lambda now, handler: 10 < now < 30, readinessProbe=probe)
+    async with bench.watching():
+        assert await bench.at(12.9) == Health(started=True, ready=False)
+        assert await bench.at(13.1) == Health(started=True, ready=True)
+        assert await bench.at(37.9) == Health(started=True, ready=True)
+        assert await bench.at(38.1) == Health(started=True, ready=False)
+    assert bench.asks.asked[:3] == [3, 8, 13]
+    assert ("Unhealthy", "Readiness probe failed: no good") in bench.heard.events
+
+
+async def test_a_failed_liveness_probe_means_the_container_is_to_be_stopped() -> None:
+    probe = {**EXEC, "periodSeconds": 2, "terminationGracePeriodSeconds": 7}
+    bench = Bench(lambda now, handler: now < 9, livenessProbe=probe)
+    async with bench.watching():
+        assert await bench.at(13.9) == Health()
+        assert await bench.at(14.1) == Health(
+            started=True, ready=False, unwell="main failed liveness probe", grace=7
+        )
+        assert await bench.at(60) == await bench.at(61)
+    assert bench.asks.asked[-1] == 14
+
+
+async def test_nothing_else_is_asked_before_the_startup_probe_has_passed() -> None:
+    startup = {**HTTP, "periodSeconds": 10, "failureThreshold": 30}
+    liveness = {**EXEC, "periodSeconds": 1, "failureThreshold": 1}
+
+    def well(now: float, handler: Handler) -> bool:
+        return now > 95 if handler.http_get is not None else now > 50
+
+    bench = Bench(well, startupProbe=startup, livenessProbe=liveness)
+    async with bench.watching():
+        assert await bench.at(99) == Health(started=False, ready=False)
+        assert await bench.at(101) == Health(started=True, ready=True)
+    assert bench.asks.asked[:12] == [*range(0, 101, 10), 100]
+
+
+async def test_a_container_that_never_starts_is_stopped() -> None:
+    startup = {**HTTP, "periodSeconds": 1, "failureThreshold": 5}
+    bench = Bench(lambda now, handler: False, startupProbe=startup)
+    async with bench.watching():
+        assert (await bench.at(3.5)).unwell == ""
+        assert (await bench.at(4.5)).unwell == "main failed startup probe"
+
+
+async def test_a_start_hook_comes_first_and_its_failure_is_the_containers() -> None:
+    hook = {"postStart": {"sleep": {"seconds": 4}}}
+    good = Bench(lambda now, handler: True, lifecycle=hook, readinessProbe=HTTP)
+    async with good.watching():
+        assert await good.at(3.9) == Health(started=False, ready=False)
+        assert await good.at(4.1) == Health(started=True, ready=True)
+
+    bad = Bench(lambda now, handler: False, lifecycle={"postStart": EXEC})
+    async with bad.watching():
+        assert (await bad.at(5)).unwell == "main failed its start hook"
+    assert bad.heard.events == [("FailedPostStartHook", "PostStartHook failed: no good")]
+
+
+async def test_a_daemon_that_comes_back_believes_what_it_told_before() -> None:
+    hook = {"postStart": EXEC}
+    bench = Bench(lambda now, handler: now > 5, lifecycle=hook, readinessProbe=HTTP)
+    told = {"name": "main", "ready": True, "started": True, "restartCount": 0}
+    bench.status = {"containerStatuses": [told | {"state": {"running": {}}}]}
+    async with bench.watching():
+        assert await bench.at(1) == Health(started=True, ready=True)
+        assert await bench.at(12) == Health(started=True, ready=True)
+    assert bench.asks.asked == [0, 10]
+
+
+async def test_a_new_attempt_starts_anew() -> None:
+    bench = Bench(lambda now, handler: now < 1, readinessProbe=HTTP)
+    async with bench.watching():
+        assert (await bench.at(0.5)).ready
+        await bench.at(2)
+        assert bench.health(1) == Health(started=False, ready=False)
+        await asyncio.sleep(1)
+        assert bench.health(1) == Health(started=True, ready=False)
+    assert bench.asks.asked == [0, 2]
+
+
+class Stopped:
+    def __init__(self) -> None:
+        self.stops: list[tuple[float, float]] = []
+
+    async def stop(self, uid: str, container: str, grace: float) -> None:
+        self.stops.append((asyncio.get_running_loop().time(), grace))
+
+
+@pytest.mark.parametrize(
+    ("hook", "grace", "expected"),
+    [
+        (None, 30.0, (0, 30.0)),
+        ({"sleep": {"seconds": 4}}, 30.0, (4, 26.0)),
+        ({"sleep": {"seconds": 4}}, 5.0, (4, 2.0)),
+        ({"sleep": {"seconds": 4}}, 0.0, (0, 0.0)),
+    ],
+)
+async def test_the_stop_hook_runs_within_the_grace(
+    hook: dict[str, Any] | None, grace: float, expected: tuple[float, float]
+) -> None:
+    runtime, crew = Stopped(), ContainerTasks()
+    stopper = ContainerStopper(runtime, Scripted(lambda now, handler: True), Heard(), crew)  # type: ignore[arg-type]
+    one = pod("p", container("main", lifecycle={"preStop": hook} if hook else None))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(crew.run())
+        for _ in range(2 if hook else 1):
+            await stopper.stop(one, one.spec.containers[0], 0, grace)
+        await asyncio.sleep(20)
+        task.cancel()
+
+    assert runtime.stops[0] == expected
+    assert len(runtime.stops) == (1 if grace else 2)

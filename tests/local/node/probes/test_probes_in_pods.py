@@ -1,0 +1,174 @@
+"""Probes, hooks and sidecars of real pods."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api.kinds import EVENTS, PODS
+from muster.api.meta import Key
+from tests.local.node import leftovers
+from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.pod_builders import container, manifest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+QUICK = {"periodSeconds": 1, "failureThreshold": 1}
+SERVE = """
+import http.server, os
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if os.path.exists("/gate" + self.path) else 503)
+        self.end_headers()
+    def log_message(self, *_): pass
+http.server.HTTPServer(("0.0.0.0", 8080), Answer).serve_forever()
+"""
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+@pytest.fixture
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gate")
+
+
+def gated(gate: Path, *words: str, **fields: Any) -> Raw:
+    """A pod whose container sees the gate's files."""
+    spec = {
+        name: fields.pop(name) for name in ("restartPolicy", "initContainers") if name in fields
+    }
+    mounts = [{"name": "gate", "mountPath": "/gate"}]
+    return manifest(
+        "p",
+        container("main", *words, volumeMounts=mounts, **fields),
+        volumes=[{"name": "gate", "hostPath": {"path": str(gate)}}],
+        **spec,
+    )
+
+
+def ready(pod: Raw) -> bool:
+    found = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
+    one = pod["status"].get("containerStatuses", [{}])[0]
+    assert found.get("Ready") == found.get("ContainersReady")
+    return found.get("Ready") == "True" and one["ready"]
+
+
+async def events(local: Cluster, reason: str, words: str) -> bool:
+    listing = await local.client.list(EVENTS, "default")
+    return any(e.reason == reason and words in e.message for e in listing.items)
+
+
+async def test_a_pod_is_ready_while_its_server_answers_well(local: Cluster, gate: Path) -> None:
+    probe = {"httpGet": {"port": "web", "path": "/ready"}, **QUICK}
+    ports = [{"name": "web", "containerPort": 8080}]
+    await local.run(gated(gate, "python", "-c", SERVE, readinessProbe=probe, ports=ports))
+    pod = await local.phase("p", "Running")
+    assert not ready(pod)
+    await wait_for(lambda: events(local, "Unhealthy", "statuscode: 503"), "the event")
+
+    (gate / "ready").touch()
+    await local.until("p", ready, "ready")
+    (gate / "ready").unlink()
+    await local.until("p", lambda p: not ready(p), "no longer ready")
+
+    assert (await local.pod("p"))["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"exec": {"command": ["test", "-e", "/gate/alive"]}},
+        {"tcpSocket": {"port": 9}},
+    ],
+)
+async def test_a_container_that_is_not_alive_is_killed_and_run_again(
+    local: Cluster, gate: Path, how: Raw
+) -> None:
+    (gate / "alive").touch()
+    script = "echo begun >> /gate/begun; sleep 1000"
+    probe = how | QUICK | {"initialDelaySeconds": 1}
+    await local.run(gated(gate, "sh", "-c", script, livenessProbe=probe, restartPolicy="Always"))
+    await local.phase("p", "Running")
+    if "exec" in how:
+        (gate / "alive").unlink()
+
+    def again(pod: Raw) -> bool:
+        one = pod["status"]["containerStatuses"][0]
+        return bool(one["restartCount"] == 1 and "running" in one["state"])
+
+    pod = await local.until("p", again, "run again")
+    last = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert (last["exitCode"], last["signal"]) == (143, 15)
+    assert (gate / "begun").read_text() == "begun\nbegun\n"
+    killed = "Container main failed liveness probe, will be restarted"
+    await wait_for(lambda: events(local, "Killing", killed), "the event")
+
+
+async def test_hooks_run_after_the_start_and_before_the_end(local: Cluster, gate: Path) -> None:
+    script = (
+        "trap 'echo term >> /gate/order; exit 0' TERM; touch /gate/up; "
+        "until [ -e /gate/order ]; do sleep 0.01; done; while :; do sleep 0.05; done"
+    )
+    greet = "until [ -e /gate/up ]; do sleep 0.01; done; echo hello > /gate/order"
+    lifecycle = {
+        "postStart": {"exec": {"command": ["sh", "-c", greet]}},
+        "preStop": {"exec": {"command": ["sh", "-c", "echo bye >> /gate/order"]}},
+    }
+    await local.run(gated(gate, "sh", "-c", script, lifecycle=lifecycle))
+    await local.until("p", lambda p: p["status"].get("conditions") and ready(p), "ready")
+
+    await local.client.delete(PODS, Key("default", "p"), grace=20)
+    await local.gone("p")
+
+    assert (gate / "order").read_text() == "hello\nbye\nterm\n"
+
+
+async def test_a_start_hook_that_fails_ends_the_container(local: Cluster, gate: Path) -> None:
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo no way; exit 3"]}}}
+    await local.run(gated(gate, "sleep", "1000", lifecycle=hook))
+
+    assert (await local.ended("p"))["exitCode"] == 143
+    await wait_for(lambda: events(local, "FailedPostStartHook", "no way"), "the event")
+
+
+async def test_a_sidecar_serves_from_before_the_rest_to_after_it(
+    local: Cluster, gate: Path
+) -> None:
+    side = (
+        "trap 'ls /gate > /gate/seen-at-end; exit 0' TERM; touch /gate/side; "
+        "while :; do sleep 0.02; done"
+    )
+    probe = {"exec": {"command": ["test", "-e", "/gate/side"]}, "periodSeconds": 1}
+    mounts = [{"name": "gate", "mountPath": "/gate"}]
+    sidecar = container(
+        "side", "sh", "-c", side, restartPolicy="Always", startupProbe=probe, volumeMounts=mounts
+    )
+    script = "test -e /gate/side && touch /gate/main-is-done"
+    await local.run(gated(gate, "sh", "-c", script, initContainers=[sidecar]))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert "main-is-done" in (gate / "seen-at-end").read_text()
+    pod = await local.pod("p")
+    assert pod["status"]["phase"] == "Succeeded"
+    assert "terminated" in pod["status"]["initContainerStatuses"][0]["state"]
+
+
+async def test_who_a_pod_wants_to_be_is_ignored_and_said(local: Cluster) -> None:
+    await local.run(
+        manifest("p", container("main", "id", "-u"), securityContext={"runAsUser": 1234})
+    )
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert int(await local.log("p")) in (0, os.geteuid())
+    await wait_for(lambda: events(local, "RunAsUserIgnored", "1234"), "the event")

@@ -1,0 +1,157 @@
+"""Memory limits: where groups may be made, and what happens to a container that wants too much."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.node.runtime import cgroups
+from tests.local.node import leftovers
+from tests.local.node.local_node import cluster, needs_namespaces
+from tests.local.node.pod_builders import Raw, container, manifest
+from tests.local.node.test_pods import Typist
+from tests.prerequisites import missing_prerequisite
+from tests.waiting import eventually
+
+GREEDY = "x = b'x' * (400 << 20); print(len(x))"
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("runtime", ["namespaces", "plain"])
+async def test_a_container_that_uses_too_much_is_killed_and_that_is_told(
+    tmp_path: Path, runtime: str
+) -> None:
+    groups = cgroups.find_memory_cgroups(tmp_path)
+    if groups is None:
+        missing_prerequisite("cgroups", "this machine lets us make no control groups")
+    limited = {"resources": {"limits": {"memory": "64Mi"}}}
+    async with cluster(tmp_path, runtime=runtime) as local:
+        await local.run(
+            manifest("greedy", container("main", "python", "-c", GREEDY, **limited)),
+            manifest("modest", container("main", "python", "-c", "print(1)", **limited)),
+            manifest("free", container("main", "python", "-c", GREEDY)),
+        )
+        greedy = await local.ended("greedy")
+        modest, free = await local.ended("modest"), await local.ended("free")
+
+    assert (greedy["reason"], greedy["exitCode"], greedy["signal"]) == ("OOMKilled", 137, 9)
+    assert (modest["exitCode"], free["exitCode"]) == (0, 0)
+    assert not groups.folder.exists()
+    assert not leftovers.of(tmp_path)
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_program_run_inside_shares_the_containers_memory(tmp_path: Path) -> None:
+    """So are the ranks started that an MPI launcher asks for."""
+    if cgroups.find_memory_cgroups(tmp_path) is None:
+        missing_prerequisite("cgroups", "this machine lets us make no control groups")
+    limited = {"resources": {"limits": {"memory": "64Mi"}}}
+    async with cluster(tmp_path) as local:
+        await local.run(manifest("p", container("main", "sleep", "1000", **limited)))
+        pod = await local.phase("p", "Running")
+        greedy = ExecOptions("main", ("python", "-c", GREEDY))
+
+        assert await local.backend.exec(pod, greedy, Typist(b"")) == 137
+    assert not leftovers.of(tmp_path)
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_program_run_inside_counts_for_its_container(tmp_path: Path) -> None:
+    script = f"x = b'x' * (100 << 20); open('{tmp_path}/held', 'w').close(); input()"
+    async with cluster(tmp_path) as local, asyncio.TaskGroup() as group:
+        place: Raw = {"name": "here", "mountPath": str(tmp_path)}
+        volume: Raw = {"name": "here", "hostPath": {"path": str(tmp_path)}}
+        idle = container("main", "sleep", "1000", volumeMounts=[place])
+        await local.run(manifest("p", idle, volumes=[volume]))
+        pod = await local.phase("p", "Running")
+        inside = ExecOptions("main", ("python", "-c", script), stdin=True)
+        running = group.create_task(local.backend.exec(pod, inside, Waiting(b"")))
+        await eventually((tmp_path / "held").exists, what="the memory is held")
+
+        usage = await local.backend.usage()
+
+        assert usage.pods[pod["metadata"]["uid"]]["main"].memory > 100 << 20
+        running.cancel()
+
+
+class Waiting(Typist):
+    """A client that types nothing and stays."""
+
+    async def stdin(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+def proc(folder: Path, cgroup: str, mounts: str) -> Path:
+    folder.mkdir()
+    (folder / "cgroup").write_text(cgroup)
+    (folder / "mountinfo").write_text(mounts)
+    return folder
+
+
+def mount(kind: str, place: Path, options: str) -> str:
+    return f"30 20 0:1 / {place} rw - {kind} none {options}\n"
+
+
+def group(place: Path, children: str) -> Path:
+    """A folder that looks like a group of the second generation."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "cgroup.subtree_control").write_text(children)
+    return place
+
+
+def test_the_first_generation_is_used_where_it_counts_memory(tmp_path: Path) -> None:
+    own = tmp_path / "memory" / "ours"
+    own.mkdir(parents=True)
+    unified = group(tmp_path / "unified", "")
+    mounts = mount("cgroup2", unified, "rw") + mount("cgroup", tmp_path / "memory", "rw,memory")
+
+    found = cgroups.find_memory_cgroups(
+        tmp_path, proc(tmp_path / "proc", "4:memory:/ours\n0::/\n", mounts)
+    )
+
+    assert found is not None
+    assert (found.folder.parent, found.second) == (own, False)
+
+
+def test_the_second_generation_is_used_where_memory_was_handed_down(tmp_path: Path) -> None:
+    root = group(tmp_path / "root", "memory")
+    slice_ = group(root / "app.slice", "cpu memory")
+    group(slice_ / "session.scope", "")
+    mounts = mount("cgroup2", root, "rw")
+
+    found = cgroups.find_memory_cgroups(
+        tmp_path, proc(tmp_path / "proc", "0::/app.slice/session.scope\n", mounts)
+    )
+
+    assert found is not None
+    assert (found.folder.parent, found.second) == (slice_, True)
+
+
+def test_a_machine_without_groups_for_us_has_no_limits(tmp_path: Path) -> None:
+    root = group(tmp_path / "root", "cpu")
+
+    there = proc(tmp_path / "proc", "0::/\n", mount("cgroup2", root, "rw"))
+
+    assert cgroups.find_memory_cgroups(tmp_path, there) is None
+
+
+def test_a_limit_of_the_second_generation_is_for_the_whole_container(tmp_path: Path) -> None:
+    groups = cgroups.MemoryCgroups(tmp_path / "muster-x", second=True)
+
+    told = groups.make("pod.main.0", 1 << 20)
+
+    here = Path(told["group"])
+    assert {file.name: file.read_text() for file in here.iterdir()} == {
+        "memory.max": "1048576",
+        "memory.oom.group": "1",
+        "memory.swap.max": "0",
+    }
+    assert told["events"].endswith("pod.main.0/memory.events")

@@ -1,0 +1,97 @@
+"""Supervisors that hang, here because they were stopped: their pods end nevertheless."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.local.node.runtime import shims
+from muster.local.node.standalone.linux import kernel
+from tests.local.node import leftovers
+from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces
+from tests.local.node.pod_builders import container, manifest
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supervisors that do not hang end far sooner."""
+    monkeypatch.setattr("muster.local.node.runtime.shim_runtime._ENDING", 1.0)
+    monkeypatch.setattr("muster.local.node.agent._PATIENCE", 1.0)
+
+
+async def hang(local: Cluster, pod: Raw) -> int:
+    """Stop the supervisor of the pod's container; its PID."""
+    folder = local.home / "pods" / pod["metadata"]["uid"] / "containers/main/0"
+    shim = int(json.loads((folder / "started").read_text())["shim"])
+    os.kill(shim, signal.SIGSTOP)
+    return shim
+
+
+@pytest.mark.parametrize("runtime", ["namespaces", "plain"])
+async def test_the_deletion_of_a_pod_ends_though_its_supervisor_hangs(
+    tmp_path: Path, runtime: str
+) -> None:
+    async with cluster(tmp_path, runtime=runtime) as local:
+        await local.run(manifest("p", container("main", "sleep", "1000")))
+        pod = await local.phase("p", "Running")
+        shim = await hang(local, pod)
+
+        await local.client.delete(PODS, Key("default", "p"), grace=1)
+        await local.gone("p")
+
+        assert kernel.start_time(shim) == 0
+        await local.run(manifest("p", container("main", "true")))
+        assert (await local.ended("p"))["exitCode"] == 0
+    assert not leftovers.of(tmp_path)
+
+
+async def test_the_end_of_the_cluster_is_not_held_up_by_a_supervisor_that_hangs(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as local:
+        await local.run(manifest("p", container("main", "sleep", "1000")))
+        await hang(local, await local.phase("p", "Running"))
+
+    assert not leftovers.of(tmp_path)
+
+
+async def test_a_pod_that_lost_its_first_process_runs_again_though_its_supervisor_hangs(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as local:
+        lasting = container("main", "sleep", "1000")
+        await local.run(manifest("p", lasting, restartPolicy="Always"))
+        pod = await local.phase("p", "Running")
+        await hang(local, pod)
+        record = local.home / "pods" / pod["metadata"]["uid"] / "pod"
+        os.kill(json.loads(record.read_text())["pause"], signal.SIGKILL)
+        label = {"metadata": {"labels": {"look": "again"}}}
+        await local.client.patch(PODS, Key("default", "p"), label)
+
+        def runs_again(pod: Raw) -> bool:
+            status = pod["status"]["containerStatuses"][0]
+            return status["restartCount"] == 1 and "running" in status["state"]
+
+        await local.until("p", runs_again, "a second run")
+    assert not leftovers.of(tmp_path)
+
+
+async def test_only_the_supervisor_that_holds_the_lock_is_killed(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as local:
+        await local.run(*(manifest(n, container("main", "sleep", "1000")) for n in ("a", "b")))
+        pods = {name: await local.phase(name, "Running") for name in ("a", "b")}
+        where = {name: local.home / "pods" / p["metadata"]["uid"] for name, p in pods.items()}
+
+        shims.kill_shim(where["a"] / "containers/main/0")
+
+        assert (await local.ended("a"))["reason"] == "ContainerStatusUnknown"
+        assert (await local.pod("b"))["status"]["phase"] == "Running"
+        assert kernel.start_time(local.pid(pods["b"]))

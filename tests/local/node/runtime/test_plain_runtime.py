@@ -1,0 +1,215 @@
+"""Pods where namespaces are forbidden: ordinary processes, on the machine's own network."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import EVENTS, PODS
+from muster.api.meta import Key
+from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.node.agent import Agent, Settings
+from muster.local.node.machine.capacity import declare_nodes
+from muster.local.node.runtime import runtime_choice
+from muster.local.node.runtime.shims import _SOURCE
+from tests.e2e.local_cluster import LocalCluster
+from tests.local.node import leftovers
+from tests.local.node.local_node import Cluster, Raw, cluster, daemon, needs_namespaces, wait_for
+from tests.local.node.pod_builders import container, manifest
+from tests.local.node.test_pods import Typist
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path, runtime="plain") as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+def shell(name: str, script: str, **spec: object) -> Raw:
+    return manifest(name, container("main", "sh", "-c", script), **spec)
+
+
+async def test_a_plain_pod_runs_in_its_own_folder_and_its_end_is_told(local: Cluster) -> None:
+    await local.run(shell("p", "echo $HOSTNAME; pwd; ls $TMPDIR; touch out; python -V; exit 3"))
+
+    assert (await local.ended("p"))["exitCode"] == 3
+    uid = (await local.pod("p"))["metadata"]["uid"]
+    version = f"Python {sys.version.split()[0]}"
+    assert await local.log("p") == f"p\n{local.home}/pods/{uid}/work\n{version}\n"
+    assert (await local.pod("p"))["status"]["podIP"] == "127.0.0.1"
+
+
+async def test_volumes_are_links_below_the_pods_own_root_and_that_is_said(local: Cluster) -> None:
+    mounts = [{"name": "v", "mountPath": "/training_logs"}]
+    script = "echo loss > $MUSTER_ROOT/training_logs/loss; cat $MUSTER_ROOT/training_logs/loss"
+    await local.run(
+        manifest(
+            "p",
+            container("main", "sh", "-c", script, volumeMounts=mounts),
+            volumes=[{"name": "v", "emptyDir": {}}],
+        )
+    )
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    assert await local.log("p") == "loss\n"
+    assert "training_logs" not in os.listdir("/")
+
+    async def said() -> bool:
+        listing = await local.client.list(EVENTS, "default")
+        return any(e.reason == "VolumesNotMounted" for e in listing.items)
+
+    await wait_for(said, "the event")
+
+
+async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: Cluster) -> None:
+    """Three steps up from the root would be the folder of all pods."""
+    mounts = [{"name": "v", "mountPath": "/a/../../../../mounted"}]
+    one = container(
+        "main",
+        "sh",
+        "-c",
+        "pwd; ls -d $MUSTER_ROOT/mounted",
+        volumeMounts=mounts,
+        workingDir="/../../../cwd",
+    )
+    await local.run(manifest("p", one, volumes=[{"name": "v", "emptyDir": {}}]))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    root = local.home / "pods" / (await local.pod("p"))["metadata"]["uid"] / "root"
+    assert await local.log("p") == f"{root}/cwd\n{root}/mounted\n"
+    assert not (local.home / "mounted").is_symlink()
+    assert not (local.home / "cwd").exists()
+
+
+async def test_everything_a_plain_pod_started_ends_with_it(local: Cluster) -> None:
+    seconds = str(100_000 + os.getpid())  # of no other test on this machine
+    await local.run(shell("p", f"setsid sleep {seconds} & sleep 1000"))
+    await local.phase("p", "Running")
+    until(lambda: _running(seconds), what="the child")
+
+    await local.client.delete(PODS, Key("default", "p"), grace=1)
+    await local.gone("p")
+
+    until(lambda: not _running(seconds), what="the end of the child")
+
+
+def _running(word: str) -> bool:
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    return f"sleep {word}" in found.stdout.splitlines()
+
+
+async def test_programs_run_in_a_plain_pod_see_its_environment(local: Cluster) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    typist = Typist(b"")
+
+    command = ("sh", "-c", "echo $HOSTNAME; exit 4")
+    code = await local.backend.exec(pod, ExecOptions("main", command), typist)
+
+    assert (typist.out, code) == (b"p\n", 4)
+
+
+async def test_plain_pods_outlive_a_killed_daemon(tmp_path: Path) -> None:
+    tick = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.05; done"
+    async with daemon(tmp_path, "plain") as (_, one):
+        await one.run(shell("p", tick))
+        before = one.pid(await one.phase("p", "Running"))
+        await one.says("p", "tick 2")
+
+    async with daemon(tmp_path, "plain") as (_, two):
+        pod = await two.phase("p", "Running")
+        assert two.pid(pod) == before
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+        os.kill(before, signal.SIGTERM)
+        assert (await two.ended("p"))["exitCode"] == 143
+    agent = Agent(Settings(tmp_path, declare_nodes(1), runtime="plain"))
+    await agent.teardown()
+    assert not leftovers.of(tmp_path)
+
+
+WORKER = """
+import json, os, socket
+task = json.loads(os.environ["TF_CONFIG"])
+workers, me = task["cluster"]["worker"], task["task"]["index"]
+host, port = workers[me].rsplit(":", 1)
+server = socket.create_server((host, int(port)))
+if me == 0:
+    peer, _ = server.accept()
+    print("heard", peer.recv(99).decode())
+else:
+    import time
+    first = workers[0].rsplit(":", 1)
+    while True:
+        try:
+            peer = socket.create_connection((first[0], int(first[1])))
+            break
+        except OSError:
+            time.sleep(0.05)  # pace: until the first one listens
+    peer.sendall(f"hello from {me}".encode())
+"""
+
+
+def test_the_workers_of_a_plain_job_find_each_other_at_their_own_ports(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    local = LocalCluster(tmp_path / "home")
+    up = local.arena("up", "--detach", "--runtime", "plain")
+    try:
+        assert "without namespaces" in up.stderr
+        status = local.arena("status").stdout
+        assert "runtime: plain" in status
+        assert "outside: by the machine's own network" in status
+        local.submit("j", "--workers=2", command=f"python {script}")
+        local.wait_job("j", "SUCCEEDED")
+        assert "heard hello from 1" in local.arena("logs", "j", "-i", "j-worker-0").stdout
+    finally:
+        local.down()
+    until(lambda: not leftovers.of(tmp_path / "home"), what="nothing left")
+
+
+FORBIDDEN = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+Path("/proc/sys/user/max_user_namespaces").write_text("0")
+from muster.local.node.runtime import runtime_choice
+# In here we are root, but only of this namespace.
+runtime_choice._ways = lambda: [("rootless", "user")]
+choice = runtime_choice.choose_runtime("auto")
+print(json.dumps([choice.kind, choice.sentence]))
+"""
+
+
+@needs_namespaces
+def test_a_machine_that_forbids_namespaces_gets_the_plain_runtime_and_hears_why() -> None:
+    """A user namespace in which no other may be made stands in for such a machine."""
+    inside = ["unshare", "--user", "--map-root-user", sys.executable, "-c", FORBIDDEN, _SOURCE]
+    done = subprocess.run(inside, capture_output=True, text=True, check=True)
+
+    kind, sentence = json.loads(done.stdout)
+    assert kind == "plain"
+    assert "No space left" in sentence
+    assert "port of its own" in sentence
+
+
+@needs_namespaces
+def test_namespaces_are_chosen_where_they_are_allowed() -> None:
+    expected = "root" if os.geteuid() == 0 else "rootless"
+
+    assert runtime_choice.choose_runtime("auto") == runtime_choice.choose_runtime("namespaces")
+    assert runtime_choice.choose_runtime("auto").kind == expected
+    assert runtime_choice.choose_runtime("auto").sentence == ""

@@ -1,0 +1,98 @@
+"""What a killed daemon left is ended in the way in which it ran, whatever the next one is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.local_cluster import LocalCluster
+from tests.local.node import leftovers
+from tests.local.node.local_node import ROOTLESS, needs_namespaces
+from tests.local.node.pod_builders import container, manifest
+from tests.waiting import until
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+SECONDS = 100_000 + os.getpid()
+"""A number that no other run of these tests has."""
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalCluster]:
+    one = LocalCluster(tmp_path / "home")
+    yield one
+    one.down()
+    until(lambda: not leftovers.of(tmp_path), what="nothing left")
+
+
+def start(local: LocalCluster, runtime: str) -> None:
+    """A cluster with a pod one of whose processes has a session of its own."""
+    local.up("--runtime", runtime)
+    script = f"setsid sleep {SECONDS} & sleep 500"
+    pod = manifest("p", container("main", "sh", "-c", script))
+    del pod["spec"]["nodeName"]
+    local.apply({"apiVersion": "v1", "kind": "Pod", **pod})
+    until(sleeping, what="the process of its own session")
+
+
+def sleeping() -> list[int]:
+    """The process of its own session, if it is there."""
+    words = ["sleep", str(SECONDS)]
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            said = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        except OSError:
+            continue
+        if said == words:
+            found.append(pid)
+    return found
+
+
+def test_down_ends_all_that_ran_without_namespaces(local: LocalCluster) -> None:
+    start(local, "plain")
+    local.kill_daemon()
+
+    local.down()
+
+    assert sleeping() == []
+
+
+@pytest.mark.parametrize(("first", "second"), [("namespaces", "plain"), ("plain", "namespaces")])
+def test_up_in_another_way_ends_what_ran_in_the_former_one(
+    local: LocalCluster, first: str, second: str
+) -> None:
+    start(local, first)
+    local.kill_daemon()
+    before = leftovers.of(local.home / "data")
+    assert ROOTLESS or bool(before.links) == (first == "namespaces")
+
+    local.up("--runtime", second)
+
+    assert sleeping() == []
+    pod = until(lambda: ended(local), what="the pod's end")
+    assert pod == ("Failed", "Terminated", ["DisruptionTarget"])
+    local.down()
+    assert not leftovers.of(local.home)
+
+
+def ended(local: LocalCluster) -> tuple[str, str, list[str]] | None:
+    """How the pod ended, and whether the machine is blamed."""
+    status = local.pod("p").status
+    blamed = [c.type for c in status.conditions if c.type == "DisruptionTarget"]
+    return (status.phase, status.reason, blamed) if status.phase == "Failed" else None
+
+
+@pytest.mark.parametrize("again", ["plain", "auto"])
+def test_up_in_the_same_way_or_in_any_finds_what_runs(local: LocalCluster, again: str) -> None:
+    start(local, "plain")
+    before = sleeping()
+    local.kill_daemon()
+
+    local.up("--runtime", again)
+
+    until(lambda: local.pod("p").status.phase == "Running", what="the pod is there")
+    assert sleeping() == before

@@ -1,0 +1,146 @@
+"""What people are told when something goes wrong on the node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster import errors
+from muster.api.kinds import EVENTS
+from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.node.events import EventRecorder
+from tests.local.node import leftovers
+from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.pod_builders import NOW, container, manifest, pod
+from tests.local.node.test_pods import Typist
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+OWNER = {"ownerReferences": [{"kind": "TFJob", "name": "j", "uid": "u", "controller": True}]}
+SHOW_HOST = """
+import http.server
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print("asked for", self.headers["Host"], flush=True)
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("0.0.0.0", 8080), Answer).serve_forever()
+"""
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('10.0.0.2', 80)"), "Connection refused"),
+        (FileNotFoundError(2, "gone", b"/bin/x"), "No such file or directory: /bin/x"),
+        (ValueError("the container has no port"), "the container has no port"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_errors_of_the_system_are_told_without_numbers_and_reprs(
+    error: Exception, words: str
+) -> None:
+    assert errors.describe(error) == words
+
+
+class Written:
+    """A client that keeps the events it is given."""
+
+    def __init__(self) -> None:
+        self.events: list[Raw] = []
+
+    async def create(self, _: object, body: Raw) -> None:
+        self.events.append(body)
+
+
+@pytest.mark.looptime
+async def test_what_holds_for_a_whole_job_is_said_once_whatever_its_images_are() -> None:
+    client = Written()
+    recorder = EventRecorder(client, lambda: NOW)  # type: ignore[arg-type]
+
+    for name in ("w-0", "w-1", "ps-0"):
+        recorder.remark(pod(name, meta=OWNER), "Pulled", f"{name}: not pulled")
+    recorder.remark(pod("bare"), "Pulled", "bare: not pulled")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await recorder.run()
+
+    assert [event["message"] for event in client.events] == ["w-0: not pulled", "bare: not pulled"]
+
+
+class HangsUp(Typist):
+    async def stdout(self, data: bytes) -> None:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_client_that_hangs_up_ends_its_program_and_nothing_else(local: Cluster) -> None:
+    await local.run(manifest("p", container("main", "sleep", "1000")))
+    one = await local.phase("p", "Running")
+    talk = ("sh", "-c", "while echo still here; do sleep 0.01; done")
+
+    code = await local.backend.exec(one, ExecOptions("main", talk), HangsUp(b""))
+
+    assert code == 137
+    assert await local.backend.exec(one, ExecOptions("main", ("true",)), Typist(b"")) == 0
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_probe_calls_the_pod_by_its_address_and_tells_a_refusal(local: Cluster) -> None:
+    probe = {"httpGet": {"port": 8080}, "periodSeconds": 1}
+    await local.run(
+        manifest("serves", container("main", "python", "-c", SHOW_HOST, readinessProbe=probe)),
+        manifest("deaf", container("main", "sleep", "1000", readinessProbe=probe)),
+    )
+
+    text = await local.says("serves", "asked for")
+    address = (await local.pod("serves"))["status"]["podIP"]
+    assert text.splitlines()[0] == f"asked for {address}:8080"
+
+    async def told() -> bool:
+        listing = await local.client.list(EVENTS, "default")
+        said = [e.message for e in listing.items if e.reason == "Unhealthy"]
+        assert not [message for message in said if "Errno" in message]
+        return any("Connection refused" in message for message in said)
+
+    await wait_for(told, "the event")
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_container_whose_supervisor_was_killed_ended_then_and_not_when_it_began(
+    local: Cluster,
+) -> None:
+    await local.run(manifest("p", container("main", "sleep", "1000")))
+    one = await local.phase("p", "Running")
+    folder = local.home / "pods" / one["metadata"]["uid"] / "containers/main/0"
+    long_ago = (datetime.now(UTC) - timedelta(hours=1)).timestamp()
+    os.utime(folder, (long_ago, long_ago))
+    os.kill(_parent(local.pid(one)), signal.SIGKILL)
+
+    ended = await local.ended("p")
+
+    finished = datetime.fromisoformat(ended["finishedAt"])
+    assert datetime.now(UTC) - finished < timedelta(minutes=1)
+    assert ended["exitCode"] == 137
+
+
+def _parent(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])

@@ -1,0 +1,180 @@
+"""A pod's programs and the API: their token, what it allows, and its renewal."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import CONFIG_MAPS, PODS, Kind
+from muster.api.meta import Key
+from muster.local.node.service_account import TOKEN_DIRECTORY, renew_at, with_access
+from tests.local.node import leftovers
+from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces
+from tests.local.node.pod_builders import container, manifest, pod
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ROLES: Kind[Raw] = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", dict)
+BINDINGS: Kind[Raw] = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", dict)
+ACCOUNTS: Kind[Raw] = Kind("", "v1", "serviceaccounts", "ServiceAccount", dict)
+
+CALL = """
+import json, os, ssl, urllib.error, urllib.request
+folder = "/var/run/secrets/kubernetes.io/serviceaccount/"
+read = lambda name: open(folder + name).read()
+context = ssl.create_default_context(cafile=folder + "ca.crt")
+host, port = (os.environ["KUBERNETES_SERVICE_" + word] for word in ("HOST", "PORT"))
+where = f"https://{host}:{port}"
+
+def code(path, token=read("token")):
+    ask = urllib.request.Request(where + path, headers={"Authorization": "Bearer " + token})
+    try:
+        return urllib.request.urlopen(ask, context=context).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+space = "/api/v1/namespaces/" + read("namespace")
+print([code(space + "/configmaps"), code(space + "/secrets"), code("/api/v1/nodes"),
+       code(space + "/configmaps", "wrong")])
+"""
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+async def allow_config_maps(local: Cluster, account: str) -> None:
+    meta = {"name": account, "namespace": "default"}
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
+    subject = {"kind": "ServiceAccount", **meta}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
+    await local.client.create(ACCOUNTS, {"metadata": meta})
+    await local.client.create(ROLES, {"metadata": meta, "rules": rules})
+    await local.client.create(BINDINGS, {"metadata": meta, "subjects": [subject], "roleRef": role})
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("on_host", [False, True])
+async def test_a_pod_may_do_with_its_token_what_its_roles_say_and_no_more(
+    local: Cluster, on_host: bool
+) -> None:
+    await allow_config_maps(local, "trainer")
+    await local.run(
+        manifest(
+            "p",
+            container("main", "python", "-c", CALL),
+            serviceAccountName="trainer",
+            hostNetwork=on_host,
+        ),
+        manifest("plain", container("main", "python", "-c", CALL)),
+    )
+
+    assert (await local.ended("p"))["exitCode"] == 0, await local.log("p")
+    assert await local.log("p") == "[200, 403, 403, 401]\n"
+    await local.ended("plain")
+    assert await local.log("plain") == "[403, 403, 403, 401]\n"
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_pod_that_wants_no_token_has_none_and_others_keep_theirs_in_their_place(
+    local: Cluster,
+) -> None:
+    sources = [
+        {"serviceAccountToken": {"path": "deep/vault", "audience": "vault"}},
+        {"downwardAPI": {"items": [{"path": "who", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"configMap": {"name": "conf"}},
+    ]
+    meta = {"name": "conf", "namespace": "default"}
+    await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
+    script = f"ls {TOKEN_DIRECTORY} 2>/dev/null; cat /v/who /v/rate; cut -d. -f2 < /v/deep/vault"
+    await local.run(
+        manifest(
+            "p",
+            container("main", "sh", "-c", script, volumeMounts=[{"name": "v", "mountPath": "/v"}]),
+            automountServiceAccountToken=False,
+            volumes=[{"name": "v", "projected": {"sources": sources}}],
+        )
+    )
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    text = await local.log("p")
+    assert text.startswith("p0.5")
+    claims = json.loads(_unpacked(text.removeprefix("p0.5")))
+    assert claims["aud"] == ["vault"]
+    assert claims["kubernetes.io"]["pod"]["name"] == "p"
+
+
+def _unpacked(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text.strip() + "===")
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_token_that_is_due_is_replaced_in_the_running_pod(tmp_path: Path) -> None:
+    later = timedelta()
+    same = f'[ "$t" = "$(cat {TOKEN_DIRECTORY}/token)" ]'
+    watch = f"t=$(cat {TOKEN_DIRECTORY}/token); echo up; while {same}; do sleep 0.02; done"
+    async with cluster(tmp_path, clock=lambda: datetime.now(UTC) + later) as local:
+        await local.run(manifest("p", container("main", "sh", "-c", watch)))
+        await local.says("p", "up")
+
+        later = timedelta(minutes=49)
+        label = {"metadata": {"labels": {"look": "again"}}}
+        await local.client.patch(PODS, Key("default", "p"), label)
+
+        assert (await local.ended("p"))["exitCode"] == 0
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_pod_waits_for_its_account_and_says_so(local: Cluster) -> None:
+    await local.run(manifest("p", serviceAccountName="late"))
+    waiting = await local.until("p", lambda p: p["status"].get("containerStatuses"))
+    state = waiting["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert state["message"] == 'serviceaccount "late" not found'
+
+    meta = {"name": "late", "namespace": "default"}
+    await local.client.create(ACCOUNTS, {"metadata": meta})
+
+    assert (await local.ended("p"))["exitCode"] == 0
+
+
+def test_a_token_is_renewed_after_four_fifths_of_its_life_or_a_day() -> None:
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert renew_at(made, made + timedelta(hours=1)) == made + timedelta(minutes=48)
+    assert renew_at(made, made + timedelta(days=365)) == made + timedelta(days=1)
+
+
+def test_whether_a_pod_gets_a_token_is_said_by_the_pod_then_by_its_account() -> None:
+    yes, no = pod(automountServiceAccountToken=True), pod(automountServiceAccountToken=False)
+    silent: Raw = {}
+    against = {"automountServiceAccountToken": False}
+
+    def mounted(one: object, account: Raw) -> bool:
+        return bool(with_access(one, account).spec.containers[0].volume_mounts)  # type: ignore[arg-type]
+
+    assert [mounted(p, silent) for p in (pod(), yes, no)] == [True, True, False]
+    assert [mounted(p, against) for p in (pod(), yes, no)] == [False, True, False]
+
+
+def test_a_container_with_its_own_mount_there_keeps_it() -> None:
+    mine = {"name": "v", "mountPath": TOKEN_DIRECTORY}
+    one = pod("p", container("a", volumeMounts=[mine]), container("b"))
+
+    first, second = with_access(one, {}).spec.containers
+
+    assert [m.name for m in first.volume_mounts] == ["v"]
+    assert [m.mount_path for m in second.volume_mounts] == [TOKEN_DIRECTORY]
+    assert with_access(pod("p", container("a", volumeMounts=[mine])), {}).spec.volumes == ()

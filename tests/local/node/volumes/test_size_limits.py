@@ -1,0 +1,57 @@
+"""A pod that keeps more in an emptyDir than it may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.local.node.volumes.size_limits import disk_usage, limited_volumes
+from tests.local.node import leftovers
+from tests.local.node.local_node import cluster, needs_namespaces
+from tests.local.node.pod_builders import container, manifest, pod
+
+
+def test_only_running_pods_with_a_limit_on_disk_are_looked_at() -> None:
+    volumes = [
+        {"name": "free", "emptyDir": {}},
+        {"name": "small", "emptyDir": {"sizeLimit": "1Mi"}},
+        {"name": "quick", "emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"}},
+        {"name": "host", "hostPath": {"path": "/"}},
+    ]
+
+    assert [v.name for v in limited_volumes(pod(volumes=volumes))] == ["small"]
+    assert list(limited_volumes(pod(volumes=volumes, status={"phase": "Failed"}))) == []
+
+
+def test_the_size_of_a_folder_is_that_of_all_files_below(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "a").write_bytes(b"x" * 100_000)
+    (tmp_path / "deep" / "b").write_bytes(b"x" * 100_000)
+
+    assert 200_000 <= disk_usage(tmp_path) < 250_000
+    assert disk_usage(tmp_path / "nothing") == 0
+
+
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_pod_that_keeps_too_much_is_evicted(tmp_path: Path) -> None:
+    fill = "dd if=/dev/zero of=/v/big bs=1M count=3 2>/dev/null; sleep 1000"
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    async with cluster(tmp_path) as local:
+        await local.run(
+            manifest(
+                "p",
+                container("main", "sh", "-c", fill, volumeMounts=mounts),
+                volumes=[{"name": "v", "emptyDir": {"sizeLimit": "2Mi"}}],
+            )
+        )
+        failed = await local.phase("p", "Failed")
+        assert failed["status"]["reason"] == "Evicted"
+        assert 'volume "v" exceeds the limit "2Mi"' in failed["status"]["message"]
+        process = local.pid(failed)
+        await local.until(
+            "p", lambda p: "terminated" in p["status"]["containerStatuses"][0]["state"], "its end"
+        )
+        assert not Path(f"/proc/{process}").exists()  # noqa: ASYNC240
+    assert not leftovers.of(tmp_path)

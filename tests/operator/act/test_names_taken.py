@@ -1,0 +1,109 @@
+"""Names that are not free: whose end a job waits for, and that it says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.operator.fake_apiserver import Server
+from tests.operator.test_run import JOB, NS, POD, operating, passes, phase, submit
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+
+pytestmark = pytest.mark.looptime
+
+
+def told(server: Server) -> dict[str, str]:
+    """The events, by reason."""
+    rows = [obj for path, obj in server.objects.items() if "/events/" in path]
+    return {row["reason"]: row["message"] for row in rows}
+
+
+def waits(server: Server) -> Raw | None:
+    """What the job says that it waits for."""
+    found: Raw | None = (server.get(JOB) or {})["status"].get("waiting")
+    return found
+
+
+OF_SOMEBODY = [
+    ("Pod", f"{POD}/j-worker-1"),
+    ("Service", f"/api/v1/{NS}/services/j-worker-1"),
+    ("PodGroup", f"/apis/scheduling.volcano.sh/v1beta1/{NS}/podgroups/j"),
+]
+
+
+@pytest.mark.parametrize(("kind", "path"), OF_SOMEBODY, ids=[kind for kind, _ in OF_SOMEBODY])
+async def test_it_is_said_at_once_which_name_is_taken_until_it_is_free(
+    kind: str, path: str
+) -> None:
+    server = Server()
+    name = path.rpartition("/")[2]
+    server.put(path, {"metadata": {"name": name}})
+    async with operating(server):
+        submit(server)
+        await passes(1)
+        message = f"{kind} {name} exists and is not this job's; waiting"
+        assert waits(server) == {"reason": "ErrResourceExists", "message": message}
+        asked = len(server.asked)
+        await passes(60)
+        assert len(server.asked) - asked < 150
+
+        server.remove(path)
+        await passes(5)
+        assert waits(server) is None
+        assert len(server.named("pods")) == 3
+
+
+async def test_of_several_names_that_are_taken_one_is_told_of_and_the_same_again() -> None:
+    server = Server(slow=0.5)
+    for name in ("j-ps-0", "j-worker-0", "j-worker-1"):
+        server.put(f"{POD}/{name}", {"metadata": {"name": name}})
+    async with operating(server):
+        submit(server)
+        await passes(20)
+        before = server.get(JOB)
+        await passes(60)
+        assert server.get(JOB) == before
+
+
+async def test_a_pod_without_its_labels_is_let_go_and_not_said_to_be_made() -> None:
+    server = Server()
+    path = f"{POD}/j-worker-1"
+    async with operating(server):
+        submit(server)
+        await passes()
+        created = told(server)["SuccessfulCreatePod"]
+        server.patch(path, {"metadata": {"labels": {"training.kubeflow.org/job-name": None}}})
+        await passes(10)
+
+        assert (server.get(path) or {})["metadata"]["ownerReferences"] == []
+        message = "Pod j-worker-1 exists and is not this job's; waiting"
+        assert waits(server) == {"reason": "ErrResourceExists", "message": message}
+        assert told(server)["SuccessfulCreatePod"] == created
+        rows = [
+            obj for obj in server.objects.values() if obj.get("reason") == "SuccessfulCreatePod"
+        ]
+        assert len(rows) == 1
+
+
+async def test_a_member_that_does_not_end_is_told_of() -> None:
+    server = Server()
+    path = f"{POD}/j-worker-1"
+    async with operating(server):
+        submit(server)
+        await passes()
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes()
+        stuck = {"deletionTimestamp": "2026-01-02T00:00:10Z", "finalizers": ["a/b", "c/d"]}
+        server.patch(path, {"metadata": stuck})
+        await passes(1)
+        message = "waits for pod j-worker-1 to end (it has finalizers: a/b, c/d)"
+        assert waits(server) == {"reason": "Terminating", "message": message}
+
+        server.remove(path)
+        await passes(5)
+        assert waits(server) is None
+        assert len(server.named("pods")) == 3

@@ -1,0 +1,296 @@
+"""Each dialect's object and marks, and how one is chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import (
+    COSCHEDULING_POD_GROUPS,
+    KUBE_BATCH_POD_GROUPS,
+    NATIVE_POD_GROUPS,
+    POD_DISRUPTION_BUDGETS,
+    VOLCANO_POD_GROUPS,
+)
+from muster.api.meta import Raw
+from muster.operator.build.gang_dialect import GROUP_NAME
+from muster.operator.observed import Settings
+from tests.operator.builders import ALL_DIALECTS, Model, manifest, replica
+
+SELECTOR = {
+    "training.kubeflow.org/operator-name": "tfjob-controller",
+    "training.kubeflow.org/job-name": "j",
+}
+
+
+def settled(raw: Raw, settings: Settings | None = None, **seen: Any) -> Model:
+    model = Model(raw, settings, **seen)
+    model.settle()
+    return model
+
+
+def scheduled_by(name: str) -> Raw:
+    return manifest(roles={"Worker": replica(2, schedulerName=name)})
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "missing", "resource"),
+    [
+        ("", set(), VOLCANO_POD_GROUPS.resource),
+        ("muster", set(), VOLCANO_POD_GROUPS.resource),
+        ("volcano", set(), VOLCANO_POD_GROUPS.resource),
+        ("kube-batchd", set(), POD_DISRUPTION_BUDGETS.resource),
+        ("kube-batch", set(), KUBE_BATCH_POD_GROUPS.resource),
+        ("kube-batch", {KUBE_BATCH_POD_GROUPS.resource}, POD_DISRUPTION_BUDGETS.resource),
+        ("scheduler-plugins-scheduler", set(), COSCHEDULING_POD_GROUPS.resource),
+        ("muster", {VOLCANO_POD_GROUPS.resource}, None),
+    ],
+)
+def test_the_dialect_follows_the_scheduler_and_what_is_installed(
+    scheduler: str, missing: set[str], resource: str | None
+) -> None:
+    model = settled(scheduled_by(scheduler), installed=ALL_DIALECTS - missing)
+
+    assert [found for found, _ in model.objects] == ([resource] if resource else [])
+
+
+def test_without_its_crd_the_gang_is_declared_by_labels() -> None:
+    model = settled(manifest(), installed=frozenset())
+
+    labels = model.manifests["j-worker-1"]["metadata"]["labels"]
+    assert labels["pod-group.scheduling.sigs.k8s.io/name"] == "j"
+    assert labels["pod-group.scheduling.sigs.k8s.io/min-available"] == "3"
+    assert model.manifests["j-worker-1"]["spec"]["schedulerName"] == "muster"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "resource", "spec"),
+    [
+        (
+            "volcano",
+            VOLCANO_POD_GROUPS.resource,
+            {"minMember": 3, "minTaskMember": {"ps": 1, "worker": 2}},
+        ),
+        ("kube-batch", KUBE_BATCH_POD_GROUPS.resource, {"minMember": 3}),
+        (
+            "pdb",
+            POD_DISRUPTION_BUDGETS.resource,
+            {"minAvailable": 3, "selector": {"matchLabels": SELECTOR}},
+        ),
+        ("coscheduling", COSCHEDULING_POD_GROUPS.resource, {"minMember": 3}),
+        ("native", NATIVE_POD_GROUPS.resource, {"schedulingPolicy": {"gang": {"minCount": 3}}}),
+    ],
+)
+def test_each_dialect_has_its_object(dialect: str, resource: str, spec: Raw) -> None:
+    model = settled(manifest(), Settings(dialect=dialect))
+
+    assert model.objects[(resource, "j")]["spec"] == spec
+    assert model.objects[(resource, "j")]["metadata"]["ownerReferences"][0]["uid"] == "job-uid"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "labels", "annotations", "group"),
+    [
+        (
+            "volcano",
+            {},
+            {"scheduling.k8s.io/group-name": "j", "volcano.sh/task-spec": "worker"},
+            None,
+        ),
+        ("coscheduling", {"scheduling.x-k8s.io/pod-group": "j"}, {}, None),
+        ("native", {}, {}, {"podGroupName": "j"}),
+        ("pdb", {}, {}, None),
+        ("none", {}, {}, None),
+    ],
+)
+def test_each_dialect_marks_the_pods(
+    dialect: str, labels: Raw, annotations: Raw, group: Raw | None
+) -> None:
+    pod = settled(manifest(), Settings(dialect=dialect)).manifests["j-worker-1"]
+
+    own = {k: v for k, v in pod["metadata"]["labels"].items() if "training.kubeflow" not in k}
+    assert own == labels
+    assert pod["metadata"]["annotations"] == annotations
+    assert pod["spec"].get("schedulingGroup") == group
+
+
+def test_gang_scheduling_can_be_off_for_all_and_on_for_one() -> None:
+    off = Settings(gang=False)
+    model = settled(manifest(), off)
+    assert model.objects == {}
+    assert "schedulerName" not in model.manifests["j-ps-0"]["spec"]
+
+    raw = manifest()
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "true"}
+    assert settled(raw, off).objects
+
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "false"}
+    assert not settled(raw).objects
+
+
+def test_a_job_may_choose_its_dialect() -> None:
+    raw = manifest()
+    raw["metadata"]["annotations"] = {"muster.dev/gang-dialect": "pdb"}
+
+    assert list(settled(raw).objects) == [(POD_DISRUPTION_BUDGETS.resource, "j")]
+
+
+def test_a_gang_that_the_templates_declare_is_left_as_it_is() -> None:
+    labels = {
+        "pod-group.scheduling.sigs.k8s.io/name": "tfjob-x",
+        "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+    }
+    worker = replica(2)
+    worker["template"]["metadata"] = {"labels": labels}
+    model = settled(manifest(roles={"Worker": worker}))
+
+    pod = model.manifests["j-worker-0"]
+    assert model.objects == {}
+    assert pod["metadata"]["labels"].items() >= labels.items()
+    assert pod["metadata"]["annotations"] == {}
+    assert pod["spec"]["schedulerName"] == "muster"
+
+
+@pytest.mark.parametrize(
+    ("installed", "groups"),
+    [(ALL_DIALECTS, [(VOLCANO_POD_GROUPS.resource, "j")]), (frozenset(), [])],
+)
+def test_arenas_labels_do_not_keep_a_job_from_the_clusters_dialect(
+    installed: frozenset[str], groups: list[tuple[str, str]]
+) -> None:
+    labels = {
+        "pod-group.scheduling.sigs.k8s.io/name": "tfjob-j",
+        "pod-group.scheduling.sigs.k8s.io/min-available": "2",
+    }
+    worker = replica(2)
+    worker["template"]["metadata"] = {"labels": labels}
+    raw = manifest(roles={"Worker": worker})
+    raw["metadata"]["annotations"] = {"muster.dev/gang": "true"}
+    model = settled(raw, installed=installed)
+
+    assert list(model.objects) == groups
+    pod = model.manifests["j-worker-0"]
+    assert pod["metadata"]["labels"].items() >= labels.items()
+    assert ("scheduling.k8s.io/group-name" in pod["metadata"]["annotations"]) == bool(groups)
+    assert pod["spec"]["schedulerName"] == "muster"
+
+
+def test_the_policy_of_the_job_shapes_its_group() -> None:
+    policy = {
+        "minAvailable": 2,
+        "queue": "q",
+        "priorityClass": "high",
+        "minResources": {"cpu": "3"},
+        "scheduleTimeoutSeconds": 7,
+    }
+    raw = manifest(runPolicy={"schedulingPolicy": policy})
+
+    volcano = settled(raw).objects[(VOLCANO_POD_GROUPS.resource, "j")]["spec"]
+    assert volcano == {
+        "minMember": 2,
+        "queue": "q",
+        "priorityClassName": "high",
+        "minResources": {"cpu": "3"},
+    }
+    other = settled(raw, Settings(dialect="coscheduling"))
+    assert other.objects[(COSCHEDULING_POD_GROUPS.resource, "j")]["spec"] == {
+        "minMember": 2,
+        "minResources": {"cpu": "3"},
+        "scheduleTimeoutSeconds": 7,
+    }
+
+
+def test_the_least_resources_are_the_sum_of_what_the_first_members_ask_for() -> None:
+    worker, ps = replica(2, priorityClassName="high"), replica(3)
+    asks = {"limits": {"nvidia.com/gpu": 1, "cpu": "9"}, "requests": {"cpu": "500m"}}
+    worker["template"]["spec"]["containers"][0]["resources"] = asks
+    ps["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1Gi"}}
+    policy = {"schedulingPolicy": {"minAvailable": 3}}
+    raw = manifest(roles={"PS": ps, "Worker": worker}, runPolicy=policy)
+
+    model = settled(raw, priorities={"high": 100})
+
+    assert model.objects[(VOLCANO_POD_GROUPS.resource, "j")]["spec"]["minResources"] == {
+        "cpu": "1000m",
+        "memory": "1073741824",
+        "nvidia.com/gpu": "2",
+    }
+
+
+def test_a_native_group_is_replaced_since_it_cannot_change() -> None:
+    model = settled(manifest(), Settings(dialect="native"))
+    before = model.objects[(NATIVE_POD_GROUPS.resource, "j")]["metadata"]["uid"]
+    model.edit(tfReplicaSpecs={"Worker": replica(1), "PS": replica(1)})
+    model.settle()
+
+    group = model.objects[(NATIVE_POD_GROUPS.resource, "j")]
+    assert group["metadata"]["uid"] != before
+    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 2
+
+
+def test_a_group_that_has_what_it_should_is_not_written_again() -> None:
+    model = settled(manifest())
+    key = (VOLCANO_POD_GROUPS.resource, "j")
+    model.objects[key]["spec"]["queue"] = "default"
+    model.objects[key]["status"] = {"phase": "Pending"}
+
+    assert model.step() == []
+
+
+def test_a_gang_object_of_a_former_dialect_goes_with_the_pods_that_spoke_it() -> None:
+    model = settled(manifest())
+    model.raw["metadata"]["annotations"] = {"muster.dev/gang-dialect": "pdb"}
+    model.settle()
+    assert list(model.objects) == [(VOLCANO_POD_GROUPS.resource, "j")]
+
+    model.pods.clear()
+    model.settle()
+    assert list(model.objects) == [(POD_DISRUPTION_BUDGETS.resource, "j")]
+
+
+MARKED = ["volcano", "kube-batch", "coscheduling", "native", "labels"]
+SPOKEN = [(a, b) for a in (*MARKED, "pdb", "none") for b in (*MARKED, "pdb", "none")]
+
+
+@pytest.mark.parametrize(("before", "after"), [p for p in SPOKEN if {*p} & {*MARKED}])
+def test_whoever_comes_later_speaks_the_dialect_of_those_who_live(before: str, after: str) -> None:
+    model = settled(manifest(), Settings(dialect=before))
+    objects, pod = dict(model.objects), model.manifests["j-worker-1"]
+    model.run()
+    model.settle()
+
+    model.settings = Settings(dialect=after)
+    del model.pods["j-worker-1"]
+    model.settle()
+
+    assert model.objects == objects
+    again = model.manifests["j-worker-1"]
+    assert again["metadata"] | {"uid": ""} == pod["metadata"] | {"uid": ""}
+    assert again["spec"] == pod["spec"]
+
+
+def test_a_crd_that_appears_later_splits_no_gang() -> None:
+    model = settled(manifest(), installed=frozenset())
+    model.extra["installed"] = ALL_DIALECTS
+    model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
+    model.settle()
+
+    label = "pod-group.scheduling.sigs.k8s.io/name"
+    assert all(label in pod.metadata.labels for pod in model.pods.values())
+    assert not model.objects
+
+
+def test_pods_that_wait_with_another_mark_than_their_gang_are_replaced() -> None:
+    model = settled(manifest(), Settings(dialect="labels"))
+    waiting = model.pods.pop("j-worker-1")
+    model.pods.clear()
+    model.settings = Settings(dialect="volcano")
+    model.settle()
+    model.pods["j-worker-1"] = waiting
+
+    model.settle()
+
+    marks = {pod.metadata.annotations.get(GROUP_NAME) for pod in model.pods.values()}
+    assert marks == {"j"}
+    assert len(model.pods) == 3

@@ -1,0 +1,96 @@
+"""Whatever is written into a manifest, it gives a job that can be acted on, or names the field."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.meta import Raw
+from muster.errors import InvalidJob
+from muster.jobs import parse
+from muster.jobs.job import Job
+from muster.jobs.summary import summarize
+from muster.operator.decide.decide import decide
+from muster.operator.decide.invalid_spec import reject
+from muster.operator.observed import Observed, Settings
+from tests.operator.builders import NOW, manifest, replica
+
+CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text("ab/: "),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text("abN"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def rich(kind: str) -> Raw:
+    """A manifest with something in every place that is read."""
+    one = replica(1, "OnFailure", CONTAINERS[kind], schedulerName="x", volumes=[{"name": "v"}])
+    one["template"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
+    one["template"]["spec"]["containers"][0] |= {
+        "ports": [{"name": "p", "containerPort": 1}],
+        "env": [{"name": "e", "value": "f"}],
+        "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
+    }
+    lead = {"MPIJob": "Launcher", "JAXJob": "Worker"}.get(kind, "Master")
+    scheduling = {"minAvailable": 1, "queue": "q", "minResources": {"cpu": "1"}}
+    policy = {"cleanPodPolicy": "All", "backoffLimit": 1, "schedulingPolicy": scheduling}
+    elastic = {"rdzvConf": [{"key": "a", "value": "b"}], "maxRestarts": 1, "minReplicas": 1}
+    extra: Raw = {
+        "runPolicy": policy,
+        "schedulerName": "y",
+        "elasticPolicy": elastic,
+        "nprocPerNode": "2",
+        "slotsPerWorker": 1,
+        "mainContainer": "mpi",
+        "sshAuthMountPath": "/x",
+        "mpiImplementation": "Intel",
+    }
+    roles = {lead: one, "Worker": copy.deepcopy(one)}
+    raw = manifest(kind, roles)
+    raw["spec"] |= extra
+    raw["metadata"] |= {"labels": {"a": "b"}, "annotations": {"muster.dev/gang": "true"}}
+    return raw
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a manifest."""
+    found = [path] if len(path) > 1 else []
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            found += places(inner, (*path, key))
+    return found
+
+
+def understood(raw: Raw) -> Job | InvalidJob:
+    try:
+        return parse.parse_job(raw)
+    except InvalidJob as refused:
+        return refused
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_junk_in_any_place_is_either_understood_or_refused_by_name(data: st.DataObject) -> None:
+    raw = rich(data.draw(st.sampled_from(sorted(CONTAINERS))))
+    written = places(raw["spec"], ("spec",))
+    written += places(raw["metadata"]["annotations"], ("metadata", "annotations"))
+    place = data.draw(st.sampled_from(written))
+    target: Any = raw
+    for step in place[:-1]:
+        target = target[step]
+    target[place[-1]] = data.draw(JUNK)
+
+    found = understood(raw)
+
+    if isinstance(found, InvalidJob):
+        assert found.field
+        assert summarize(raw, []).reason
+        assert reject(raw, found, NOW)
+    else:
+        assert decide(found, Observed(), Settings(), NOW)
+        summarize(raw, [])

@@ -1,0 +1,252 @@
+"""How conditions follow one another."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Raw, timestamp
+from muster.operator.decide import conditions
+from tests.operator.builders import NOW, Model, manifest, merged, replica
+
+LATER = NOW + timedelta(seconds=10)
+
+
+def types(found: Raw) -> list[str]:
+    rows = found.get("conditions", [])
+    return [row["type"] + ("" if row["status"] == "True" else "(False)") for row in rows]
+
+
+def after(*events: str) -> Raw:
+    found: Raw = {}
+    for event in events:
+        found = conditions.with_condition(found, event, "True", f"TFJob{event}", "m", NOW)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (["Created"], ["Created"]),
+        (["Created", "Running"], ["Created", "Running"]),
+        (["Created", "Running", "Restarting"], ["Created", "Restarting"]),
+        (["Created", "Running", "Restarting", "Running"], ["Created", "Running"]),
+        (["Created", "Running", "Succeeded"], ["Created", "Running(False)", "Succeeded"]),
+        (["Created", "Running", "Failed"], ["Created", "Running(False)", "Failed"]),
+        (["Created", "Succeeded", "Failed"], ["Created", "Succeeded"]),
+        (["Created", "Failed", "Succeeded"], ["Created", "Failed"]),
+        (["Created", "Failed", "Running"], ["Created", "Failed"]),
+    ],
+)
+def test_conditions_follow_one_another(events: list[str], expected: list[str]) -> None:
+    assert types(after(*events)) == expected
+
+
+def test_the_same_again_changes_nothing_not_even_the_message() -> None:
+    before = after("Created", "Running")
+
+    again = conditions.with_condition(before, "Running", "True", "TFJobRunning", "other", LATER)
+
+    assert again is before
+
+
+def test_a_new_reason_alone_keeps_the_time_of_the_transition() -> None:
+    again = conditions.with_condition(after("Running"), "Running", "True", "Other", "m", LATER)
+    (row,) = again["conditions"]
+    assert row["lastTransitionTime"] == timestamp(NOW)
+    assert row["lastUpdateTime"] == timestamp(LATER)
+
+    turned = conditions.with_condition(after("Running"), "Running", "False", "Other", "m", LATER)
+    assert turned["conditions"][0]["lastTransitionTime"] == timestamp(LATER)
+
+
+def test_the_first_version_also_has_a_phase_and_a_state() -> None:
+    raw = manifest(roles={"Worker": replica(1)})
+    rows = raw["spec"].pop("tfReplicaSpecs")
+    raw["spec"]["replicaSpecs"] = [{"tfReplicaType": "MASTER", **rows["Worker"]}]
+    model = Model(raw)
+    model.settle()
+    assert (model.status["phase"], model.status["state"]) == ("Creating", "Unknown")
+
+    model.run()
+    model.settle()
+    assert (model.status["phase"], model.status["state"]) == ("Running", "Running")
+
+    model.exit("j-master-0", 0)
+    model.settle()
+    assert (model.status["phase"], model.status["state"]) == ("Done", "Succeeded")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"a": 1}),
+        ({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 2}}),
+        ({"a": [1]}, {"a": [1, 2], "x": {"y": {"z": 1}}}),
+        ({"a": {"b": 1}}, {"a": 5}),
+        ({"a": 5}, {"a": {}}),
+    ],
+)
+def test_a_change_applied_to_the_old_gives_the_new(old: Raw, new: Raw) -> None:
+    assert merged(old, conditions.merge_patch(old, new)) == new
+
+
+def test_no_change_is_no_write() -> None:
+    assert conditions.merge_patch({"a": {"b": 1}}, {"a": {"b": 1}}) == {}
+
+
+def test_conditions_that_nobody_could_have_meant_are_dropped_and_the_others_kept() -> None:
+    good = {"type": "Created", "status": "True"}
+    rows = [{"type": ["x"]}, good, {"type": "Failed", "status": {}}, "x", {}]
+
+    assert conditions.readable({"conditions": rows}) == {"conditions": [good]}
+
+
+def failing(**spec: Any) -> Model:
+    """A job of three roles that runs until one worker fails for good."""
+    roles = {"Chief": replica(1), "PS": replica(2), "Worker": replica(2)}
+    model = Model(manifest(roles=roles, **spec))
+    model.settle()
+    model.run()
+    model.settle()
+    model.exit("j-worker-1", 1)
+    model.settle()
+    assert model.conditions()[-1] == "Failed"
+    return model
+
+
+def test_what_runs_on_after_a_failure_is_counted_until_it_ends() -> None:
+    model = failing(runPolicy={"cleanPodPolicy": "None"})
+    rows = {"Chief": {"active": 1}, "PS": {"active": 2}, "Worker": {"active": 1, "failed": 1}}
+    assert model.status["replicaStatuses"] == rows
+
+    model.exit("j-chief-0", 0)
+    model.take("j-ps-1")
+    model.settle()
+    assert model.status["replicaStatuses"] == {**rows, "Chief": {}, "PS": {"active": 1}}
+
+
+@pytest.mark.parametrize("clean", ["Running", "All"])
+def test_what_a_failure_takes_down_is_not_counted(clean: str) -> None:
+    model = failing(runPolicy={"cleanPodPolicy": clean})
+
+    assert model.status["replicaStatuses"] == {"Chief": {}, "PS": {}, "Worker": {"failed": 1}}
+
+
+def test_workers_that_run_on_after_their_launcher_failed_are_counted() -> None:
+    roles = {"Launcher": replica(1, "Never", "mpi"), "Worker": replica(2, "Never", "mpi")}
+    model = Model(manifest("MPIJob", roles, runPolicy={"cleanPodPolicy": "None"}))
+    for _ in range(2):
+        model.settle()
+        model.run()
+    model.settle()
+    launcher = next(name for name in model.pods if "launcher" in name)
+    model.exit(launcher, 1, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert model.status["replicaStatuses"] == {"Launcher": {"failed": 1}, "Worker": {"active": 2}}
+
+
+def test_a_job_suspended_while_it_restarts_does_not_restart_any_more() -> None:
+    model = Model(manifest(roles={"Worker": replica(2, "OnFailure")}))
+    model.settle()
+    model.run()
+    model.exit("j-worker-1", 137)
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting"]
+
+    model.edit(runPolicy={"suspend": True})
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting(False)", "Suspended"]
+
+    model.edit(runPolicy={"suspend": False})
+    model.settle()
+    model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Suspended(False)", "Running"]
+
+
+@pytest.mark.parametrize("policy", ["", "AllWorkers"])
+def test_a_job_of_which_nothing_can_ever_run_again_has_failed(policy: str) -> None:
+    roles = {"PS": replica(1), "Worker": replica(3)}
+    model = Model(manifest(roles=roles, enableDynamicWorker=True, successPolicy=policy))
+    model.settle()
+    model.run()
+    for index in (1, 2):
+        model.exit(f"j-worker-{index}", 1)
+        model.settle()
+        assert model.conditions()[-1] == "Running"
+
+    model.exit("j-worker-0", 1)
+    model.settle()
+    assert model.conditions()[-1] == "Failed"
+    assert "3 Worker replica(s) failed. First: pod " in model.status["conditions"][-1]["message"]
+
+
+def test_dynamic_workers_of_whom_all_must_succeed_cannot_do_so_without_one() -> None:
+    roles = {"Worker": replica(2)}
+    model = Model(manifest(roles=roles, enableDynamicWorker=True, successPolicy="AllWorkers"))
+    model.settle()
+    model.run()
+    model.exit("j-worker-0", 0)
+    model.exit("j-worker-1", 1)
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+
+
+def test_an_mpi_job_whose_workers_ended_before_its_launcher_came_has_failed() -> None:
+    roles = {"Launcher": replica(1, "Never", "mpi"), "Worker": replica(2, "Never", "mpi")}
+    model = Model(manifest("MPIJob", roles))
+    model.settle()
+    model.exit("j-worker-0", 0, "mpi")
+    model.exit("j-worker-1", 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
+    assert model.status["conditions"][-1]["message"] == (
+        "MPIJob ns/j has failed because all its pods have ended and none of them was its success."
+    )
+
+
+@pytest.mark.parametrize("how", ["told to go", "gone"])
+def test_a_job_that_lost_all_its_pods_restarts_and_says_so(how: str) -> None:
+    model = Model(manifest())
+    model.settle()
+    model.run()
+    model.settle()
+    for name in list(model.pods):
+        if how == "gone":
+            del model.pods[name]
+        else:
+            model.take(name)
+    model.step()
+
+    assert model.conditions() == ["Created", "Restarting"]
+    message = "job j is restarting because none of its pods runs any more."
+    assert model.status["conditions"][-1]["message"] == message
+    assert [event.message for event in model.events if event.reason == "TFJobRestarting"] == [
+        message
+    ]
+    model.settle()
+    model.run("j-ps-0")
+    model.settle()
+    assert model.conditions() == ["Created", "Restarting"]
+    model.run()
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+    assert "restarts" not in model.status
+
+
+def test_a_job_one_of_whose_pods_is_lost_still_runs() -> None:
+    model = Model(manifest())
+    model.settle()
+    model.run()
+    model.settle()
+    model.take("j-worker-1")
+    model.settle()
+
+    assert model.conditions() == ["Created", "Running"]

@@ -1,0 +1,168 @@
+"""Whatever happens to a job's pods: deciding twice changes nothing, and every story ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.kinds import PODS
+from muster.api.meta import Raw
+from muster.operator.actions import Delete, Requeue
+from muster.operator.observed import Settings
+from tests.operator.builders import Model, manifest, replica
+
+RESTARTS = st.sampled_from(["Always", "OnFailure", "Never", "ExitCode"])
+DIALECTS = st.sampled_from(["auto", "volcano", "kube-batch", "pdb", "coscheduling", "native"])
+CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "JAXJob": "jax", "MPIJob": "mpi"}
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Raw:
+    kind = draw(st.sampled_from(sorted(CONTAINERS)))
+    container = CONTAINERS[kind]
+
+    def role(most: int = 3, **spec: Any) -> Raw:
+        return replica(draw(st.integers(1, most)), draw(RESTARTS), container, **spec)
+
+    roles: Raw = {"Worker": role(hostNetwork=draw(st.booleans()))}
+    if kind == "TFJob" and draw(st.booleans()):
+        roles["PS"] = role()
+    if kind == "TFJob" and draw(st.booleans()):
+        roles["Chief"] = role(1)
+    if kind == "PyTorchJob" and draw(st.booleans()):
+        roles["Master"] = role(1)
+    if kind == "MPIJob":
+        roles["Launcher"] = role(1)
+    policy = {
+        "cleanPodPolicy": draw(st.sampled_from(["All", "Running", "None"])),
+        "backoffLimit": draw(st.none() | st.integers(0, 3)),
+        "activeDeadlineSeconds": draw(st.none() | st.integers(1, 100)),
+        "ttlSecondsAfterFinished": draw(st.none() | st.integers(0, 100)),
+    }
+    raw = manifest(kind, roles, runPolicy={k: v for k, v in policy.items() if v is not None})
+    if draw(st.booleans()):
+        raw["metadata"]["annotations"] = {"muster.dev/restart": "gang"}
+    return raw
+
+
+HAPPENINGS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["run", "exit 0", "exit 1", "exit 137", "evict", "delete", "collect", "time",
+             "restart", "vanish", "drain", "suspend", "resume", "scale", "refuse", "allow"]
+        ),
+        st.integers(0, 9),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+def happen(model: Model, what: str, which: int) -> None:
+    """Something happens to the job or to one of its pods."""
+    match what:
+        case "collect":
+            model.collect()
+        case "time":
+            model.later(which * 10)
+        case "suspend" | "resume":
+            policy = {**model.raw["spec"]["runPolicy"], "suspend": what == "suspend"}
+            model.edit(runPolicy=policy)
+        case "scale":
+            field = model.job.shape.replicas
+            roles = model.raw["spec"][field]
+            worker = {**roles["Worker"], "replicas": which % 4 + 1}
+            model.edit(**{field: {**roles, "Worker": worker}})
+        case "refuse" | "allow":
+            model.extra["refused"] = "exceeded quota" if what == "refuse" else ""
+        case _:
+            names = sorted(name for name, pod in model.pods.items() if not pod.finished)
+            if names:
+                happen_to(model, names[which % len(names)], what, which)
+
+
+def happen_to(model: Model, name: str, what: str, which: int) -> None:
+    match what.split():
+        case ["exit", code]:
+            container = CONTAINERS[model.raw["kind"]]
+            model.exit(name, int(code), container, restarts=which % 2)
+        case ["evict"]:
+            model.pod(name, phase="Failed", reason="Evicted")
+        case ["restart"]:
+            count = 1 + sum(row.restart_count for row in model.pods[name].status.container_statuses)
+            row = {"name": CONTAINERS[model.raw["kind"]], "restartCount": count}
+            model.run(name, containerStatuses=[row])
+        case ["vanish"]:
+            del model.pods[name]
+        case ["drain"]:
+            model.take(name)
+            model.exit(name, 0, CONTAINERS[model.raw["kind"]])
+        case ["delete"]:
+            model._do(Delete(PODS, name, model.pods[name].metadata.uid))
+        case _:
+            model.run(name)
+
+
+def steady(model: Model) -> None:
+    """Carry out decisions until none is left; host ports alone take a second look."""
+    for _ in range(3):
+        if model.deleted or not model.step():
+            return
+    raise AssertionError(f"still not steady: {model.decide()}")
+
+
+@settings(max_examples=300)
+@given(jobs(), DIALECTS, HAPPENINGS)
+def test_deciding_again_after_acting_gives_nothing_but_timers(
+    raw: Raw, dialect: str, happenings: list[tuple[str, int]]
+) -> None:
+    model = Model(raw, Settings(dialect=dialect))
+    for what, which in [("time", 0), *happenings]:
+        happen(model, what, which)
+        if model.deleted:
+            return
+        before = set(model.services)
+        model.step()
+        if set(model.services) != before:
+            model.step()  # Pods on the host's network wait for their services' ports.
+        again = model.decide()
+        replaced = dialect == "native" and what == "scale"
+        assert model.deleted or replaced or all(isinstance(a, Requeue) for a in again), (
+            what,
+            again,
+        )
+        steady(model)
+
+
+@settings(max_examples=200)
+@given(jobs(), HAPPENINGS)
+def test_an_outcome_is_never_both_and_never_changes(
+    raw: Raw, happenings: list[tuple[str, int]]
+) -> None:
+    model = Model(raw)
+    outcome: str | None = None
+    for what, which in happenings:
+        happen(model, what, which)
+        if model.deleted:
+            return
+        model.step()
+        ends = [type_ for type_ in model.conditions() if type_ in ("Succeeded", "Failed")]
+        assert len(ends) <= 1
+        if outcome is not None:
+            assert ends == [outcome]
+        outcome = ends[0] if ends else None
+
+
+@settings(max_examples=100)
+@given(jobs(), HAPPENINGS)
+def test_a_finished_job_makes_nothing_new(raw: Raw, happenings: list[tuple[str, int]]) -> None:
+    model = Model(raw)
+    for what, which in happenings:
+        done = any(type_ in ("Succeeded", "Failed") for type_ in model.conditions())
+        made = model.uids
+        happen(model, what, which)
+        if model.deleted:
+            return
+        model.step()
+        assert not done or model.uids == made

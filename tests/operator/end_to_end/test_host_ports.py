@@ -1,0 +1,66 @@
+"""Ports on the host's network, on a real kube-apiserver and on the local one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import PODS, SERVICES, TFJOBS
+from muster.api.meta import Key
+from muster.operator.observed import Settings
+from tests.operator.builders import replica
+from tests.operator.driver import becomes, nothing, operating, pods, tfjob
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
+
+pytestmark = pytest.mark.slow
+FOUR = Settings(host_ports=range(15000, 15004))
+
+
+async def ports(client: Client, ns: str) -> dict[str, int]:
+    """The host port of each pod of the job."""
+    found = (await client.list(PODS, ns, labels="training.kubeflow.org/job-name")).items
+    return {pod.metadata.name: pod.spec.containers[0].ports[-1].host_port for pod in found}
+
+
+async def test_ports_that_foreign_pods_hold_are_passed_over(client: Client, ns: str) -> None:
+    rows = [{"containerPort": 80, "hostPort": 15001}, {"containerPort": 81, "hostPort": 15002}]
+    body = {"containers": [{"name": "c", "image": "i", "ports": rows}]}
+    meta = {"name": "foreign", "namespace": ns}
+    foreign = Key(ns, "foreign")
+    await client.create(PODS, {"metadata": meta, "spec": body})
+    roles = {"Worker": replica(2, hostNetwork=True)}
+    async with operating(client, settings=FOUR, namespace=ns):
+        await client.create(TFJOBS, tfjob(ns, tfReplicaSpecs=roles))
+        await pods(client, ns, 3)
+
+        assert sorted((await ports(client, ns)).values()) == [15000, 15003]
+    await client.delete(PODS, foreign, grace=0)
+
+
+async def test_a_job_put_on_the_hosts_network_gets_ports_of_its_own(
+    client: Client, ns: str
+) -> None:
+    key = Key(ns, "j")
+    suspended = {"spec": {"runPolicy": {"suspend": True}}}
+    async with operating(client, settings=FOUR, namespace=ns):
+        await client.create(TFJOBS, tfjob(ns, tfReplicaSpecs={"Worker": replica(2)}))
+        before = set(await pods(client, ns, 2))
+        change = {"Worker": {"template": {"spec": {"hostNetwork": True}}}}
+        await client.patch(TFJOBS, key, {"spec": {"tfReplicaSpecs": change}})
+        for name in before:
+            await client.delete(PODS, Key(ns, name), grace=0)
+
+        async def anew() -> bool:
+            found = await ports(client, ns)
+            return set(found) == before and len(set(found.values()) & set(FOUR.host_ports)) == 2
+
+        await becomes(anew, what="pods with ports of their own")
+        found = await ports(client, ns)
+        for name, port in found.items():
+            service = await client.get(SERVICES, Key(ns, name))
+            assert [row.port for row in service.spec.ports] == [port]
+        await client.patch(TFJOBS, key, suspended)
+        await nothing(client, PODS, ns)

@@ -1,0 +1,238 @@
+"""The operator end to end, on a real kube-apiserver and on the local one: the same stories."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from muster.api.kinds import (
+    EVENTS,
+    MPIJOBS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    SERVICES,
+    TFJOBS,
+    VOLCANO_POD_GROUPS,
+    Kind,
+)
+from muster.api.meta import Key, Raw
+from muster.jobs import names
+from muster.operator.decide import ensure
+from muster.operator.observe import own_writes
+from muster.operator.run import Options, run
+from tests.operator.builders import replica
+from tests.operator.driver import becomes, condition, move, nothing, operating, pods, tfjob
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
+    from tests.operator.clusters import Place
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_job_runs_from_creation_to_success_and_is_collected(
+    client: Client, ns: str
+) -> None:
+    async with operating(client):
+        await client.create(TFJOBS, tfjob(ns))
+        assert await pods(client, ns, 3) == ["j-ps-0", "j-worker-0", "j-worker-1"]
+        services = (await client.list(SERVICES, ns)).items
+        assert sorted(s.metadata.name for s in services) == ["j-ps-0", "j-worker-0", "j-worker-1"]
+        group = await client.get(VOLCANO_POD_GROUPS, Key(ns, "j"))
+        assert group.spec.min_member == 3
+        pod = await client.get(PODS, Key(ns, "j-worker-0"))
+        assert pod.spec.scheduler_name == "muster"
+        assert pod.metadata.annotations["scheduling.k8s.io/group-name"] == "j"
+
+        for name in ("j-ps-0", "j-worker-0", "j-worker-1"):
+            await move(client, ns, name, "Running")
+        await condition(client, TFJOBS, Key(ns, "j"), "Running")
+
+        await move(client, ns, "j-worker-0", "Succeeded", 0)
+        job = await condition(client, TFJOBS, Key(ns, "j"), "Succeeded")
+        assert [row["type"] for row in job["status"]["conditions"]] == [
+            "Created",
+            "Running",
+            "Succeeded",
+        ]
+        await nothing(client, VOLCANO_POD_GROUPS, ns)
+
+        async def told() -> bool:
+            reasons = {event.reason for event in (await client.list(EVENTS, ns)).items}
+            return {"SuccessfulCreatePod", "TFJobSucceeded"} <= reasons
+
+        await becomes(told, what="the events")
+
+        await client.delete(TFJOBS, Key(ns, "j"), propagation="Background")
+        await nothing(client, PODS, ns)
+        await nothing(client, SERVICES, ns)
+
+
+def seed_manifests() -> list[tuple[str, str]]:
+    """The YAML of the guides that people follow, word for word."""
+    folder = Path(__file__).parent / "guides"
+    return [(path.stem, path.read_text()) for path in sorted(folder.glob("*.yaml"))]
+
+
+@pytest.mark.parametrize(("title", "text"), seed_manifests(), ids=lambda value: str(value)[:20])
+async def test_a_manifest_of_the_guides_applies_verbatim(
+    place: Place, client: Client, ns: str, title: str, text: str
+) -> None:
+    await asyncio.to_thread(place.apply, ns, text)
+    wanted = yaml.safe_load(text)
+    name = wanted["metadata"]["name"]
+    async with operating(client):
+        count = sum(body.get("replicas", 1) for body in wanted["spec"]["tfReplicaSpecs"].values())
+        found = await pods(client, ns, count)
+        assert all(pod.startswith(f"{name}-") for pod in found)
+        named = {
+            body["template"]["spec"].get("schedulerName")
+            for body in wanted["spec"]["tfReplicaSpecs"].values()
+        }
+        if named == {"kube-batchd"}:
+            budget = await client.get(POD_DISRUPTION_BUDGETS, Key(ns, name))
+            assert budget.spec.min_available == count
+        else:
+            group = await client.get(VOLCANO_POD_GROUPS, Key(ns, name))
+            assert group.spec.min_member == count
+
+
+async def test_suspending_and_resuming(client: Client, ns: str) -> None:
+    key = Key(ns, "j")
+    async with operating(client):
+        await client.create(TFJOBS, tfjob(ns))
+        await pods(client, ns, 3)
+        await client.patch(TFJOBS, key, {"spec": {"runPolicy": {"suspend": True}}})
+        await condition(client, TFJOBS, key, "Suspended")
+        await nothing(client, PODS, ns)
+        await nothing(client, VOLCANO_POD_GROUPS, ns)
+
+        await client.patch(TFJOBS, key, {"spec": {"runPolicy": {"suspend": False}}})
+        await pods(client, ns, 3)
+
+
+async def test_a_job_that_makes_no_sense_says_so_until_it_is_mended(
+    client: Client, ns: str
+) -> None:
+    key = Key(ns, "j")
+    body = tfjob(ns)
+    body["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = -1
+    async with operating(client):
+        await client.create(TFJOBS, body)
+        job = await condition(client, TFJOBS, key, "Failed")
+        failed = job["status"]["conditions"][-1]
+        assert failed["reason"] == "InvalidSpec"
+        assert failed["message"].startswith("spec.tfReplicaSpecs.Worker.replicas: is -1")
+
+        mended = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 1}}}}
+        await client.patch(TFJOBS, key, mended)
+        await pods(client, ns, 2)
+
+        async def forgiven() -> bool:
+            rows = (await client.get(TFJOBS, key))["status"]["conditions"]
+            return [row["type"] for row in rows] == ["Created"]
+
+        await becomes(forgiven, what="a status without a complaint")
+
+
+@pytest.mark.parametrize(
+    ("template", "word"),
+    [
+        ({"containers": [{"name": n, "image": "i"} for n in ("tensorflow", "a", "a")]}, "name"),
+        ({"terminationGracePeriodSeconds": "soon"}, "terminationGracePeriodSeconds"),
+    ],
+    ids=["invalid", "malformed"],
+)
+async def test_a_template_that_the_server_refuses_fails_the_job_with_its_words(
+    client: Client, ns: str, template: Raw, word: str
+) -> None:
+    body = tfjob(ns)
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"] |= template
+    async with operating(client):
+        await client.create(TFJOBS, body)
+        job = await condition(client, TFJOBS, Key(ns, "j"), "Failed")
+
+    failed = job["status"]["conditions"][-1]
+    assert failed["reason"] == "InvalidSpec"
+    assert re.search(rf"Worker\.template: .*{word}", failed["message"])
+
+
+async def test_a_gang_that_a_quota_refuses_is_taken_back_and_comes_whole_later(
+    client: Client, ns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_writes, "REFUSED_FOR", 1.0)
+    monkeypatch.setattr(ensure, "QUOTA_RETRY", 1.0)
+    quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
+    quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "2"}}}
+    await client.create(quotas, quota)
+
+    async def counted() -> bool:
+        return "used" in (await client.get(quotas, Key(ns, "q"))).get("status", {})
+
+    await becomes(counted, what="the quota's count")
+    async with operating(client):
+        await client.create(TFJOBS, tfjob(ns))
+
+        async def waiting() -> bool:
+            status = (await client.get(TFJOBS, Key(ns, "j"))).get("status", {})
+            return "exceeded quota" in status.get("waiting", {}).get("message", "")
+
+        await becomes(waiting, what="the quota's words in the job's status")
+        await nothing(client, PODS, ns)
+
+        await client.patch(quotas, Key(ns, "q"), {"spec": {"hard": {"pods": "10"}}})
+        assert await pods(client, ns, 3) == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+
+async def test_an_mpi_job_gets_its_workers_then_its_launcher(client: Client, ns: str) -> None:
+    body = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MPIJob",
+        "metadata": {"name": "m", "namespace": ns},
+        "spec": {
+            "mpiReplicaSpecs": {
+                "Launcher": replica(1, name="mpi"),
+                "Worker": replica(2, name="mpi"),
+            }
+        },
+    }
+    async with operating(client):
+        made = await client.create(MPIJOBS, body)
+        assert await pods(client, ns, 2) == ["m-worker-0", "m-worker-1"]
+        for name in ("m-worker-0", "m-worker-1"):
+            await move(client, ns, name, "Running")
+        launcher = names.launcher("m", made["metadata"]["uid"], 0)
+        assert launcher in await pods(client, ns, 3)
+
+        await move(client, ns, launcher, "Succeeded")
+        await condition(client, MPIJOBS, Key(ns, "m"), "Succeeded")
+
+
+async def test_an_operator_that_is_killed_again_and_again_makes_no_pod_twice_and_no_orphan(
+    client: Client, ns: str
+) -> None:
+    dice = random.Random(7)
+    jobs = [f"j{number}" for number in range(6)]
+    for name in jobs:
+        await client.create(TFJOBS, tfjob(ns, name))
+    for _ in range(6):
+        async with asyncio.TaskGroup() as group:
+            killed = group.create_task(run(client, Options(), asyncio.Event()))
+            await asyncio.sleep(dice.uniform(0.02, 0.4))  # pace: when it is killed
+            killed.cancel()
+    async with operating(client):
+        await pods(client, ns, 18)
+        for name in jobs:
+            await move(client, ns, f"{name}-worker-0", "Succeeded", 0)
+        for name in jobs:
+            await condition(client, TFJOBS, Key(ns, name), "Succeeded")
+    owners = {pod.metadata.controller for pod in (await client.list(PODS, ns)).items}
+    assert {owner.name for owner in owners if owner} == set(jobs)
+    created = [e for e in (await client.list(EVENTS, ns)).items if e.reason == "FailedCreatePod"]
+    assert created == []

@@ -1,0 +1,282 @@
+"""The daemons work with exactly the rights that their pages document: none refused, none spare."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api.kinds import (
+    JAXJOBS,
+    JOB_KINDS,
+    MPIJOBS,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    PYTORCHJOBS,
+    TFJOBS,
+    Kind,
+)
+from muster.api.meta import Key, Raw
+from muster.api.storage import NO_PROVISIONER, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.kube.client import Client
+from tests.operator import rbac
+from tests.operator.builders import replica
+from tests.operator.driver import becomes, found, nothing, pods
+from tests.operator.rbac import Right, Watched, body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}
+DIALECTS = ("volcano", "kube-batch", "coscheduling", "pdb", "native")
+
+UNUSED = {
+    "operator": {
+        # To grant what one has not oneself is refused: had, and never used.
+        *(Right(verb, "", "pods/exec") for verb in ("create", "get")),
+        # What admission asks for in the daemon's name is no request of its own.
+        *(Right("update", "kubeflow.org", f"{kind.plural}/finalizers") for kind in JOB_KINDS),
+        *(Right("delete", "", name) for name in ("configmaps", "secrets", "serviceaccounts")),
+        *(Right("delete", "rbac.authorization.k8s.io", name) for name in ("roles", "rolebindings")),
+        # Told a second time only if it happens again.
+        Right("patch", "", "events"),
+        # Only if the name of a pod is taken.
+        Right("get", "", "pods"),
+    },
+    "scheduler": {
+        # Only after a bind or a deletion whose answer was lost or a conflict.
+        Right("get", "", "pods"),
+        # No job of ours is declared in it.
+        Right("patch", "scheduling.sigs.dev", "podgroups/status"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane_binaries: Path) -> Iterator[Watched]:
+    """Both daemons at work, after they have lived through all the stories."""
+    with rbac.running(control_plane_binaries) as started:
+        rbac.lead(started)
+        asyncio.run(stories(started))
+        yield started
+
+
+@pytest.mark.parametrize("daemon", rbac.DAEMONS)
+def test_nothing_is_asked_for_that_is_not_allowed(daemon: str, cluster: Watched) -> None:
+    refused = [(right, where) for right, code, where in cluster.asked(daemon) if code == 403]
+    assert refused == []
+
+
+@pytest.mark.parametrize("daemon", rbac.DAEMONS)
+def test_nothing_is_allowed_that_nobody_asks_for(daemon: str, cluster: Watched) -> None:
+    used = {right for right, _, _ in cluster.asked(daemon)}
+    assert sorted(rbac.granted(daemon) - used - UNUSED[daemon]) == []
+
+
+# The stories
+
+
+async def stories(cluster: Watched) -> None:
+    async with Client.connect(cluster.admin) as client, asyncio.TaskGroup() as group:
+        for name, kind, job in endings():
+            group.create_task(ends(client, name, kind, job))
+        for name, kind, job in lasting():
+            group.create_task(changes(client, name, kind, job))
+            group.create_task(leaves(client, name, kind, job))
+        group.create_task(takes_ports(client))
+        group.create_task(displaces(client))
+        group.create_task(mounts(client))
+
+
+async def namespace(client: Client, name: str) -> str:
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    return name
+
+
+async def reaches(client: Client, kind: Kind[Raw], key: Key, state: str) -> None:
+    """Once this is the job's state."""
+
+    async def check() -> bool:
+        rows = (await client.get(kind, key)).get("status", {}).get("conditions") or []
+        return any(row["type"] == state and row["status"] == "True" for row in rows)
+
+    await becomes(check, what=f"{key} {state}", timeout=120)
+
+
+def role(kind: str, count: int = 1, *, ends: bool = False, gpus: int = 0, **spec: Any) -> Raw:
+    """A role whose pods run on, or end well as soon as they run."""
+    made = replica(count, name=CONTAINERS[kind], **spec)
+    if ends:
+        made["template"]["metadata"] = {"annotations": {"muster.dev/test-exit-code": "0"}}
+    if gpus:
+        container = made["template"]["spec"]["containers"][0]
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    return made
+
+
+def endings() -> Iterator[tuple[str, Kind[Raw], Raw]]:
+    """One job of each kind, way of starting ranks, and dialect; all of them go when they ended."""
+    policy = {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 2}
+    roles: dict[str, Raw] = {
+        "TFJob": {"Chief": role("TFJob", ends=True), "PS": role("TFJob")},
+        "PyTorchJob": {"Master": role("PyTorchJob", ends=True), "Worker": role("PyTorchJob", 2)},
+        "JAXJob": {"Worker": role("JAXJob", 2, ends=True)},
+        "MPIJob": {"Launcher": role("MPIJob", ends=True), "Worker": role("MPIJob", 2)},
+    }
+
+    def spec(kind: str, **more: Any) -> Raw:
+        return {JOB_KIND_BY_NAME[kind].replicas: roles[kind], "runPolicy": policy, **more}
+
+    for kind in (TFJOBS, PYTORCHJOBS, JAXJOBS, MPIJOBS):
+        yield kind.plural, kind, body(kind.kind, "v1", "j", spec(kind.kind))
+    by_ssh = spec("MPIJob", sshAuthMountPath="/root/.ssh")
+    yield "ssh", MPIJOBS, body("MPIJob", "v1", "j", by_ssh)
+    for dialect in DIALECTS:
+        marks = {"muster.dev/gang-dialect": dialect}
+        yield dialect, TFJOBS, body("TFJob", "v1", "j", spec("TFJob"), annotations=marks)
+
+
+async def ends(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
+    """A job runs to its end and goes."""
+    ns, seen = await namespace(client, name), ""
+
+    async def gone() -> bool:
+        nonlocal seen
+        current = await found(client, kind, Key(ns, "j"))
+        rows = (current or {}).get("status", {}).get("conditions") or [{"type": seen}]
+        seen = rows[-1]["type"]
+        return current is None
+
+    await client.create(kind, job, namespace=ns)
+    await becomes(gone, what=f"the end of {name}", timeout=120)
+    assert seen == "Succeeded", name
+    await nothing(client, PODS, ns)
+
+
+def lasting() -> Iterator[tuple[str, Kind[Raw], Raw]]:
+    """Jobs that run on: of every kind, in every dialect."""
+
+    def made(kind: Kind[Raw], roles: Raw, dialect: str = "volcano", **spec: Any) -> Raw:
+        marks = {"muster.dev/gang-dialect": dialect}
+        field = JOB_KIND_BY_NAME[kind.kind].replicas
+        return body(kind.kind, "v1", "j", {field: roles, **spec}, annotations=marks)
+
+    for dialect in DIALECTS:
+        yield dialect, TFJOBS, made(TFJOBS, {"Worker": role("TFJob")}, dialect)
+    for kind in (PYTORCHJOBS, JAXJOBS):
+        yield kind.plural, kind, made(kind, {"Worker": role(kind.kind)})
+    ranks = {"Launcher": role("MPIJob"), "Worker": role("MPIJob")}
+    yield "exec", MPIJOBS, made(MPIJOBS, ranks)
+    yield "ssh", MPIJOBS, made(MPIJOBS, ranks, sshAuthMountPath="/root/.ssh")
+
+
+async def changes(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
+    """A job is scaled, which its group follows, and suspended."""
+    ns, key = await namespace(client, f"changes-{name}"), Key(f"changes-{name}", "j")
+    await client.create(kind, job, namespace=ns)
+    await reaches(client, kind, key, "Running")
+    field = JOB_KIND_BY_NAME[kind.kind].replicas
+    await client.patch(kind, key, {"spec": {field: {"Worker": {"replicas": 2}}}})
+    await pods(client, ns, 3 if kind is MPIJOBS else 2)
+    await client.patch(kind, key, {"spec": {"runPolicy": {"suspend": True}}})
+    await nothing(client, PODS, ns)
+
+
+async def leaves(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
+    """What a deleted job leaves behind is the next one's."""
+    ns, key = await namespace(client, f"leaves-{name}"), Key(f"leaves-{name}", "j")
+    await client.create(kind, job, namespace=ns)
+    await reaches(client, kind, key, "Running")
+    await client.delete(kind, key, propagation="Orphan")
+
+    async def gone() -> bool:
+        return await found(client, kind, key) is None
+
+    await becomes(gone, what="a job that left its pods", timeout=60)
+    second = await client.create(kind, job, namespace=ns)
+
+    async def adopted() -> bool:
+        owner = (await client.get(PODS, Key(ns, "j-worker-0"))).metadata.controller
+        return owner is not None and owner.uid == second["metadata"]["uid"]
+
+    await becomes(adopted, what="the pod being the second job's", timeout=60)
+    await reaches(client, kind, key, "Running")
+
+
+async def takes_ports(client: Client) -> None:
+    """A job is put on the host's network when it has its services."""
+    ns = await namespace(client, "ports")
+    job = body("TFJob", "v1", "j", {"tfReplicaSpecs": {"Worker": role("TFJob")}})
+    await client.create(TFJOBS, job, namespace=ns)
+    await reaches(client, TFJOBS, Key(ns, "j"), "Running")
+    hosted = {"Worker": {"template": {"spec": {"hostNetwork": True}}}}
+    await client.patch(TFJOBS, Key(ns, "j"), {"spec": {"tfReplicaSpecs": hosted}})
+    await client.delete(PODS, Key(ns, "j-worker-0"))
+
+    async def has_one() -> bool:
+        pod = await found(client, PODS, Key(ns, "j-worker-0"))
+        return pod is not None and pod.spec.host_network
+
+    await becomes(has_one, what="a pod on the host's network", timeout=60)
+
+
+async def displaces(client: Client) -> None:
+    """A gang waits, displaces another, and a third can never start."""
+    ns = await namespace(client, "displaces")
+    await client.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    for name, count, class_ in (("low", 3, ""), ("high", 3, "high"), ("never", 9, "")):
+        workers = role("TFJob", count, gpus=8, priorityClassName=class_)
+        workers["restartPolicy"] = "OnFailure"
+        job = body("TFJob", "v1", name, {"tfReplicaSpecs": {"Worker": workers}})
+        await client.create(TFJOBS, job, namespace=ns)
+        if name != "never":
+            await reaches(client, TFJOBS, Key(ns, name), "Running")
+
+    async def told() -> bool:
+        job = await client.get(TFJOBS, Key(ns, "never"))
+        return bool(job.get("status", {}).get("waiting"))
+
+    await becomes(told, what="why the third waits", timeout=60)
+
+
+async def mounts(client: Client) -> None:
+    """Claims get the volume that there is, and one that is to be made."""
+    ns = await namespace(client, "mounts")
+    for name, provisioner in (("here", NO_PROVISIONER), ("made", "example.com/none")):
+        kind = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        await client.create(STORAGE_CLASSES, {"metadata": {"name": name}, **kind})
+        asked = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        claim = {"metadata": {"name": name}, "spec": asked}
+        await client.create(VOLUME_CLAIMS, claim, namespace=ns)
+    row = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+    volume = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "here",
+        "local": {"path": "/none"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [row]}]}},
+    }
+    await client.create(VOLUMES, {"metadata": {"name": "here"}, "spec": volume})
+    for name in ("here", "made"):
+        source = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+        job = body(
+            "TFJob", "v1", name, {"tfReplicaSpecs": {"Worker": role("TFJob", volumes=source)}}
+        )
+        await client.create(TFJOBS, job, namespace=ns)
+    await reaches(client, TFJOBS, Key(ns, "here"), "Running")
+    selected = "volume.kubernetes.io/selected-node"
+
+    async def chosen() -> bool:
+        claim = await client.get(VOLUME_CLAIMS.read_as(dict), Key(ns, "made"))
+        return selected in (claim["metadata"].get("annotations") or {})
+
+    await becomes(chosen, what="a node for the claim")

@@ -1,0 +1,193 @@
+"""The program that starts ranks on workers, run as it runs in a launcher: a script of its own."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import signal
+import ssl
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import WSMsgType, web
+
+from muster.operator.frameworks import mpi_files
+from tests.controlplane.certificates import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SUCCESS: dict[str, object] = {"status": "Success"}
+
+
+def ended(code: int) -> dict[str, object]:
+    causes = [{"reason": "ExitCode", "message": str(code)}]
+    return {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
+
+
+class Server:
+    """The exec door of an API server: TLS, a token, websockets with numbered channels."""
+
+    def __init__(self, folder: Path, protocol: str = "v5.channel.k8s.io") -> None:
+        self.folder = folder
+        self.protocol = protocol
+        self.refusals = 0
+        self.status: dict[str, object] = SUCCESS
+        self.asked: list[web.Request] = []
+        self.stdin = b""
+        self.patient = False
+        self.joined = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request)
+        if self.refusals:
+            self.refusals -= 1
+            return web.Response(status=400, text="container not found")
+        socket = web.WebSocketResponse(protocols=[self.protocol])
+        await socket.prepare(request)
+        await socket.send_bytes(b"\x01out " + b"x" * 70000)
+        await socket.send_bytes(b"\x02err")
+        await socket.ping()
+        if self.patient:
+            return await self.outlast(socket)
+        if self.protocol.startswith("v5"):
+            async for message in socket:
+                if message.type != WSMsgType.BINARY or message.data[:1] == b"\xff":
+                    break
+                self.stdin += message.data[1:]
+        await socket.send_bytes(b"\x03" + json.dumps(self.status).encode())
+        await socket.close()
+        return socket
+
+    async def outlast(self, socket: web.WebSocketResponse) -> web.StreamResponse:
+        """A command that runs until its client goes away."""
+        self.joined.set()
+        async for _ in socket:
+            pass
+        self.left.set()
+        return socket
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[dict[str, str]]:
+        """The environment of a pod that may talk to this server."""
+        authority = Authority()
+        pair = authority.server()
+        (self.folder / "ca.crt").write_bytes(authority.certificate)
+        (self.folder / "token").write_text("secret\n")
+        (self.folder / "namespace").write_text("ns")
+        (self.folder / "tls.crt").write_bytes(pair.certificate)
+        (self.folder / "tls.key").write_bytes(pair.key)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
+        app = web.Application()
+        app.router.add_get("/api/v1/namespaces/ns/pods/{pod}/exec", self.handle)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+            port = runner.addresses[0][1]
+            yield {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
+        finally:
+            await runner.cleanup()
+
+    async def run(self, *command: str, stdin: bytes = b"") -> tuple[int | None, bytes, bytes]:
+        """Run the client against this server: exit code, stdout, stderr."""
+        async with self.started(*command) as process:
+            out, err = await process.communicate(stdin)
+        return process.returncode, out, err
+
+    @asynccontextmanager
+    async def started(self, *command: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The client, talking to this server."""
+        script = self.folder / "kubexec.py"
+        text = mpi_files.exec_client()
+        account = "/var/run/secrets/kubernetes.io/serviceaccount"
+        assert account in text
+        script.write_text(text.replace(account, str(self.folder)))
+        async with self.serving() as environment:
+            yield await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                str(script),
+                "j-worker-0",
+                "mpi",
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+            )
+
+
+@pytest.mark.parametrize("code", [0, 1, 137])
+async def test_output_and_exit_code_are_the_commands_own(tmp_path: Path, code: int) -> None:
+    server = Server(tmp_path)
+    server.status = ended(code) if code else SUCCESS
+
+    found, out, err = await server.run("/bin/sh", "-c", "orted -mca a b")
+
+    assert found == code
+    assert out == b"out " + b"x" * 70000
+    assert err == b"err"
+    (asked,) = server.asked
+    assert asked.query.getall("command") == ["/bin/sh", "-c", "orted -mca a b"]
+    assert asked.query["container"] == "mpi"
+    assert asked.headers["Authorization"] == "Bearer secret"
+
+
+async def test_input_is_passed_on_to_its_end(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+
+    found, _, _ = await server.run("cat", stdin=b"y" * 100000)
+
+    assert found == 0
+    assert server.stdin == b"y" * 100000
+
+
+async def test_an_older_server_is_spoken_to_in_its_own_protocol(tmp_path: Path) -> None:
+    server = Server(tmp_path, "v4.channel.k8s.io")
+    server.status = ended(3)
+
+    found, _, err = await server.run("x")
+
+    assert found == 3
+    assert err == b"err"
+
+
+@pytest.mark.slow
+async def test_a_worker_that_is_not_there_yet_is_tried_again(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.refusals = 1
+
+    found, _, _ = await server.run("x")
+
+    assert found == 0
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_a_signal_ends_the_session_and_is_the_exit_code(tmp_path: Path, number: int) -> None:
+    server = Server(tmp_path)
+    server.patient = True
+
+    async with server.started("sleep", "9") as process:
+        await asyncio.wait_for(server.joined.wait(), 20)
+        process.send_signal(number)
+        _, err = await asyncio.wait_for(process.communicate(), 20)
+        await asyncio.wait_for(server.left.wait(), 20)
+
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in err
+
+
+def test_it_needs_nothing_newer_than_python_3_5() -> None:
+    text = mpi_files.exec_client()
+
+    assert 'f"' not in text
+    assert ":=" not in text
+    assert ast.parse(text, feature_version=(3, 7)).body

@@ -1,0 +1,78 @@
+"""`muster operator`: its flags become the settings that decisions depend on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from muster.cli import daemon
+from muster.cli.verbs import operator
+from muster.operator import run
+from muster.operator.build import gang
+
+if TYPE_CHECKING:
+    from muster.client.target import Target
+    from muster.operator.observed import Settings
+    from muster.operator.run import Options
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings of every operator that was started."""
+    found: list[Settings] = []
+
+    async def note(client: object, options: Options, stop: object) -> None:
+        found.append(options.settings)
+
+    def at_once(where: Target, how: daemon.DaemonOptions, work: object) -> None:
+        context = daemon.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
+        asyncio.run(work(context))  # type: ignore[operator]
+
+    monkeypatch.setattr(run, "run", note)
+    monkeypatch.setattr(daemon, "run", at_once)
+    return found
+
+
+def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
+    flags = [
+        "--no-enable-gang-scheduling",
+        "--gang-dialect=pdb",
+        "--gang-scheduler-name=volcano",
+        "--cluster-domain=.k8s.example",
+        "--mpi-kubectl-delivery-image=kubectl:1",
+        "--pytorch-init-container-image=alpine:3",
+    ]
+    answer = CliRunner().invoke(operator.command, flags, catch_exceptions=False)
+
+    assert answer.exit_code == 0, answer.output
+    (one,) = started
+    assert (one.gang, one.dialect, one.scheduler) == (False, "pdb", "volcano")
+    assert (one.domain, one.delivery_image, one.init_image) == (
+        "k8s.example",
+        "kubectl:1",
+        "alpine:3",
+    )
+
+
+def test_the_domain_may_come_from_the_environment(started: list[Settings]) -> None:
+    CliRunner().invoke(operator.command, env={"CUSTOM_CLUSTER_DOMAIN": "cluster.local"})
+
+    assert [one.domain for one in started] == ["cluster.local"]
+
+
+@pytest.mark.parametrize("dialect", gang.DIALECT_CHOICES)
+def test_every_dialect_is_accepted(dialect: str, started: list[Settings]) -> None:
+    CliRunner().invoke(operator.command, [f"--gang-dialect={dialect}"])
+
+    assert [one.dialect for one in started] == [dialect]
+
+
+def test_an_unknown_dialect_is_refused_with_the_nearest(started: list[Settings]) -> None:
+    answer = CliRunner().invoke(operator.command, ["--gang-dialect=volcan"])
+
+    assert answer.exit_code == 2
+    assert "Did you mean volcano?" in answer.output
+    assert not started

@@ -1,0 +1,135 @@
+"""Binds that the server refuses again and again: said, slowed down, and half gangs released."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from muster.api.core import Pod
+from muster.errors import Forbidden
+from muster.scheduler import metrics
+from muster.scheduler.effects.line_publisher import set_gauges, waiting_gangs
+from tests.scheduler.builders import START, gang, node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster, Fault
+
+pytestmark = pytest.mark.looptime
+
+
+def refusing(*names: str, tries: list[float] | None = None) -> Fault:
+    """A policy that lets nobody of these names be bound."""
+
+    def fault(pod: Pod, node: str) -> Exception | None:
+        if pod.metadata.name not in names:
+            return None
+        if tries is not None:
+            tries.append(asyncio.get_running_loop().time())
+        return Forbidden("the policy says no", status=403)
+
+    return fault
+
+
+def remake(cluster: FakeCluster) -> Callable[[str, str], object]:
+    """What a controller does with members that are deleted."""
+
+    def evict(name: str, namespace: str) -> None:
+        cluster.delete_pod(name, namespace)
+        cluster.add(pod(name, group="g", gpus=1, created=2_000_000))
+
+    return evict
+
+
+async def test_a_gang_of_which_one_can_never_be_bound_is_released_and_says_why() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    cluster.fault = refusing("g-2")
+    async with cluster.running():
+        await cluster.settle(2)
+        assert "the policy says no" in cluster.reason("g")
+        assert "g-2" in cluster.reason("g")
+        set_gauges(cluster.state)
+        assert metrics.HALF_BOUND._value.get() == 1
+        await cluster.settle(8)
+
+    assert [d.reason for d in cluster.deletes] == ["Released"]
+    assert cluster.bound("g") == {}
+    assert "the policy says no" in cluster.deletes[0].why
+
+
+async def test_a_released_gang_is_not_bound_and_released_without_end() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    cluster.evict = remake(cluster)
+    cluster.fault = refusing("g-2")
+    async with cluster.running():
+        await cluster.settle(600)
+
+    assert 1 < len(cluster.deletes) < 12
+
+
+async def test_a_released_gang_is_bound_whole_soon_after_the_policy_is_gone() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    cluster.evict = remake(cluster)
+    cluster.fault = refusing("g-2")
+    async with cluster.running():
+        await cluster.settle(12)
+        cluster.fault = lambda pod, node: None
+        await cluster.settle(20)
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.reason("g") == ""
+
+
+async def test_binds_that_are_all_refused_are_tried_less_and_less_often() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    tries: list[float] = []
+    cluster.fault = refusing(*(f"g-{i}" for i in range(4)), tries=tries)
+    async with cluster.running():
+        await cluster.settle(300)
+        assert len(tries) < 4 * 16
+        assert "the policy says no" in cluster.reason("g")
+        (row,) = waiting_gangs(cluster.state, 300.0, START)
+        assert row.code == "BindFailed"
+        cluster.fault = lambda pod, node: None
+        await cluster.settle(61)
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.reason("g") == ""
+
+
+async def test_a_half_bound_gang_of_bare_pods_is_kept_and_spoken_of() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1, controller=""))
+    cluster.fault = refusing("g-2")
+    async with cluster.running():
+        await cluster.settle(60)
+        set_gauges(cluster.state)
+        assert metrics.HALF_BOUND._value.get() == 1
+
+    assert len(cluster.bound("g")) == 3
+    assert cluster.deletes == []
+    assert "no controller" in cluster.reason("g")
+
+
+async def test_a_half_bound_gang_of_bare_pods_without_room_is_kept_and_spoken_of() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
+    cluster.add(*gang("g", 2, gpus=1, controller=""))
+
+    def lose_a_node(pod: Pod, name: str) -> Exception | None:
+        if pod.metadata.name == "g-1" and name in cluster.nodes:
+            cluster.delete_node(name)
+            return Forbidden("no", status=403)
+        return None
+
+    cluster.fault = lose_a_node
+    async with cluster.running():
+        await cluster.settle(30)
+        set_gauges(cluster.state)
+        assert metrics.HALF_BOUND._value.get() == 1
+
+    assert "no controller" in cluster.reason("g")
+    assert "short 1 nvidia.com/gpu" in cluster.reason("g")

@@ -1,0 +1,173 @@
+"""The seeds' stories on a cluster in memory: a gang starts whole or not at all, and says why."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.scheduler.decisions.decision import PlanMark, fingerprint, read_plan_mark
+from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_a_gang_that_does_not_fit_binds_nothing_and_says_why() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), node("n2", gpus=4))
+    cluster.add(volcano_group("big", 5), *gang("big", 5, gpus=2, role="worker"))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert cluster.binds == []
+    assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
+
+
+async def test_members_that_a_selector_tells_apart_are_still_told_by_role() -> None:
+    """Another job's TensorBoard wants to be beside one replica of its own."""
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), node("n2", gpus=4))
+    beside = {"labelSelector": {"matchLabels": {"index": "0"}}, "topologyKey": "host"}
+    board = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    cluster.add(pod("board", spec={"affinity": board}))
+    members = [
+        pod(f"big-{n}", group="big", gpus=2, role="worker", labels={"index": str(n)})
+        for n in range(5)
+    ]
+    cluster.add(volcano_group("big", 5), *members)
+    async with cluster.running():
+        await cluster.settle()
+
+    assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
+
+
+async def test_a_gang_that_fits_is_bound_whole() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), node("n2", gpus=4))
+    cluster.add(volcano_group("fits", 4), *gang("fits", 4, gpus=2, role="worker"))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert len(cluster.bound("fits")) == 4
+    assert cluster.used() == {"n1": 4, "n2": 4}
+
+
+async def test_a_waiting_gang_binds_whole_when_room_appears() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2))
+    cluster.add(volcano_group("late", 3), *gang("late", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        before = dict(cluster.bound())
+        cluster.add(node("n2", gpus=1))
+        await cluster.settle()
+
+    assert before == {}
+    assert len(cluster.bound("late")) == 3
+    assert cluster.reason("late") == ""
+
+
+async def test_of_two_gangs_with_room_for_one_the_older_runs_and_the_other_waits_whole() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("b", 4, created=1), volcano_group("a", 4, created=2))
+    for i in range(4):  # their pods arrive interleaved
+        cluster.add(pod(f"a-{i}", gpus=1, group="a"), pod(f"b-{i}", gpus=1, group="b"))
+    async with cluster.running():
+        await cluster.settle()
+
+        assert len(cluster.bound("b")) == 4
+        assert cluster.bound("a") == {}
+
+        for i in range(4):
+            cluster.finish(f"b-{i}", "Succeeded")
+        await cluster.settle()
+
+    assert len(cluster.bound("a")) == 4
+
+
+async def test_pods_without_a_gang_are_bound_one_by_one() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), node("n2", gpus=4))
+    cluster.add(*(pod(f"p-{i}", gpus=2) for i in range(5)))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert len(cluster.bound("p")) == 4
+
+
+async def test_a_gang_with_missing_members_waits_for_them() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("few", 3))
+    cluster.add(*gang("few", 2, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        reason = cluster.reason("few")
+        cluster.add(pod("few-2", gpus=1, group="few"))
+        await cluster.settle()
+
+    assert reason == "2 of 3 members exist; needs 1 more member"
+    assert len(cluster.bound("few")) == 3
+
+
+async def test_a_pod_that_names_a_group_which_does_not_exist_waits_and_says_so() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1"), pod("lost-0", group="lost"))
+    async with cluster.running():
+        await cluster.settle()
+        reason = cluster.reason("lost")
+        cluster.add(volcano_group("lost", 1))
+        await cluster.settle()
+
+    assert "waits for lost to be created" in reason
+    assert cluster.bound() == {"lost-0": "n1"}
+
+
+async def test_each_role_must_have_its_own_minimum() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("gpu", gpus=2, cpu="4"))
+    cluster.add(volcano_group("roles", 2, roles={"ps": 1, "worker": 2}))
+    cluster.add(*(pod(f"roles-worker-{i}", gpus=1, group="roles", role="worker") for i in (0, 1)))
+    async with cluster.running():
+        await cluster.settle()
+        before = dict(cluster.bound())
+        cluster.add(pod("roles-ps-0", cpu="1", group="roles", role="ps"))
+        await cluster.settle()
+
+    assert before == {}
+    assert len(cluster.bound("roles")) == 3
+
+
+async def test_members_beyond_the_minimum_come_after_it_as_far_as_they_fit() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=3))
+    cluster.add(volcano_group("elastic", 2), *gang("elastic", 5, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert len(cluster.bound("elastic")) == 3
+    assert cluster.reason("elastic").startswith("0 of 2 pods fit; short 2 nvidia.com/gpu")
+
+
+async def test_a_higher_priority_goes_first() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2))
+    cluster.add(volcano_group("low", 2, created=0), volcano_group("high", 2, created=9))
+    cluster.add(*gang("low", 2, gpus=1), *gang("high", 2, gpus=1, priority=10))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert len(cluster.bound("high")) == 2
+    assert cluster.bound("low") == {}
+
+
+async def test_a_bind_carries_uid_and_plan_so_that_it_can_be_told_after_a_restart() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1"), volcano_group("g", 2), *gang("g", 2))
+    async with cluster.running():
+        await cluster.settle()
+
+    plans = {p.metadata.annotations["muster.dev/plan"] for p in cluster.pods.values()}
+    assert plans == {cluster.plans[0].annotation}
+    uids = [p.metadata.uid for p in cluster.pods.values()]
+    each = frozenset(fingerprint([uid]) for uid in uids)
+    assert read_plan_mark(plans.pop()) == PlanMark(2, 2, fingerprint(reversed(uids)), each)

@@ -1,0 +1,219 @@
+"""Making room for a higher priority: surplus first, then whole gangs, never half of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.scheduler.settings import Settings
+from tests.scheduler.builders import budget, gang, node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.looptime
+
+
+def evicted(cluster: FakeCluster) -> set[str]:
+    return {p.metadata.name for d in cluster.deletes for p in d.pods}
+
+
+async def test_a_gang_is_taken_whole_and_the_room_goes_to_the_higher_priority() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), node("n2", gpus=2))
+    cluster.add(volcano_group("low", 4), *gang("low", 4, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"low-0", "low-1", "low-2", "low-3"}
+    assert len(cluster.bound("high")) == 2
+
+
+async def test_surplus_members_go_before_a_gang_is_broken_and_no_more_than_needed() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=8))
+    cluster.add(volcano_group("elastic", 2), *gang("elastic", 5, gpus=1))
+    cluster.add(volcano_group("rigid", 3), *gang("rigid", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 8
+        cluster.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"elastic-3", "elastic-4"}
+    assert len(cluster.bound("high")) == 2
+
+
+async def test_nothing_is_evicted_unless_the_gang_then_fits() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("low", 4), *gang("low", 4, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("huge", 5, created=9), *gang("huge", 5, gpus=1, priority=5))
+        await cluster.settle(60)
+
+    assert cluster.deletes == []
+    assert len(cluster.bound("low")) == 4
+
+
+async def test_equal_priority_is_never_evicted() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("a", 2), *gang("a", 2, gpus=1, priority=5))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("b", 2, created=9), *gang("b", 2, gpus=1, priority=5))
+        await cluster.settle(60)
+
+    assert cluster.deletes == []
+
+
+async def test_the_room_is_kept_for_the_preemptor_while_its_victims_end() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("low", 2), *gang("low", 2, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.evict = lambda name, namespace: cluster.terminate(name)
+        cluster.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+        await cluster.settle()
+        cluster.add(pod("sneak", gpus=1, priority=5, created=20))
+        cluster.delete_pod("low-0")
+        await cluster.settle()
+        assert cluster.bound("sneak") == {}
+        cluster.delete_pod("low-1")
+        await cluster.settle()
+
+    assert len(cluster.bound("high")) == 2
+    assert cluster.bound("sneak") == {}
+    assert len(cluster.deletes) == 1
+
+
+async def test_lone_pods_of_lower_priority_give_way_but_not_those_a_budget_guards() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), budget("keep", "50%", {"app": "web"}))
+    cluster.add(pod("web", gpus=1, labels={"app": "web"}, controller="ReplicaSet"))
+    cluster.add(pod("batch", gpus=1, controller="Job"))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 2
+        cluster.add(pod("first", gpus=1, priority=5), pod("second", gpus=1, priority=5, created=1))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"batch"}
+    assert set(cluster.bound()) == {"web", "first"}
+
+
+async def test_a_pod_that_may_not_preempt_waits() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), pod("low", gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("polite", gpus=1, priority=5, spec={"preemptionPolicy": "Never"}))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+
+
+async def test_preemption_can_be_switched_off() -> None:
+    cluster = FakeCluster(Settings(preempt=False))
+    cluster.add(node("n1", gpus=1), pod("low", gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+
+
+def web(count: int, **each: Any) -> list[Pod]:
+    """Pods of a service, each on a node of its own."""
+    labels = {"app": "web"}
+    return [
+        pod(f"web-{i}", gpus=1, labels=labels, controller="ReplicaSet", created=i, **each)
+        for i in range(count)
+    ]
+
+
+async def test_a_budget_gives_as_many_pods_as_it_allows_and_no_more() -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
+    cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.evict = lambda name, namespace: cluster.terminate(name)
+        cluster.add(pod("first", gpus=1, priority=5), pod("second", gpus=1, priority=5, created=1))
+        await cluster.settle(5)
+
+    assert len(evicted(cluster)) == 1
+
+
+async def test_a_gang_that_needs_more_than_a_budget_allows_evicts_nothing() -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
+    cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("high", 2), *gang("high", 2, gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+
+
+async def test_what_a_budget_allows_is_spent_where_it_helps() -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
+    cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
+    async with cluster.running():
+        await cluster.settle()
+        home = cluster.bound()["web-0"]
+        chosen = {"nodeSelector": {"kubernetes.io/hostname": home}}
+        cluster.add(pod("high", gpus=1, priority=5, spec=chosen))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"web-0"}
+
+
+async def test_pods_without_a_budget_go_before_those_of_one() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), budget("keep", "50%", {"app": "web"}, allowed=1), *web(1))
+    cluster.add(pod("batch", gpus=1, controller="Job"))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"batch"}
+
+
+@pytest.mark.parametrize("how", ["allows more", "is gone"])
+async def test_a_gang_that_a_budget_kept_waiting_is_tried_again_when_it(how: str) -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), budget("keep", "50%", {"app": "web"}), *web(1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+        assert cluster.deletes == []
+        if how == "is gone":
+            cluster.state.budget_changed(Key("default", "keep"), None)
+            cluster.loop.wake()
+        else:
+            cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"web-0"}
+    assert "high" in cluster.bound()
+
+
+async def test_the_room_of_a_surplus_member_is_not_counted_twice() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=3), volcano_group("low", 2), *gang("low", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("high", 4, created=9), *gang("high", 4, gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []

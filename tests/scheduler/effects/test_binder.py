@@ -1,0 +1,235 @@
+"""Binds that fail half-way, schedulers that die: gangs are made whole again or released whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.api.core import Pod
+from muster.errors import Forbidden, NotFound, ServerError, Unreachable
+from muster.scheduler.state import State
+from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.looptime
+
+
+def restart(cluster: FakeCluster) -> None:
+    """A new scheduler that has just synced, in the worst order: rivals first."""
+    cluster.scheduler(State(cluster.settings))
+    pods = sorted(cluster.pods.values(), key=lambda p: p.metadata.name, reverse=True)
+    for item in (*cluster.nodes.values(), *cluster.groups.values(), *pods):
+        cluster.add(item)
+
+
+async def test_a_server_error_is_tried_again_until_the_gang_is_whole() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    troubles = ["g-2", "g-2", "g-1"]
+
+    def fault(pod: Pod, node: str) -> Exception | None:
+        if pod.metadata.name in troubles:
+            troubles.remove(pod.metadata.name)
+            return ServerError("etcd is away", status=500)
+        return None
+
+    cluster.fault = fault
+    async with cluster.running():
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 4
+    assert troubles == []
+
+
+async def test_a_bind_whose_answer_was_lost_is_not_taken_for_failed() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    cluster.fault_after = lambda pod, node: Unreachable("timed out")
+    async with cluster.running():
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 2
+    assert len(cluster.binds) == 2
+
+
+async def test_a_gang_bound_by_half_that_cannot_be_made_whole_is_released_within_ten_seconds() -> (
+    None
+):
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
+    cluster.add(*gang("g", 2, gpus=1))
+
+    def lose_a_node(pod: Pod, name: str) -> Exception | None:
+        if pod.metadata.name == "g-1" and name in cluster.nodes:
+            cluster.delete_node(name)
+            return Forbidden("no", status=403)
+        return None
+
+    cluster.fault = lose_a_node
+    async with cluster.running():
+        await cluster.settle(10)
+
+    assert cluster.bound("g") == {}
+    assert [d.reason for d in cluster.deletes] == ["Released"]
+    assert [p.metadata.name for p in cluster.deletes[0].pods] == ["g-0"]
+
+
+async def test_pods_without_a_controller_are_never_deleted() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
+    cluster.add(*gang("g", 2, gpus=1, controller=""))
+
+    def lose_a_node(pod: Pod, name: str) -> Exception | None:
+        if pod.metadata.name == "g-1" and name in cluster.nodes:
+            cluster.delete_node(name)
+            return Forbidden("no", status=403)
+        return None
+
+    cluster.fault = lose_a_node
+    async with cluster.running():
+        await cluster.settle(60)
+
+    assert list(cluster.bound("g")) == ["g-0"]
+    assert cluster.deletes == []
+
+
+async def test_a_refused_bind_moves_nobody_else_into_the_room() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    cluster.add(pod("rival", gpus=1, created=9))
+    refused = ["g-1"] * 3
+
+    def fault(pod: Pod, node: str) -> Exception | None:
+        if pod.metadata.name in refused:
+            refused.pop()
+            return Forbidden("not yet", status=403)
+        return None
+
+    cluster.fault = fault
+    async with cluster.running():
+        await cluster.settle(10)
+
+    assert len(cluster.bound("g")) == 2
+    assert cluster.bound("rival") == {}
+
+
+async def test_a_pod_deleted_while_its_gang_is_bound_leaves_its_room_to_the_replacement() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    cluster.add(pod("rival", gpus=1, created=9))
+
+    def vanish(pod: Pod, node: str) -> Exception | None:
+        if pod.metadata.name == "g-1" and pod.metadata.key in cluster.pods:
+            cluster.fault = lambda pod, node: None
+            cluster.delete_pod("g-1")
+            return NotFound("gone", status=404)
+        return None
+
+    cluster.fault = vanish
+    async with cluster.running():
+        await cluster.settle(5)
+        assert list(cluster.bound()) == ["g-0"]
+        cluster.add(pod("g-1", gpus=1, group="g", created=10))
+        await cluster.settle(5)
+
+    assert set(cluster.bound()) == {"g-0", "g-1"}
+
+
+async def test_after_a_restart_a_gang_bound_by_half_is_completed_before_anything_else() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4, created=5), *gang("g", 4, gpus=1))
+    stuck: list[str] = []
+
+    def die(pod: Pod, node: str) -> Exception | None:
+        if len(cluster.binds) >= 2:
+            stuck.append(pod.metadata.name)
+            return Unreachable("killed")
+        return None
+
+    cluster.fault = die
+    async with cluster.running():
+        await cluster.settle(0.01)
+    assert len(cluster.bound("g")) == 2
+
+    cluster.fault = lambda pod, node: None
+    cluster.add(volcano_group("a-rival", 2), *gang("a-rival", 2, gpus=1, priority=100))
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.bound("a-rival") == {}
+
+
+async def test_after_a_restart_a_gang_bound_by_half_without_room_is_released() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+
+    def die(pod: Pod, node: str) -> Exception | None:
+        return Unreachable("killed") if cluster.binds else None
+
+    cluster.fault = die
+    async with cluster.running():
+        await cluster.settle(0.01)
+    assert len(cluster.bound("g")) == 1
+    cluster.fault = lambda pod, node: None
+    cluster.add(node("n1", gpus=1))
+
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(10)
+
+    assert cluster.bound("g") == {}
+    assert [d.reason for d in cluster.deletes] == ["Released"]
+
+
+async def test_after_a_restart_the_room_of_a_lost_member_is_kept_before_rivals_are_placed() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+    cluster.delete_pod("g-2")
+    cluster.add(volcano_group("a-rival", 1), *gang("a-rival", 1, gpus=1))
+
+    restart(cluster)
+    async with cluster.running():
+        await cluster.settle(5)
+        assert cluster.bound("a-rival") == {}
+        cluster.add(pod("g-2", gpus=1, group="g", created=2_000_000))
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.bound("a-rival") == {}
+    assert cluster.deletes == []
+
+
+async def test_binds_that_were_under_way_when_the_lead_was_lost_are_settled_in_the_next_term() -> (
+    None
+):
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    cluster.fault = lambda pod, node: Unreachable("cut off") if len(cluster.binds) >= 2 else None
+    async with cluster.running():
+        await cluster.settle(0.02)
+    assert len(cluster.bound("g")) == 2
+
+    cluster.fault = lambda pod, node: None
+    async with cluster.running():  # this process leads again, with the same state
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.state.assumed == {}
+
+
+async def test_a_bind_that_landed_after_the_lead_was_lost_is_not_done_twice() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    cluster.fault_after = lambda pod, node: Unreachable("cut off")
+    async with cluster.running():
+        await cluster.settle(0.0015)
+
+    cluster.fault_after = lambda pod, node: None
+    async with cluster.running():
+        await cluster.settle(5)
+
+    assert len(cluster.bound("g")) == 2
+    assert len(cluster.binds) == 2

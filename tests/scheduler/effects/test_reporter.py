@@ -1,0 +1,305 @@
+"""Telling people, within a budget of writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.core import Pod
+from muster.api.gang_dialects import GangKey, single_pod_gang
+from muster.api.kinds import EVENTS, PODS, VOLCANO_POD_GROUPS, Kind
+from muster.api.meta import Key
+from muster.errors import Forbidden, Unreachable
+from muster.scheduler.decisions.decide import consider
+from muster.scheduler.decisions.decision import Delete, Report
+from muster.scheduler.decisions.reasons import Reason
+from muster.scheduler.effects.reporter import MAX_REFRESHED_PODS, Reporter
+from muster.scheduler.settings import Settings
+from muster.scheduler.state import State
+from tests.scheduler.builders import KIND_OF, gang, node, pod, volcano_group
+
+pytestmark = pytest.mark.looptime
+
+
+class Writes:
+    """A client that notes what is written."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Kind[Any], str, Any]] = []
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **_: Any) -> None:
+        self.made.append((kind, key.name, body))
+
+    async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
+        self.made.append((kind, body["metadata"]["name"], body))
+
+    def count(self, kind: Kind[Any]) -> int:
+        return sum(made[0] is kind for made in self.made)
+
+
+def waiting() -> tuple[State, Report]:
+    """A gang of three on a node for two, looked at once."""
+    state = State(Settings())
+    state.node_changed(None, node("n", gpus=2))
+    group = volcano_group("g", 3)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    for member in gang("g", 3, gpus=1, role="worker"):
+        state.pod_changed(None, member)
+    (key,) = state.due(0.0)
+    (say,) = consider(state, key, 0.0)
+    assert isinstance(say, Report)
+    return state, say
+
+
+@asynccontextmanager
+async def reporting(
+    state: State, writes: Writes | None = None, busy: Callable[[], bool] = lambda: False
+) -> AsyncIterator[tuple[Reporter, Writes]]:
+    writes = writes or Writes()
+    reporter = Reporter(writes, state, busy)  # type: ignore[arg-type]
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reporter.run())
+        yield reporter, writes
+        task.cancel()
+
+
+async def test_a_waiting_gang_is_told_of_once_in_every_place_people_look() -> None:
+    state, say = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.say(say)
+        await asyncio.sleep(120)
+
+    assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 1, 1)
+    status = next(body["status"] for kind, _, body in writes.made if kind is VOLCANO_POD_GROUPS)
+    assert status["phase"] == "Pending"
+    assert "short 1 nvidia.com/gpu" in status["conditions"][0]["message"]
+    condition = next(b["status"]["conditions"][0] for k, _, b in writes.made if k is PODS)
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    assert condition["reason"] == "Unschedulable"
+
+
+async def test_a_gang_that_waits_only_a_moment_is_not_spoken_of_to_its_pods() -> None:
+    state, say = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.say(say)
+        await asyncio.sleep(0.5)
+        state.entry(say.gang).reason = None
+        reporter.say(Report(say.gang, None))
+        await asyncio.sleep(60)
+
+    assert (writes.count(PODS), writes.count(EVENTS)) == (0, 0)
+
+
+async def test_a_reason_that_changes_every_second_is_written_every_half_minute() -> None:
+    state, say = waiting()
+    async with reporting(state) as (reporter, writes):
+        for second in range(90):
+            reason = Reason("NotEnoughRoom", f"short {second} nvidia.com/gpu")
+            state.entry(say.gang).reason = reason
+            reporter.say(Report(say.gang, reason))
+            await asyncio.sleep(1)
+
+    assert writes.count(EVENTS) <= 4
+    assert writes.count(VOLCANO_POD_GROUPS) <= 4
+    assert writes.count(PODS) <= 3 * 4
+
+
+async def test_a_new_pod_of_an_old_name_is_told_as_soon_as_any_other() -> None:
+    state = State(Settings())
+    key = single_pod_gang(pod("p"))
+    async with reporting(state) as (reporter, writes):
+        for _ in range(2):
+            made = pod("p", gpus=1)
+            state.pod_changed(None, made)
+            for action in consider(state, key, 0.0):
+                assert isinstance(action, Report)
+                reporter.say(action)
+            await asyncio.sleep(2)  # pace: virtual
+            state.pod_changed(made, None)
+            consider(state, key, 0.0)
+
+    told = [body["metadata"]["uid"] for kind, _, body in writes.made if kind is PODS]
+    assert len(told) == len(set(told)) == 2
+
+
+@pytest.mark.parametrize(("size", "refreshed"), [(3, 3), (MAX_REFRESHED_PODS + 1, 0)])
+async def test_pods_of_a_gang_that_is_not_large_are_told_new_numbers(
+    size: int, refreshed: int
+) -> None:
+    state = State(Settings())
+    group = volcano_group("g", size)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    for member in gang("g", size, gpus=1):
+        state.pod_changed(None, member)
+    (key,) = state.due(0.0)
+    async with reporting(state) as (reporter, writes):
+        for text in ("short 1", "short 2"):
+            state.entry(key).reason = Reason("NotEnoughRoom", text)
+            reporter.say(Report(key, state.entry(key).reason))
+            await asyncio.sleep(40)  # pace: virtual
+
+    messages = [
+        body["status"]["conditions"][0]["message"] for kind, _, body in writes.made if kind is PODS
+    ]
+    assert messages.count("short 1") == size
+    assert messages.count("short 2") == refreshed
+
+
+class Failing(Writes):
+    """A client that fails until it is mended."""
+
+    broken = True
+    tries = 0
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **_: Any) -> None:
+        self._fail()
+        await super().patch(kind, key, body)
+
+    async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
+        self._fail()
+        await super().create(kind, body)
+
+    def _fail(self) -> None:
+        self.tries += 1
+        if self.broken:
+            raise Unreachable("cut off")
+
+
+async def test_what_could_not_be_reported_is_reported_when_the_server_is_back() -> None:
+    state, say = waiting()
+    writes = Failing()
+    async with reporting(state, writes) as (reporter, _):
+        reporter.say(say)
+        reporter.deleted(Delete(say.gang, (), "to make room", "Released"))
+        await asyncio.sleep(60)  # pace: virtual
+        assert writes.made == []
+        assert writes.tries < 40
+        writes.broken = False
+        await asyncio.sleep(30)  # pace: virtual
+
+    assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 2, 1)
+
+
+async def running_gang() -> tuple[State, GangKey, list[Pod]]:
+    """A gang of three that has its nodes and runs."""
+    state = State(Settings())
+    group = volcano_group("g", 3)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    made = [bound_to(one, "Running") for one in gang("g", 3)]
+    for one in made:
+        state.pod_changed(None, one)
+    return state, next(iter(state.roster.gangs)), made
+
+
+def bound_to(one: Pod, phase: str) -> Pod:
+    spec = msgspec.structs.replace(one.spec, node_name="n")
+    status = msgspec.structs.replace(one.status, phase=phase)
+    return msgspec.structs.replace(one, spec=spec, status=status)
+
+
+async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
+    state, key, members = await running_gang()
+    async with reporting(state) as (reporter, writes):
+
+        async def look(seconds: float) -> None:
+            for action in consider(state, key, asyncio.get_running_loop().time()):
+                assert isinstance(action, Report)
+                reporter.say(action)
+            await asyncio.sleep(seconds)  # pace: virtual
+
+        await look(2)
+        state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
+        await look(2)
+        state.pod_changed(members[1], bound_to(members[1], "Failed"))
+        await look(60)
+        for _ in range(5):
+            await look(10)
+
+    statuses = [body["status"] for kind, _, body in writes.made if kind is VOLCANO_POD_GROUPS]
+    counts = [(s["running"], s["succeeded"], s["failed"]) for s in statuses]
+    assert counts == [(3, 0, 0), (2, 1, 0), (1, 1, 1)]
+
+
+async def test_good_news_lets_binds_go_first_but_not_for_long() -> None:
+    state, key, members = await running_gang()
+    backlog = [True]
+    async with reporting(state, busy=lambda: backlog[0]) as (reporter, writes):
+
+        async def look(seconds: float) -> int:
+            for action in consider(state, key, asyncio.get_running_loop().time()):
+                assert isinstance(action, Report)
+                reporter.say(action)
+            await asyncio.sleep(seconds)  # pace: virtual
+            return writes.count(VOLCANO_POD_GROUPS)
+
+        assert await look(5) == 0
+        backlog[0] = False
+        assert await look(2) == 1
+        backlog[0] = True
+        state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
+        assert await look(5) == 1
+        assert await look(20) == 2, "a backlog may have no end"
+
+
+async def test_a_pod_that_was_running_when_first_seen_is_told_that_it_was_preempted() -> None:
+    state = State(Settings())
+    victim = bound_to(pod("alone"), "Running")
+    state.pod_changed(None, victim)
+    assert single_pod_gang(victim) not in state.roster.gangs
+    async with reporting(state) as (reporter, writes):
+        reporter.deleted(
+            Delete(single_pod_gang(victim), (victim,), "makes room for g", "Preempted")
+        )
+        await asyncio.sleep(1)  # pace: virtual
+
+    ((_, _, told),) = writes.made
+    assert (told["reason"], told["message"]) == ("Preempted", "makes room for g")
+    about = told["involvedObject"]
+    assert (about["kind"], about["name"], about["uid"]) == ("Pod", "alone", victim.metadata.uid)
+
+
+async def test_that_a_pod_may_not_be_deleted_is_told_of_its_gang_and_not_too_often() -> None:
+    state, key, members = await running_gang()
+    delete = Delete(key, tuple(members), "makes room for h", "Preempted")
+    async with reporting(state) as (reporter, writes):
+        for one in members:
+            reporter.not_deleted(delete, one, "the policy says no")
+        await asyncio.sleep(1)  # pace: virtual
+
+    ((_, _, told),) = writes.made
+    assert (told["reason"], told["involvedObject"]["kind"]) == ("FailedDelete", "PodGroup")
+    assert "g-0 could not be deleted, and is tried again: the policy says no" in told["message"]
+
+
+class Rightless(Writes):
+    """A client that may not write to pods' status, and is told so of each pod."""
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **how: Any) -> None:
+        if kind is PODS:
+            where = f"pods/status {key.name} in namespace {key.namespace}"
+            raise Forbidden(f'not allowed to patch {where}: pods "{key.name}" is forbidden')
+        await super().patch(kind, key, body)
+
+
+async def test_a_right_that_is_missing_is_logged_once_and_not_for_every_pod(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = State(Settings())
+    for i in range(5):
+        state.pod_changed(None, pod(f"p{i}", gpus=1))
+    with caplog.at_level(logging.WARNING):
+        async with reporting(state, Rightless()) as (reporter, _):
+            for key in list(state.due(0.0)):
+                for action in consider(state, key, 0.0):
+                    assert isinstance(action, Report)
+                    reporter.say(action)
+            await asyncio.sleep(60)  # pace: virtual
+
+    assert len(caplog.messages) == 1
+    assert "not allowed to patch pods/status" in caplog.text

@@ -1,0 +1,194 @@
+"""Rooms kept for members to come: how long, for whom, and when not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.scheduler.builders import START, gang, node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.looptime
+
+
+async def full(**group: object) -> FakeCluster:
+    """A gang of four that fills a node, whole, and a rival that wants one GPU."""
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("g", 4, **group), *gang("g", 4, gpus=1))  # type: ignore[arg-type]
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound("g")) == 4
+        cluster.add(pod("rival", gpus=1, created=100))
+        await cluster.settle()
+    return cluster
+
+
+@pytest.mark.parametrize("death", ["deleted", "failed"])
+async def test_a_replacement_gets_the_room_of_the_dead_member(death: str) -> None:
+    cluster = await full()
+    async with cluster.running():
+        if death == "deleted":
+            cluster.delete_pod("g-1")
+        else:
+            cluster.finish("g-1", "Failed")
+        await cluster.settle(20)
+        assert cluster.bound("rival") == {}
+        cluster.add(pod("g-1b", gpus=1, group="g", created=200))
+        await cluster.settle()
+
+    assert "g-1b" in cluster.bound()
+    assert cluster.bound("rival") == {}
+
+
+async def test_the_room_of_a_deleted_member_is_kept_half_a_minute_without_a_replacement() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.delete_pod("g-1")
+        await cluster.settle(29)
+        assert cluster.bound("rival") == {}
+        await cluster.settle(2)
+        assert cluster.bound("rival") == {"rival": "n1"}
+
+
+async def test_the_room_of_a_failed_member_is_kept_five_minutes() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.finish("g-1", "Failed")
+        await cluster.settle(299)
+        assert cluster.bound("rival") == {}
+        await cluster.settle(2)
+        assert cluster.bound("rival") == {"rival": "n1"}
+
+
+async def test_a_gang_may_say_how_long_its_rooms_are_kept() -> None:
+    cluster = await full(annotations={"muster.dev/hold": "1m"})
+    async with cluster.running():
+        cluster.finish("g-1", "Failed")
+        await cluster.settle(59)
+        assert cluster.bound("rival") == {}
+        await cluster.settle(2)
+        assert cluster.bound("rival") == {"rival": "n1"}
+
+
+async def test_a_gang_may_ask_to_be_restarted_when_its_hold_ends() -> None:
+    cluster = await full(annotations={"muster.dev/on-hold-end": "restart"})
+    async with cluster.running():
+        cluster.delete_pod("g-1")
+        await cluster.settle(31)
+
+    assert [d.reason for d in cluster.deletes] == ["Released"]
+    assert cluster.bound("g") == {}
+
+
+async def test_a_member_that_takes_its_time_to_end_keeps_its_room_and_leaves_it_to_the_gang() -> (
+    None
+):
+    cluster = await full()
+    cluster.add(node("n2", gpus=1, unschedulable=True))
+    async with cluster.running():
+        cluster.terminate("g-1")
+        await cluster.settle(60)
+        cluster.delete_pod("g-1")
+        await cluster.settle(5)
+        assert cluster.bound("rival") == {}
+
+
+async def test_a_member_that_succeeded_leaves_its_room_to_others() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.finish("g-1", "Succeeded")
+        await cluster.settle()
+        assert cluster.bound("rival") == {"rival": "n1"}
+        cluster.delete_pod("g-1")  # cleaned up: it is still remembered as done
+        await cluster.settle()
+
+    assert cluster.state.entries[next(iter(cluster.state.entries))].holds == {}
+
+
+async def test_no_room_is_kept_once_the_group_is_gone() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.delete_group("g")
+        cluster.delete_pod("g-1")
+        await cluster.settle()
+
+    assert cluster.bound("rival") == {"rival": "n1"}
+
+
+async def test_a_hold_ends_when_the_group_goes() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.delete_pod("g-1")
+        await cluster.settle()
+        assert cluster.bound("rival") == {}
+        cluster.delete_group("g")
+        await cluster.settle()
+
+    assert cluster.bound("rival") == {"rival": "n1"}
+
+
+async def test_a_lost_node_drops_the_hold_and_the_gang_gets_the_next_room() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.delete_pod("g-1")
+        cluster.delete_node("n1")
+        for name in ("g-0", "g-2", "g-3"):
+            cluster.delete_pod(name)
+        await cluster.settle()
+        for i in range(4):
+            cluster.add(pod(f"g-{i}", gpus=1, group="g", created=300 + i))
+        cluster.add(node("n2", gpus=4))
+        await cluster.settle()
+
+    assert set(cluster.bound().values()) == {"n2"}
+    assert len(cluster.bound("g")) == 4
+
+
+async def test_a_cordoned_node_loses_the_hold_and_room_elsewhere_is_kept_at_once() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.delete_pod("g-1")
+        await cluster.settle()
+        cluster.add(node("n1", gpus=4, unschedulable=True), node("n2", gpus=1))
+        await cluster.settle()
+        assert cluster.bound("rival") == {}
+        cluster.add(pod("g-1b", gpus=1, group="g", created=200))
+        await cluster.settle()
+
+    assert cluster.bound()["g-1b"] == "n2"
+
+
+async def test_a_higher_priority_takes_a_hold_only_by_evicting_the_gang() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.delete_pod("g-1")
+        cluster.add(pod("urgent", gpus=1, priority=10, created=200))
+        await cluster.settle(5)
+
+    assert cluster.bound("urgent") == {"urgent": "n1"}
+    assert {d.reason for d in cluster.deletes} == {"Preempted"}
+    assert cluster.bound("g") == {}
+
+
+async def test_one_who_waits_for_a_kept_room_is_told_for_whom_and_until_when() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.state.epoch = START.timestamp() - asyncio.get_running_loop().time()
+        cluster.finish("g-1", "Failed")
+        cluster.add(pod("late", gpus=1, created=200))
+        await cluster.settle()
+
+    assert "1 room is kept for default/g until 00:05:00Z" in cluster.reason("late")
+    assert "kept" not in cluster.reason("g")
+
+
+async def test_surplus_that_waits_for_a_kept_room_is_told_so_too() -> None:
+    cluster = await full()
+    async with cluster.running():
+        cluster.finish("g-1", "Failed")
+        cluster.add(node("n2", gpus=1), volcano_group("h", 1), *gang("h", 2, gpus=1, created=200))
+        await cluster.settle()
+
+    assert "kept for default/g until" in cluster.reason("h")

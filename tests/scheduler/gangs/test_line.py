@@ -1,0 +1,270 @@
+"""The line: starvation, late members, minResources, and what is published."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from muster.scheduler import published_line
+from muster.scheduler.effects import line_publisher
+from muster.scheduler.settings import Settings
+from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_an_impossible_gang_never_blocks_a_possible_one_behind_it() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("huge", 9, created=0), *gang("huge", 9, gpus=1))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(volcano_group("small", 4, created=5), *gang("small", 4, gpus=1))
+        await cluster.settle()
+
+    assert len(cluster.bound("small")) == 4
+    assert cluster.reason("huge").startswith("4 of 9 pods fit")
+
+
+async def test_a_gang_that_not_even_an_empty_cluster_holds_keeps_nodes_from_nobody() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(*(node(f"n{i}", gpus=4) for i in range(3)))
+    cluster.add(pod("guest", gpus=4, priority=9))
+    cluster.add(volcano_group("ports", 5, created=0), *gang("ports", 5, ports=(8080,)))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(volcano_group("small", 8, created=5), *gang("small", 8, gpus=1))
+        await cluster.settle()
+        assert len(cluster.bound("small")) == 8
+        for i in range(3, 5):
+            cluster.add(node(f"n{i}", gpus=4))
+        await cluster.settle()
+
+    assert len(cluster.bound("ports")) == 5
+
+
+async def test_a_gang_that_only_an_emptier_cluster_holds_gets_its_nodes_kept() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=1), node("n2", gpus=1))
+    cluster.add(pod("guest", ports=(8080,), controller="Job"))
+    cluster.add(volcano_group("ports", 2, created=1), *gang("ports", 2, gpus=1, ports=(8080,)))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(pod("behind", gpus=1, created=5))
+        await cluster.settle()
+        assert cluster.bound("behind") == {}
+        cluster.finish("guest", "Succeeded")
+        await cluster.settle()
+
+    assert len(cluster.bound("ports")) == 2
+
+
+async def test_a_gang_in_the_way_of_pods_that_never_leave_keeps_nodes_from_nobody() -> None:
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=1))
+    cluster.add(pod("agent", ports=(8080,), controller="DaemonSet"))
+    cluster.add(pod("ports", gpus=1, ports=(8080,), created=1))
+    async with cluster.running():
+        await cluster.settle(60)
+        cluster.add(pod("behind", gpus=1, created=5))
+        await cluster.settle()
+
+    assert cluster.bound("behind") == {"behind": "n1"}
+
+
+async def test_a_gang_whose_spread_a_lost_node_makes_even_is_tried_again() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("a", gpus=2, labels={"zone": "a"}), node("b", labels={"zone": "b"}))
+    even = {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "x"}},
+            }
+        ]
+    }
+    for i in range(2):
+        cluster.add(pod(f"p{i}", gpus=1, labels={"app": "x"}, spec=even, created=i))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 1
+        cluster.delete_node("b")
+        await cluster.settle()
+
+    assert len(cluster.bound()) == 2
+
+
+async def test_each_of_many_alike_is_tried_again_when_the_pods_they_want_near_come() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1"))
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    near = {"affinity": {"podAffinity": required}}
+    cluster.add(*(pod(f"p{i}", spec=near, created=i) for i in range(2)))
+    async with cluster.running():
+        await cluster.settle()
+        assert cluster.bound() == {}
+        cluster.add(pod("x", labels={"app": "x"}, scheduler="other", spec={"nodeName": "n1"}))
+        await cluster.settle()
+
+    assert set(cluster.bound("p")) == {"p0", "p1"}
+
+
+async def test_a_gang_that_waited_too_long_gets_its_nodes_kept_from_those_behind() -> None:
+    cluster = FakeCluster(Settings(starvation_after=100))
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("early", 2, created=0), *gang("early", 2, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("big", 4, created=1), *gang("big", 4, gpus=1))
+        await cluster.settle(50)
+        cluster.add(pod("first", gpus=1, created=2))
+        await cluster.settle()
+        assert cluster.bound("first") == {"first": "n1"}  # not yet too long
+        await cluster.settle(100)
+        cluster.add(pod("second", gpus=1, created=3))
+        await cluster.settle()
+        assert cluster.bound("second") == {}
+        assert "kept for default/big" in cluster.reason("second")
+        for name in ("early-0", "early-1", "first"):
+            cluster.finish(name, "Succeeded")
+        await cluster.settle()
+        assert len(cluster.bound("big")) == 4
+        cluster.add(node("n2", gpus=1))
+        await cluster.settle()
+
+    assert cluster.bound("second") == {"second": "n2"}
+
+
+async def starving() -> FakeCluster:
+    """A gang of eight that waited too long for all eight GPUs, and a rival it keeps away."""
+    cluster = FakeCluster(Settings(starvation_after=10))
+    cluster.add(node("n1", gpus=4), node("n2", gpus=4))
+    cluster.add(pod("early", gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("big", 8, created=1), *gang("big", 8, gpus=1))
+        await cluster.settle(60)
+        cluster.add(pod("rival", gpus=1, created=5))
+        await cluster.settle()
+        assert cluster.bound("rival") == {}
+        assert "kept for default/big" in cluster.reason("rival")
+    return cluster
+
+
+@pytest.mark.parametrize("loss", ["member", "group", "node", "claim"])
+async def test_a_gang_that_can_no_longer_start_keeps_nodes_from_nobody(loss: str) -> None:
+    cluster = await starving()
+    async with cluster.running():
+        if loss == "member":
+            cluster.delete_pod("big-3")
+        elif loss == "group":
+            cluster.delete_group("big")
+        elif loss == "node":
+            cluster.delete_node({"n1", "n2"}.difference(cluster.bound().values()).pop())
+        else:
+            cluster.delete_pod("big-3")
+            claims = {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]}
+            cluster.add(pod("big-3", gpus=1, group="big", spec=claims))
+        await cluster.settle()
+
+    assert set(cluster.bound()) == {"early", "rival"}
+
+
+async def test_a_gang_that_can_start_again_has_its_nodes_kept_again() -> None:
+    cluster = await starving()
+    async with cluster.running():
+        cluster.delete_pod("big-3")
+        await cluster.settle()
+        cluster.add(pod("big-3", gpus=1, group="big"))
+        await cluster.settle()
+        cluster.add(pod("other", gpus=1, created=9))
+        await cluster.settle()
+        assert cluster.bound("other") == {}
+        cluster.finish("early", "Succeeded")
+        cluster.finish("rival", "Succeeded")
+        await cluster.settle()
+
+    assert len(cluster.bound("big")) == 8
+
+
+async def test_room_for_a_late_member_is_placed_with_its_gang_and_kept_for_it() -> None:
+    cluster = FakeCluster()
+    late = {"muster.dev/late": '{"launcher": {"cpu": "2", "memory": "1Gi"}}'}
+    cluster.add(node("n1", gpus=4, cpu="6"))
+    cluster.add(volcano_group("mpi", 4, annotations=late))
+    cluster.add(*(pod(f"mpi-{i}", gpus=1, group="mpi", role="worker") for i in range(4)))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound("mpi")) == 4
+        cluster.add(pod("greedy", cpu="1"))
+        await cluster.settle()
+        assert cluster.bound("greedy") == {}
+        cluster.add(pod("mpi-launcher", cpu="2", group="mpi", role="launcher"))
+        await cluster.settle()
+
+    assert cluster.bound("mpi-launcher") == {"mpi-launcher": "n1"}
+    assert cluster.bound("greedy") == {}
+
+
+async def test_a_gang_without_room_for_its_late_member_does_not_start() -> None:
+    cluster = FakeCluster()
+    late = {"muster.dev/late": '{"launcher": {"cpu": "4"}}'}
+    cluster.add(node("n1", gpus=4, cpu="6"))
+    cluster.add(volcano_group("mpi", 4, annotations=late), *gang("mpi", 4, gpus=1, role="worker"))
+    async with cluster.running():
+        await cluster.settle()
+
+    assert cluster.bound("mpi") == {}
+
+
+async def test_a_group_waits_until_its_min_resources_are_free() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4))
+    cluster.add(volcano_group("g", 2, min_resources={"nvidia.com/gpu": "6"}), *gang("g", 2, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        assert (
+            cluster.reason("g") == "the group's minResources are not free: short 2 nvidia.com/gpu"
+        )
+        cluster.add(node("n2", gpus=2))
+        await cluster.settle()
+
+    assert len(cluster.bound("g")) == 2
+
+
+async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1))
+    cluster.add(volcano_group("b", 2, created=0), *gang("b", 2, gpus=1))
+    cluster.add(volcano_group("a", 3, created=1), *gang("a", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        found = line_publisher.waiting_gangs(
+            cluster.state, asyncio.get_running_loop().time(), datetime.now(UTC)
+        )
+
+    published = published_line.read(published_line.write(found))
+    assert [(row.gang, row.place, row.pending) for row in published] == [
+        ("default/b", 1, 2),
+        ("default/a", 2, 3),
+    ]
+    assert str(published[1]).endswith("short 2 nvidia.com/gpu; 1 node full; 2nd in line")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")],
+)
+def test_places_are_said_in_words(number: int, words: str) -> None:
+    assert published_line.ordinal(number) == words
+
+
+def test_a_line_that_cannot_be_read_is_empty() -> None:
+    assert published_line.read({"line": "not json"}) == []
+    assert published_line.read({}) == []

@@ -1,0 +1,161 @@
+"""The dialects: who is in which gang, in every way of saying so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import convert
+from msgspec.structs import replace
+
+from muster.api.core import Pod, PriorityClass
+from muster.api.gang_dialects import GangKey
+from muster.api.kinds import KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS, VOLCANO_POD_GROUPS
+from muster.api.pod_groups import NativeSpec
+from muster.scheduler.gangs.roster import Roster
+from tests.scheduler.builders import (
+    KIND_OF,
+    budget,
+    coscheduling_group,
+    native_group,
+    pod,
+    volcano_group,
+)
+
+NAMES = ("muster", "kube-batchd", "kube-batch")
+
+
+def roster(*items: Any) -> Roster:
+    made = Roster(NAMES)
+    for item in items:
+        if isinstance(item, Pod):
+            made.put_pod(item)
+        else:
+            made.put_group(KIND_OF[type(item)], item.metadata.key, item)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("dialect", "declared", "kind"),
+    [
+        ("volcano", volcano_group("g", 3), "volcano"),
+        ("coscheduling", coscheduling_group("g", 3), "coscheduling"),
+        ("native", native_group("g", 3), "native"),
+        ("lightweight:3", None, "lightweight"),
+        ("koordinator:3", None, "koordinator"),
+    ],
+)
+def test_a_pod_names_its_gang(dialect: str, declared: Any, kind: str) -> None:
+    member = pod("p", group="g", dialect=dialect)
+    found = roster(*([declared] if declared else []), member)
+
+    gang = found.gangs[GangKey(kind, "default", "g")]
+    assert list(gang.pods.values()) == [member]
+    assert gang.terms is not None
+    assert gang.terms.min == 3
+
+
+@pytest.mark.parametrize("kind", [VOLCANO_POD_GROUPS, KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS])
+def test_the_old_annotation_finds_the_group_in_any_of_its_three_api_groups(kind: Any) -> None:
+    found = roster(pod("p", group="g"))
+    group = volcano_group("g", 2)
+    found.put_group(kind, group.metadata.key, group)
+
+    gang = found.gangs[GangKey("volcano", "default", "g")]
+    assert gang.kind is kind
+    assert gang.terms is not None
+    assert gang.terms.min == 2
+
+
+def test_a_role_s_minimum_holds_also_where_the_total_is_below_their_sum() -> None:
+    found = roster(pod("p", group="g"), volcano_group("g", 1, roles={"PS": 1, "Worker": 4}))
+
+    terms = found.gangs[GangKey("volcano", "default", "g")].terms
+    assert terms is not None
+    assert (terms.min, terms.roles) == (5, {"ps": 1, "worker": 4})
+
+
+def test_a_native_group_without_the_gang_policy_is_no_gang() -> None:
+    basic = replace(native_group("g", 4), spec=NativeSpec())
+    found = roster(pod("p", group="g", dialect="native"), basic)
+
+    terms = found.gangs[GangKey("native", "default", "g")].terms
+    assert terms is not None
+    assert terms.min == 1
+
+
+def test_the_first_dialect_that_matches_wins() -> None:
+    both = pod(
+        "p",
+        group="first",
+        labels={"scheduling.x-k8s.io/pod-group": "second"},
+    )
+
+    assert list(roster(both).gangs) == [GangKey("volcano", "default", "first")]
+
+
+def test_a_budget_makes_a_gang_of_the_pods_it_selects() -> None:
+    found = roster(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
+    declared = budget("x", 4, {"job": "x"})
+    found.put_budget(declared.metadata.key, declared)
+
+    gang = found.gangs[GangKey("budget", "default", "x")]
+    assert [p.metadata.name for p in gang.pods.values()] == ["p"]
+    assert gang.terms is not None
+    assert gang.terms.min == 4
+
+
+def test_a_budget_that_goes_sets_its_pods_free() -> None:
+    found = roster(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
+    declared = budget("x", 4, {"job": "x"})
+    found.put_budget(declared.metadata.key, declared)
+    found.put_budget(declared.metadata.key, None)
+
+    assert [k for k, g in found.gangs.items() if g.pods] == [GangKey("pod", "default", "p")]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "controller", "least"),
+    [
+        ("muster", "ReplicaSet", 2),
+        ("muster", "StatefulSet", 2),
+        ("muster", "TFJob", "50%"),
+    ],
+)
+def test_the_budget_of_an_ordinary_service_is_not_a_gang(
+    scheduler: str, controller: str, least: Any
+) -> None:
+    found = roster(pod("p", scheduler=scheduler, controller=controller, labels={"app": "x"}))
+    declared = budget("x", least, {"app": "x"})
+    found.put_budget(declared.metadata.key, declared)
+
+    assert [k.dialect for k, g in found.gangs.items() if g.pods] == ["pod"]
+
+
+def test_pods_for_other_schedulers_are_not_ours() -> None:
+    assert (
+        roster(pod("p", scheduler="default-scheduler"), pod("q", scheduler="volcano")).gangs == {}
+    )
+
+
+def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
+    found = roster(
+        pod("p", group="g", dialect="lightweight:2"),
+        pod("p", group="g", dialect="lightweight:2", namespace="other"),
+    )
+
+    assert len(found.gangs) == 2
+
+
+def test_the_group_s_class_decides_the_priority_else_the_lowest_member() -> None:
+    found = roster(
+        volcano_group("classed", 1, priority_class="gold"),
+        pod("a", group="classed", priority=1),
+        volcano_group("plain", 2),
+        pod("b", group="plain", priority=7),
+        pod("c", group="plain", priority=3),
+    )
+    found.put_priority_class("gold", convert({"value": 100}, PriorityClass))
+
+    assert found.priority(found.gangs[GangKey("volcano", "default", "classed")]) == 100
+    assert found.priority(found.gangs[GangKey("volcano", "default", "plain")]) == 3

@@ -1,0 +1,258 @@
+"""A cluster that random events happen to, with a scheduler on it, all in plain function calls.
+
+Every invariant that can be judged at once is judged where it could break: a bind when it is
+decided, a node's capacity when a bind lands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import msgspec
+import numpy as np
+
+from muster.api.core import Node, Pod
+from muster.api.gang_dialects import GangKey
+from muster.api.kinds import VOLCANO_POD_GROUPS
+from muster.api.meta import Condition
+from muster.api.pod_groups import VolcanoPodGroup
+from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
+from muster.scheduler.decisions.decide import consider
+from muster.scheduler.decisions.decision import PLAN_ANNOTATION, Bind, Delete
+from muster.scheduler.settings import Settings
+from muster.scheduler.state import State
+from tests.scheduler.builders import GPU, START, node, pod, volcano_group
+
+replace = msgspec.structs.replace
+
+
+def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
+    """The pod as the API server leaves it after a Binding."""
+    at = START + timedelta(seconds=now)
+    scheduled = Condition("PodScheduled", "True", last_transition_time=at)
+    marks = {**pod.metadata.annotations, PLAN_ANNOTATION: bind.annotation}
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, annotations=marks),
+        spec=replace(pod.spec, node_name=where),
+        status=replace(pod.status, phase="Running", conditions=(scheduled,)),
+    )
+
+
+class RandomHistory:
+    """The truth, and what the scheduler makes of it."""
+
+    def __init__(self, *, preempt: bool) -> None:
+        self.settings = Settings(preempt=preempt)
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.groups: dict[str, VolcanoPodGroup] = {}
+        self.shapes: dict[str, tuple[int, int, int]] = {}
+        self.in_flight: list[tuple[Bind, Pod, str]] = []
+        self.now = 0.0
+        self.made = 0
+        self.was_whole: set[str] = set()
+        self.landed: Counter[str] = Counter()
+        self.intact: set[str] = set()
+        """Gangs that have been whole since they last had no member running."""
+        self.ended: set[str] = set()
+        """Members that succeeded and were not made anew, also when their objects are gone."""
+        self.state = State(self.settings)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def add_node(self, gpus: int) -> None:
+        self.made += 1
+        self._node(node(f"n{self.made:03d}", gpus=gpus, pods=8))
+
+    def lose_node(self, number: int) -> None:
+        """The node's object goes, and its pods with it."""
+        name = self._pick(sorted(self.nodes), number)
+        if name is not None:
+            self.state.node_changed(self.nodes.pop(name), None)
+            for one in [p for p in self.pods.values() if p.spec.node_name == name]:
+                self.remove(one.metadata.name)
+
+    def cordon(self, number: int) -> None:
+        name = self._pick(sorted(self.nodes), number)
+        if name is not None:
+            old = self.nodes[name]
+            self._node(replace(old, spec=replace(old.spec, unschedulable=True)))
+
+    def arrive(self, size: int, least: int, gpus: int, priority: int) -> None:
+        """A gang, its group first."""
+        self.made += 1
+        name = f"g{self.made:03d}"
+        self.groups[name] = volcano_group(name, min(least, size), created=self.made)
+        self.shapes[name] = (size, gpus, priority)
+        self.state.group_changed(
+            VOLCANO_POD_GROUPS, self.groups[name].metadata.key, self.groups[name]
+        )
+        self.recreate()
+
+    def recreate(self) -> None:
+        """What a controller does: every member that is not there is made anew."""
+        for name, (size, gpus, priority) in self.shapes.items():
+            for i in range(size):
+                member = f"{name}-{i}"
+                old = self.pods.get(member)
+                if old is not None and old.status.phase == "Failed":
+                    self.remove(member)
+                if member not in self.pods:
+                    self.now += 0.01
+                    self.ended.discard(member)
+                    made = pod(member, group=name, gpus=gpus, priority=priority, created=self.now)
+                    self._pod(made)
+
+    def kill(self, number: int, how: str) -> None:
+        bound = sorted(p.metadata.name for p in self.pods.values() if p.spec.node_name)
+        name = self._pick(bound, number)
+        if name is None:
+            return
+        if how == "delete":
+            self.remove(name)
+        else:
+            old = self.pods[name]
+            self._pod(replace(old, status=replace(old.status, phase=how)))
+        if how == "Succeeded":
+            self.ended.add(name)
+
+    def rerun(self, number: int) -> None:
+        """All members of a gang that runs succeed, are cleaned up, and are made anew one by one."""
+        name = self._pick(sorted(n for n, s in self.shapes.items() if self._runs(n, s[0])), number)
+        if name is None:
+            return
+        members = [one.metadata.name for one in self.bound(name)]
+        for member in members:
+            old = self.pods[member]
+            self._pod(replace(old, status=replace(old.status, phase="Succeeded")))
+        self.decide()
+        for member in members:
+            self.remove(member)
+        self.decide(31.0)
+        self.intact.discard(name)
+        self.recreate()
+
+    def _runs(self, name: str, size: int) -> bool:
+        return len(self.bound(name)) == size
+
+    def befriend(self, number: int) -> None:
+        """Another scheduler places a pod of its own that says it belongs to one of the gangs."""
+        name = self._pick(sorted(self.groups), number)
+        if name is not None:
+            self.made += 1
+            made = pod(f"other-{self.made}", group=name, scheduler="someone-else", cpu="0")
+            self._pod(made)
+
+    def land(self, number: int, outcome: str) -> None:
+        """One bind in flight is answered."""
+        if not self.in_flight:
+            return
+        self.now += 0.01
+        bind, wanted, where = self.in_flight.pop(number % len(self.in_flight))
+        found = self.pods.get(wanted.metadata.name)
+        if found is None or found.metadata.uid != wanted.metadata.uid:
+            bind_failed(self.state, bind.gang, wanted, self.now, BindFailure(gone=True))
+        elif outcome == "refused":
+            bind_failed(self.state, bind.gang, wanted, self.now, BindFailure(gone=False, why="no"))
+        elif not found.spec.node_name:
+            self._pod(bound(found, where, bind, self.now))
+            self.landed[bind.plan] += 1
+            if self.landed[bind.plan] == len(bind.pairs):  # a member may be lost already
+                self.was_whole.add(bind.gang.name)
+            self._check_capacity(where)
+
+    def restart(self) -> None:
+        """The scheduler dies with binds in flight, which are lost, and another one starts."""
+        self.in_flight = []
+        self.state = State(self.settings)
+        self.made += 1
+        self.state.now, self.state.run = self.now, f"run{self.made}"
+        for one in reversed([*self.pods.values()]):
+            self.state.pod_changed(None, one)
+        for group in self.groups.values():
+            self.state.group_changed(VOLCANO_POD_GROUPS, group.metadata.key, group)
+        for item in self.nodes.values():
+            self.state.node_changed(None, item)
+
+    def decide(self, seconds: float = 0.0) -> None:
+        """Time passes and the scheduler looks at what is due."""
+        self.now += seconds
+        for key in self.state.due(self.now):
+            for action in consider(self.state, key, self.now):
+                if isinstance(action, Bind):
+                    self._check_whole(action)
+                    assert all(one.spec.scheduler_name == "muster" for one, _ in action.pairs)
+                    self.in_flight += [(action, one, where) for one, where in action.pairs]
+                elif isinstance(action, Delete):
+                    whole = action.gang.name in self.intact and action.reason == "Released"
+                    assert not whole, f"{action.gang}: was whole, and was released"
+                    for one in action.pods:
+                        if self.pods.get(one.metadata.name) is one:
+                            self.remove(one.metadata.name)
+        for name in self.groups:
+            ended = sum(member.startswith(f"{name}-") for member in self.ended)
+            if len(self.bound(name)) + ended >= self.groups[name].spec.min_member:
+                self.was_whole.add(name)
+                self.intact.add(name)
+            if not self.bound(name):
+                self.intact.discard(name)
+
+    # -- the truth ---------------------------------------------------------------------------------
+
+    def bound(self, gang: str) -> list[Pod]:
+        members = (p for p in self.pods.values() if p.metadata.name.startswith(f"{gang}-"))
+        return [p for p in members if p.spec.node_name and not p.finished]
+
+    def done(self, gang: str) -> int:
+        members = (p for p in self.pods.values() if p.metadata.name.startswith(f"{gang}-"))
+        return sum(p.status.phase == "Succeeded" for p in members)
+
+    def remove(self, name: str) -> None:
+        self.state.pod_changed(self.pods.pop(name), None)
+
+    def check_books(self) -> None:
+        """The arrays say what a fresh count of the slots says."""
+        snapshot = self.state.snapshot
+        snapshot.settle()
+        fresh = snapshot.nodes.allocatable.copy()
+        for slot in snapshot.slots.values():
+            row = snapshot.nodes.rows.get(slot.node)
+            if row is not None:
+                fresh[slot.cls.columns, row] -= slot.cls.amounts
+        assert np.array_equal(fresh, snapshot.nodes.free)
+
+    def _check_whole(self, bind: Bind) -> None:
+        name = bind.gang.name
+        least = self.groups[name].spec.min_member
+        flying = {one.metadata.uid for b, one, _ in self.in_flight if b.gang == bind.gang}
+        there = len(self.bound(name)) + self.done(name) + len(flying)
+        kept = len(self.state.rooms(GangKey("volcano", "default", name)))
+        assert there + len(bind.pairs) + kept >= least, f"{name}: half a gang was let go"
+
+    def _check_capacity(self, where: str) -> None:
+        if where not in self.nodes:
+            return
+        here = [p for p in self.pods.values() if p.spec.node_name == where and not p.finished]
+        used: Counter[str] = Counter()
+        for one in here:
+            used[GPU] += int(one.spec.containers[0].resources.requests.get(GPU, 0))
+        room = self.nodes[where].status.allocatable
+        assert len(here) <= int(room["pods"])
+        assert used[GPU] <= int(room.get(GPU, 0)), f"{where} is over its capacity"
+
+    def _pod(self, new: Pod) -> None:
+        old = self.pods.get(new.metadata.name)
+        self.pods[new.metadata.name] = new
+        self.state.now = self.now
+        self.state.pod_changed(old, new)
+
+    def _node(self, new: Node) -> None:
+        old = self.nodes.get(new.metadata.name)
+        self.nodes[new.metadata.name] = new
+        self.state.node_changed(old, new)
+
+    @staticmethod
+    def _pick(names: list[str], number: int) -> str | None:
+        return names[number % len(names)] if names else None

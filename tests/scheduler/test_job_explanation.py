@@ -1,0 +1,127 @@
+"""What `explain` tells of a job: the line, the pods' own conditions, and where it runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+
+from muster.api.core import Pod
+from muster.scheduler import published_line
+from muster.scheduler.job_explanation import explain_job, place_in_words
+from muster.scheduler.published_line import WaitingGang
+from tests.scheduler.builders import gang, pod
+
+WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu; 3 nodes full, 1 tainted"
+
+
+def row(gang: str, place: int, dialect: str = "volcano", **more: Any) -> WaitingGang:
+    since = "2026-01-01T00:00:00Z"
+    return WaitingGang(gang, place, "NotEnoughRoom", WHY, since, dialect, **more)
+
+
+def changed(member: Pod, *, node: str = "", phase: str = "Pending", says: str = "") -> Pod:
+    raw = msgspec.to_builtins(member)
+    raw["spec"]["nodeName"] = node
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": says}
+    raw["status"] = {"phase": phase, "conditions": [said] if says else []}
+    return msgspec.convert(raw, Pod)
+
+
+def test_a_waiting_gang_has_its_reason_and_its_place_in_line() -> None:
+    line = [row("default/first", 1), row("default/big", 2, least=5, pending=5)]
+
+    told = explain_job("big", gang("big", 5, gpus=2, role="worker"), line)
+
+    assert told.state == "waiting"
+    assert told.text == f"{WHY}; 2nd in line"
+    assert (told.place, told.in_line, told.least) == (2, 2, 5)
+    assert place_in_words(told) == "2nd of 2 in line"
+    assert [one.role for one in told.members] == ["worker"] * 5
+
+
+def test_a_gang_of_the_same_name_in_another_dialect_or_namespace_is_not_meant() -> None:
+    line = [row("default/big", 1, "coscheduling"), row("other/big", 2)]
+
+    told = explain_job("big", gang("big", 2), line)
+
+    assert told.place == 0
+    assert told.state == "unseen"
+
+
+def test_a_gang_by_budget_is_found_by_its_controller() -> None:
+    told = explain_job("job", [pod("job-worker-0")], [row("default/job", 1, "budget")])
+
+    assert told.place == 1
+
+
+def test_a_lone_pod_is_its_own_gang() -> None:
+    told = explain_job("lone", [pod("lone")], [row("default/lone", 1, "pod")])
+
+    assert told.state == "waiting"
+
+
+def test_without_a_line_the_pods_own_condition_speaks() -> None:
+    first, second = gang("big", 2)
+
+    told = explain_job("big", [first, changed(second, says="no room")], [])
+
+    assert (told.state, told.text) == ("waiting", "no room")
+    assert [one.why for one in told.members] == ["", "no room"]
+
+
+def test_pods_no_scheduler_has_spoken_of_name_the_scheduler_they_wait_for() -> None:
+    told = explain_job("x", gang("x", 2, scheduler="nobody"), [])
+
+    assert told.state == "unseen"
+    assert told.text.endswith("they are addressed to nobody")
+
+
+def test_a_running_job_says_so() -> None:
+    pods = [changed(p, node=f"n{i}", phase="Running") for i, p in enumerate(gang("run", 2))]
+
+    told = explain_job("run", pods, [])
+
+    assert (told.state, told.text) == (
+        "running",
+        "2 of 2 pods have a node, on 2 nodes; 2 running",
+    )
+
+
+def test_a_job_that_ended_says_how() -> None:
+    done = [changed(p, node="n", phase="Succeeded") for p in gang("a", 2)]
+    failed = [changed(done[0], node="n", phase="Failed"), done[1]]
+
+    assert explain_job("a", done, []).text == "has ended: 2 of 2 pods succeeded"
+    assert explain_job("a", failed, []).text == "has ended: 1 of 2 pods failed"
+
+
+def test_a_job_without_pods_and_gated_pods_are_told_apart() -> None:
+    gated = pod("g", spec={"schedulingGates": [{"name": "later"}]})
+
+    assert explain_job("none", [], []).text == "has no pods yet"
+    assert explain_job("g", [gated], []).text == "1 of 1 pods are held back by scheduling gates"
+
+
+def test_the_line_survives_being_published_and_read() -> None:
+    line = [row("default/big", 1, held=2)]
+
+    assert published_line.read(published_line.write(line)) == line
+    assert published_line.read({"line": "not json"}) == []
+
+
+def test_explaining_imports_neither_arrays_nor_an_event_loop() -> None:
+    heavy = ["numpy", "asyncio", "aiohttp", "yaml"]
+    program = f"""
+import json, sys
+import muster.cli.verbs.explain
+print(json.dumps([name for name in {heavy!r} if name in sys.modules]))
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert json.loads(answer.stdout) == []

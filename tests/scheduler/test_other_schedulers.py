@@ -1,0 +1,101 @@
+"""A scheduler does not start under a name whose own scheduler is alive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from muster.api.core import Lease
+from muster.scheduler.other_schedulers import find_others, has_died, holder_identity, name_lease
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def lease(
+    name: str,
+    *,
+    age: float = 3,
+    namespace: str = "kube-system",
+    holder: str = "pod-1",
+    lasts: int = 15,
+) -> Lease:
+    raw = {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": lasts,
+            "renewTime": (NOW - timedelta(seconds=age)).isoformat(),
+        },
+    }
+    return msgspec.convert(raw, Lease)
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("default-scheduler", "kube-scheduler"),
+        ("volcano", "vc-scheduler"),
+        ("volcano", "volcano"),
+        ("kube-batchd", "kube-batch"),
+        ("my-own", "my-own"),
+        ("my-own", "my-own-scheduler"),
+    ],
+)
+def test_a_lease_renewed_lately_is_a_rival(name: str, held: str) -> None:
+    found = find_others([name], [lease(held), lease("other")], NOW)
+
+    assert [str(one) for one in found] == [
+        f"the scheduler of {name} is alive: pod-1 renewed the lease kube-system/{held} 3 s ago"
+    ]
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        lease("volcano", age=90),
+        lease("volcano", holder=""),
+        lease("kube-scheduler"),
+        lease("muster-scheduler"),
+    ],
+)
+def test_leases_that_ran_out_were_given_up_or_belong_to_others_are_none(gone: Lease) -> None:
+    assert find_others(["volcano", "muster"], [gone], NOW) == []
+
+
+def test_a_lease_that_lasts_long_is_alive_for_long() -> None:
+    assert len(find_others(["volcano"], [lease("volcano", age=90, lasts=120)], NOW)) == 1
+
+
+def test_another_of_ours_that_answers_to_the_name_is_a_rival() -> None:
+    found = find_others(["muster", "volcano"], [lease(name_lease("volcano"), holder="host/7")], NOW)
+
+    assert [(one.name, one.holder) for one in found] == [("volcano", "host/7")]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lease(name_lease("muster"), age=20),
+        lease(name_lease("muster"), holder=""),
+        lease(name_lease("muster"), holder="host/dead"),
+        lease(name_lease("other")),
+    ],
+)
+def test_a_mark_that_ran_out_was_taken_away_or_is_of_one_that_died_is_none(mark: Lease) -> None:
+    assert find_others(["muster"], [mark], NOW, gone=lambda who: who == "host/dead") == []
+
+
+def test_only_a_process_of_this_machine_is_known_to_have_died() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+
+    assert has_died(holder_identity(child.pid))
+    assert has_died(holder_identity(os.getpid()))
+    assert not has_died(holder_identity(os.getppid()))
+    assert not has_died("another-host/1")
+    assert not has_died("elected")
