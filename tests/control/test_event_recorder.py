@@ -1,4 +1,4 @@
-"""Events are written behind the work's back, and lost only if they must be."""
+"""Events: queued or awaited, counted when they repeat, written before the end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from muster.api.events import EventSubject, EventText
 from muster.control import event_recorder
 from muster.control.event_recorder import EventRecorder
+from muster.errors import Forbidden
 from muster.kube.client import Client
 from tests.operator.builders import NOW
 from tests.operator.fake_apiserver import Server
@@ -24,10 +25,10 @@ def reasons(server: Server) -> list[str]:
 
 async def test_an_event_is_written_on_its_object() -> None:
     server = Server()
-    teller = EventRecorder(Client(server), lambda: NOW)
+    recorder = EventRecorder(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
-        teller.tell(JOB, EventText("TFJobFailed", "x" * 2000, "Warning"))
+        running = group.create_task(recorder.run())
+        recorder.record(JOB, EventText("TFJobFailed", "x" * 2000, "Warning"))
         await asyncio.sleep(1)
         running.cancel()
 
@@ -41,54 +42,54 @@ async def test_an_event_is_written_on_its_object() -> None:
     )
 
 
-async def test_what_is_left_at_the_end_is_written_before_it() -> None:
+async def test_events_still_queued_at_the_end_are_written() -> None:
     server = Server(slow=0.05)
-    teller = EventRecorder(Client(server), lambda: NOW)
+    recorder = EventRecorder(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
+        running = group.create_task(recorder.run())
         await asyncio.sleep(0)
         for number in range(20):
-            teller.tell(JOB, EventText(f"Reason{number}", "m"))
+            recorder.record(JOB, EventText(f"Reason{number}", "m"))
         running.cancel()
 
     assert sorted(reasons(server)) == sorted(f"Reason{number}" for number in range(20))
 
 
-async def test_an_end_does_not_wait_long_for_a_server_that_does_not_answer() -> None:
+async def test_the_end_does_not_wait_long_for_a_server_that_does_not_answer() -> None:
     server = Server(slow=1000.0)
-    teller = EventRecorder(Client(server), lambda: NOW)
+    recorder = EventRecorder(Client(server), lambda: NOW)
     start = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
+        running = group.create_task(recorder.run())
         await asyncio.sleep(0)
-        teller.tell(JOB, EventText("Reason", "m"))
-        teller.tell(JOB, EventText("Reason", "m"))
-        teller.tell(JOB, EventText("Reason", "m"))
+        recorder.record(JOB, EventText("Reason", "m"))
+        recorder.record(JOB, EventText("Reason", "m"))
+        recorder.record(JOB, EventText("Reason", "m"))
         running.cancel()
 
     assert asyncio.get_running_loop().time() - start < 10
 
 
-async def test_an_event_that_is_refused_does_not_hold_up_the_next() -> None:
+async def test_an_event_that_cannot_be_written_does_not_hold_up_the_next() -> None:
     server = Server(fail=0.5, seed=4)
-    teller = EventRecorder(Client(server), lambda: NOW)
+    recorder = EventRecorder(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
+        running = group.create_task(recorder.run())
         for number in range(40):
-            teller.tell(JOB, EventText(f"Reason{number}", "m"))
+            recorder.record(JOB, EventText(f"Reason{number}", "m"))
         await asyncio.sleep(10)
         running.cancel()
 
     assert 5 < len(reasons(server)) < 40
 
 
-async def test_what_is_told_again_and_again_is_one_event_written_ever_more_seldom() -> None:
+async def test_an_event_that_repeats_is_one_event_written_at_growing_intervals() -> None:
     server = Server()
-    teller = EventRecorder(Client(server), lambda: NOW)
+    recorder = EventRecorder(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
+        running = group.create_task(recorder.run())
         for _ in range(100):
-            teller.tell(JOB, EventText("ErrResourceExists", "pod x is another's", "Warning"))
+            recorder.record(JOB, EventText("ErrResourceExists", "pod x is another's", "Warning"))
             await asyncio.sleep(2)
         running.cancel()
 
@@ -99,35 +100,35 @@ async def test_what_is_told_again_and_again_is_one_event_written_ever_more_seldo
     assert len(writes) < 9
 
 
-async def test_a_repeated_event_that_the_server_has_forgotten_begins_anew() -> None:
+async def test_a_repeated_event_that_the_server_has_dropped_is_created_again() -> None:
     server = Server()
-    teller = EventRecorder(Client(server), lambda: NOW)
+    recorder = EventRecorder(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
-        teller.tell(JOB, EventText("Reason", "m"))
+        running = group.create_task(recorder.run())
+        recorder.record(JOB, EventText("Reason", "m"))
         await asyncio.sleep(5)
         for path in [path for path in server.objects if "/events/" in path]:
             server.remove(path)
-        teller.tell(JOB, EventText("Reason", "m"))
+        recorder.record(JOB, EventText("Reason", "m"))
         await asyncio.sleep(5)
         running.cancel()
 
     assert reasons(server) == ["Reason"]
 
 
-async def test_news_give_way_to_work_but_not_for_ever() -> None:
+async def test_events_give_way_to_work_but_not_for_ever() -> None:
     server = Server()
     busy = True
-    teller = EventRecorder(Client(server), lambda: NOW, lambda: busy)
+    recorder = EventRecorder(Client(server), lambda: NOW, lambda: busy)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
-        teller.tell(JOB, EventText("First", "m"))
+        running = group.create_task(recorder.run())
+        recorder.record(JOB, EventText("First", "m"))
         await asyncio.sleep(25)
         assert reasons(server) == []
         await asyncio.sleep(10)
         assert reasons(server) == ["First"]
 
-        teller.tell(JOB, EventText("Second", "m"))
+        recorder.record(JOB, EventText("Second", "m"))
         await asyncio.sleep(1)
         busy = False
         await asyncio.sleep(1)
@@ -136,18 +137,51 @@ async def test_news_give_way_to_work_but_not_for_ever() -> None:
 
 
 async def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_recorder, "_REMEMBERED", 10)
+    monkeypatch.setattr(event_recorder, "_MAX_REMEMBERED", 10)
     server = Server()
-    teller = EventRecorder(Client(server), lambda: NOW)
+    recorder = EventRecorder(Client(server), lambda: NOW)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(teller.run())
+        running = group.create_task(recorder.run())
         for number in range(50):
-            teller.tell(JOB, EventText(f"Reason{number}", "m"))
+            recorder.record(JOB, EventText(f"Reason{number}", "m"))
         await asyncio.sleep(5)
-        teller.tell(JOB, EventText("Reason0", "m"))
-        teller.tell(JOB, EventText("Reason49", "m"))
+        recorder.record(JOB, EventText("Reason0", "m"))
+        recorder.record(JOB, EventText("Reason49", "m"))
         await asyncio.sleep(5)
         running.cancel()
 
     assert reasons(server).count("Reason0") == 2
     assert reasons(server).count("Reason49") == 1
+
+
+async def test_an_awaited_write_returns_when_the_event_is_there() -> None:
+    server = Server()
+
+    await EventRecorder(Client(server), lambda: NOW).write(JOB, EventText("Reason", "m"))
+
+    assert reasons(server) == ["Reason"]
+
+
+async def test_an_awaited_write_raises_and_its_retry_is_no_repetition() -> None:
+    server = Server()
+    server.forbidden = {"POST events"}
+    recorder = EventRecorder(Client(server), lambda: NOW)
+    with pytest.raises(Forbidden):
+        await recorder.write(JOB, EventText("Reason", "m"))
+    server.forbidden = set()
+
+    await recorder.write(JOB, EventText("Reason", "m"))
+
+    (event,) = (obj for path, obj in server.objects.items() if "/events/" in path)
+    assert (event["reason"], event["count"]) == ("Reason", 1)
+
+
+async def test_an_awaited_write_that_repeats_raises_the_count() -> None:
+    server = Server()
+    recorder = EventRecorder(Client(server), lambda: NOW)
+
+    for _ in range(3):
+        await recorder.write(JOB, EventText("Reason", "m"))
+
+    (event,) = (obj for path, obj in server.objects.items() if "/events/" in path)
+    assert event["count"] == 3

@@ -247,7 +247,7 @@ async def test_a_crash_of_a_led_part_is_raised_bare_of_groups() -> None:
     async def crash() -> None:
         raise Unreachable("no luck")
 
-    manager.also("part", crash, led=True)
+    manager.background("part", crash, led=True)
 
     with pytest.raises(Unreachable, match="no luck"):
         await manager.run()
@@ -294,8 +294,8 @@ async def test_extras_run_from_start_to_end_and_may_end_early() -> None:
     async def short() -> None:
         record.append("short")
 
-    manager.also("long", long)
-    manager.also("short", short)
+    manager.background("long", long)
+    manager.background("short", short)
 
     await stop_at(manager, 10)
 
@@ -353,7 +353,7 @@ async def test_a_led_part_runs_only_while_leading() -> None:
         finally:
             spans.append((start, now()))
 
-    manager.also("part", part, led=True)
+    manager.background("part", part, led=True)
 
     await stop_at(manager, 150)
 

@@ -1,6 +1,6 @@
-"""Running reconcile functions: a key comes in, reality is made to match it.
+"""Running reconcile functions: a key comes in, the cluster is made to match it.
 
-Reading order: queue (keys, de-duplicated, delayed, backed off), loop (THE RECONCILE LOOP: the four
-outcomes), manager (informers, loops and everything else of a daemon in one task group), tell
-(events), measure (what loops tell Prometheus).
+Reading order: work_queue (keys, de-duplicated, delayed, backed off), loop (the reconcile loop and
+its four outcomes), manager (informers, loops and background tasks of one daemon), event_recorder
+(the one writer of events), metrics.
 """

@@ -1,16 +1,20 @@
-"""Events, told behind the work's back.
+"""The one writer of Kubernetes events.
 
-Controllers say what happened and go on; the events are written by a few calls at a time, and in a
-rush only when nobody waits for work any more, so that pods come before the news of them. What is
-said of an object again and again is one event with a count, written ever more seldom. Nobody's work
-depends on an event: one that cannot be written is only logged. What is left at the end is written
-before it, if that is quickly done.
+`record` queues an event and returns: a controller's work never waits for its events, and an event
+that cannot be written is only logged. While there is work to do (`busy`) the queue waits for up to
+half a minute, so that pods are created before the events about them. `write` is for callers that
+must know: it returns when the event is written, and raises if it cannot be.
+
+The same event on the same object is one Event with a count, as kubectl shows it. The count is
+written at growing intervals, from two seconds up to five minutes. What is still queued when `run`
+is cancelled is written before it returns, if that takes no more than a few seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,36 +32,36 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 2
-_MOST = 20_000
-"""Events kept in memory for an API server that does not take them."""
-_REMEMBERED = 4_000
-"""Events of which a repetition is known as one."""
-_PATIENCE = 30.0
-"""Seconds for which news give way to work."""
-_LOOK = 0.1
-_SELDOM = 300.0
-"""The longest time between two writes of an event that keeps being told."""
-_PARTING = 3.0
-"""Seconds for what is left at the end."""
+_WRITERS = 2
+_MAX_QUEUED = 20_000
+"""Events in memory while the API server takes none."""
+_MAX_REMEMBERED = 4_000
+"""Events that a repetition is counted on."""
+_MAX_DEFERRAL = 30.0
+"""Seconds for which events wait while there is work to do."""
+_POLL = 0.1
+_MAX_INTERVAL = 300.0
+"""The longest time between two writes of an event that repeats."""
+_FLUSH_SECONDS = 3.0
+"""Seconds for the events still queued at the end."""
 
 
 @dataclass
 class _RecordedEvent:
-    """One event, and when it may be written; a repetition while it waits only counts."""
+    """One event; repetitions while it is queued only raise its count."""
 
     subject: EventSubject
     body: Raw
-    at: float
-    waiting: bool = True
+    queued_at: float
+    queued: bool = False
     writes: int = 0
-    again: float = 0.0
+    next_write: float = 0.0
 
 
 class EventRecorder:
-    """Writes events, in the order in which they were told but for the few under way at once.
+    """Writes events in the order they are recorded, a few at a time.
 
-    `busy` says whether there is work that news should give way to.
+    `busy` says whether there is work that events should give way to.
     """
 
     def __init__(
@@ -69,89 +73,105 @@ class EventRecorder:
         self._client = client
         self._clock = clock
         self._busy = busy
-        self._untold: asyncio.Queue[_RecordedEvent] = asyncio.Queue(_MOST)
+        self._queue: asyncio.Queue[_RecordedEvent] = asyncio.Queue(_MAX_QUEUED)
         self._known: dict[tuple[EventSubject, EventText], _RecordedEvent] = {}
 
-    def tell(self, subject: EventSubject, news: EventText) -> None:
-        """Have an event written on this object, soon."""
-        now, at = asyncio.get_running_loop().time(), self._clock()
-        told = self._known.pop((subject, news), None)
-        if told is None:
-            told = _RecordedEvent(subject, event_manifest(subject, news, at), now)
-            self._queue(told)
-        else:
-            last = {"count": told.body["count"] + 1, "lastTimestamp": timestamp(at)}
-            told.body = {**told.body, **last}
-            if not told.waiting and now >= told.again:
-                told.at = now
-                self._queue(told)
-        self._known[subject, news] = told
-        if len(self._known) > _REMEMBERED:
-            del self._known[next(iter(self._known))]
-
-    def _queue(self, told: _RecordedEvent) -> None:
+    def record(self, subject: EventSubject, text: EventText) -> None:
+        """Queue an event on this object."""
+        now = asyncio.get_running_loop().time()
+        event = self._count(subject, text)
+        if event.queued or now < event.next_write:
+            return
+        event.queued_at = now
         try:
-            self._untold.put_nowait(told)
+            self._queue.put_nowait(event)
+            event.queued = True
         except asyncio.QueueFull:
-            log.warning("%s: event %s dropped", told.subject, told.body["reason"])
-            told.waiting = False
+            log.warning("%s: event %s dropped", subject, text.reason)
+
+    async def write(self, subject: EventSubject, text: EventText) -> None:
+        """Write an event on this object now; raises what the API server answers."""
+        event = self._count(subject, text)
+        try:
+            await self._send(event)
+        except BaseException:
+            if not event.writes:  # Otherwise the caller's retry would count as a repetition.
+                self._known.pop((subject, text), None)
+            raise
+
+    def _count(self, subject: EventSubject, text: EventText) -> _RecordedEvent:
+        """The event, counted once more; the one that did not repeat for longest is forgotten."""
+        at = self._clock()
+        event = self._known.pop((subject, text), None)
+        if event is None:
+            event = _RecordedEvent(subject, event_manifest(subject, text, at), 0.0)
         else:
-            told.waiting = True
+            repeated = {"count": event.body["count"] + 1, "lastTimestamp": timestamp(at)}
+            event.body = {**event.body, **repeated}
+        self._known[subject, text] = event
+        if len(self._known) > _MAX_REMEMBERED:
+            del self._known[next(iter(self._known))]
+        return event
 
     async def run(self) -> None:
-        """Write until cancelled, then what is left."""
+        """Write queued events until cancelled, then those that are left."""
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(_AT_ONCE):
-                    group.create_task(self._write_all())
+                for _ in range(_WRITERS):
+                    group.create_task(self._write_queued())
         finally:
-            await self._part()
+            await self._flush()
 
-    async def _write_all(self) -> None:
+    async def _write_queued(self) -> None:
         while True:
-            told = await self._untold.get()
+            event = await self._queue.get()
             try:
-                await self._calm(told)
-                await self._write(told)
+                await self._until_idle(event)
+                await self._try_to_send(event)
             except asyncio.CancelledError:
-                if not self._untold.full():
-                    self._untold.put_nowait(told)
+                if not self._queue.full():
+                    self._queue.put_nowait(event)
                 raise
 
-    async def _calm(self, told: _RecordedEvent) -> None:
-        """Once nobody has work, or these news have waited long enough."""
+    async def _until_idle(self, event: _RecordedEvent) -> None:
         clock = asyncio.get_running_loop().time
-        # A queue that has become empty tells nobody.
-        while self._busy() and clock() < told.at + _PATIENCE:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK)
+        # A work queue does not tell when it becomes empty, so this polls.
+        while self._busy() and clock() < event.queued_at + _MAX_DEFERRAL:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL)
 
-    async def _part(self) -> None:
+    async def _flush(self) -> None:
         try:
-            async with asyncio.timeout(_PARTING):
-                while not self._untold.empty():
-                    await self._write(self._untold.get_nowait())
+            async with asyncio.timeout(_FLUSH_SECONDS):
+                while not self._queue.empty():
+                    await self._try_to_send(self._queue.get_nowait())
         except TimeoutError:
-            log.warning("%d events were not written", self._untold.qsize())
+            log.warning("%d events were not written", self._queue.qsize())
 
-    async def _write(self, told: _RecordedEvent) -> None:
-        told.waiting = False
+    async def _try_to_send(self, event: _RecordedEvent) -> None:
+        event.queued = False
         try:
-            await self._send(told)
-        except AlreadyExists:
-            pass  # It was written when we were interrupted.
+            await self._send(event)
         except MusterError as error:
-            log.warning("%s: event %s not written: %s", told.subject, told.body["reason"], error)
-        told.writes += 1
-        pause = min(2.0**told.writes, _SELDOM)
-        told.again = asyncio.get_running_loop().time() + pause
+            log.warning("%s: event %s not written: %s", event.subject, event.body["reason"], error)
+            self._schedule_next(event)
 
-    async def _send(self, told: _RecordedEvent) -> None:
-        if told.writes:
-            change = {field: told.body[field] for field in ("count", "lastTimestamp")}
-            try:
-                await self._client.patch(EVENTS, key_of(told.body), change)
-            except NotFound:
-                pass  # Events do not live long; this one begins anew.
-            else:
-                return
-        await self._client.create(EVENTS, told.body)
+    async def _send(self, event: _RecordedEvent) -> None:
+        if not (event.writes and await self._patch(event)):
+            # It exists if an earlier attempt was interrupted after the server had written it.
+            with suppress(AlreadyExists):
+                await self._client.create(EVENTS, event.body)
+        self._schedule_next(event)
+
+    async def _patch(self, event: _RecordedEvent) -> bool:
+        """Write the count of an event that exists; false if the server has dropped it meanwhile."""
+        change = {field: event.body[field] for field in ("count", "lastTimestamp")}
+        try:
+            await self._client.patch(EVENTS, key_of(event.body), change)
+        except NotFound:
+            return False
+        return True
+
+    def _schedule_next(self, event: _RecordedEvent) -> None:
+        event.writes += 1
+        interval = min(2.0 ** min(event.writes, 10), _MAX_INTERVAL)
+        event.next_write = asyncio.get_running_loop().time() + interval

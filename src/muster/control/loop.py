@@ -1,16 +1,15 @@
 """THE RECONCILE LOOP: take a key, reconcile it, and decide what happens to the key next.
 
-Started by `control/manager.py`, once per kind of thing that is reconciled. The four outcomes are
-decided here and nowhere else:
+An attempt has one of four outcomes, decided here and nowhere else:
 
-    returns None            DONE      the key rests until something adds it
-    returns After(s)        AGAIN     the key is looked at in s seconds
-    raises Terminal         TERMINAL  no retry will mend it; rests until something adds it
-    raises anything else    RETRY     the key comes back after its own backoff
+    returns None              DONE      the key rests until something adds it
+    returns RequeueAfter(s)   AGAIN     the key is reconciled again in s seconds
+    raises TerminalError      TERMINAL  a retry cannot help; the key rests until something adds it
+    raises anything else      RETRY     the key comes back after its own backoff
 
-A reconcile function gets a key and reads everything else itself; it must bear being called twice.
-Whatever it raises, the loop goes on: one bad object never stops the others. Cancellation passes
-through, and puts the key back so that a later run of the loop finds it.
+A reconcile function gets a key, reads everything else itself and must be idempotent. Whatever it
+raises, the loop goes on: one bad object never stops the others. Cancellation passes through and
+puts the key back, so that a later run of the loop finds it.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RequeueAfter:
-    """What a reconcile function returns to be called again, in so many seconds."""
+    """A reconcile function returns this to be called again in so many seconds."""
 
     seconds: float
 
 
 class Outcome(Enum):
-    """What became of one attempt."""
+    """The result of one attempt."""
 
     DONE = "done"
     AGAIN = "again"
@@ -51,11 +50,11 @@ class Outcome(Enum):
 K = TypeVar("K", bound="Hashable")
 Reconcile: TypeAlias = Callable[[K], Awaitable[RequeueAfter | None]]
 Hook: TypeAlias = Callable[[str, Outcome, float], None]
-"""Told the loop's name, the outcome and the seconds of every attempt; must not raise."""
+"""Called with the loop's name, the outcome and the seconds of every attempt; must not raise."""
 
 
 def _ignore(name: str, outcome: Outcome, seconds: float) -> None:
-    """The hook of whoever does not measure."""
+    """The hook of a loop without metrics."""
 
 
 async def run_workers(
@@ -76,8 +75,8 @@ async def _worker(queue: WorkQueue[K], reconcile: Reconcile[K], hook: Hook) -> N
         started = clock()
         outcome = await _attempt(queue, reconcile, key)
         hook(queue.name, outcome, clock() - started)
-        # Neither taking a waiting key nor a reconcile answered from memory gives the event loop a
-        # turn; without this a burst of keys would stall watches and health checks.
+        # Neither taking a waiting key nor a reconcile that awaits nothing gives the event loop a
+        # turn: without this a burst of keys would stall watches and health checks.
         await asyncio.sleep(0)
 
 
@@ -92,8 +91,8 @@ async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outc
         queue.done(key)
         log.error("%s %s: giving up: %s", queue.name, key, error)
         return Outcome.TERMINAL
-    except Exception as error:  # noqa: BLE001 - the one place: whatever it is, the loop goes on
-        delay = queue.retry(key, at_least=_asked_to_wait(error))
+    except Exception as error:  # noqa: BLE001 - the one place that catches all: the loop must go on
+        delay = queue.retry(key, at_least=_retry_after(error))
         _report(f"{queue.name} {key}", error, delay)
         return Outcome.RETRY
     queue.done(key, again=None if after is None else after.seconds)
@@ -101,10 +100,10 @@ async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outc
 
 
 async def _guarded(reconcile: Reconcile[K], key: K) -> RequeueAfter | None:
-    """Reconcile; a cancellation that nobody asked of this worker is a fault like any other.
+    """Reconcile; a cancellation that was not requested of this worker is an ordinary error.
 
-    A task group takes a cancelled child for a normal end: without this, awaiting a future that
-    somebody else cancelled would silently cost us a worker.
+    A task group takes a cancelled child for a normal end. Without this, awaiting a future that
+    somebody else cancelled would silently end a worker.
     """
     try:
         return await reconcile(key)
@@ -112,7 +111,7 @@ async def _guarded(reconcile: Reconcile[K], key: K) -> RequeueAfter | None:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise Bug("something awaited here was cancelled by others") from error
+        raise Bug("an awaited future was cancelled elsewhere") from error
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -124,19 +123,19 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _asked_to_wait(error: BaseException) -> float:
-    """How long the API server asked us to stay away."""
-    asked = [
+def _retry_after(error: BaseException) -> float:
+    """Seconds that the API server asks us to wait."""
+    seconds = [
         cause.retry_after or 0.0 for cause in _causes(error) if isinstance(cause, TooManyRequests)
     ]
-    return max(asked, default=0.0)
+    return max(seconds, default=0.0)
 
 
 def _report(what: str, error: BaseException, delay: float) -> None:
     causes = list(_causes(error))
     words = "; ".join(str(cause) or type(cause).__name__ for cause in causes)
     if all(isinstance(cause, Conflict) for cause in causes):
-        log.debug("%s: somebody wrote first, again in %.2f s: %s", what, delay, words)
+        log.debug("%s: somebody wrote first, will retry in %.2f s: %s", what, delay, words)
     elif all(isinstance(cause, MusterError) and not isinstance(cause, Bug) for cause in causes):
         log.warning("%s: will retry in %.2f s: %s", what, delay, words)
     else:

@@ -1,17 +1,19 @@
-"""One daemon: its informers, its reconcile loops and whatever else it runs, in one task group.
+"""One daemon: its informers, its reconcile loops and its background tasks, in one task group.
 
-Built by the operator, the scheduler and the local cluster's controllers. Theory of operation:
+    background     informers, background tasks    run from start to end
+    led            loops, led background tasks    run once informers have synced and, with `lead`,
+                                                  only while this process leads
 
-    background     informers, extras (metrics server, elections …)   run from start to end
-    led            loops, led extras                                 once informers have synced and,
-                                                                     with `lead`, while we lead
+Promises:
 
-It promises: no reconcile before every informer has synced; with `health`, it is unready while an
-informer's state may be old and not alive while an attempt hangs (a stuck event loop answers no
-probe at all); when `stop` is set or `run` is cancelled
-no new key is taken, running attempts get `grace` seconds, and only then the rest is cancelled; when
-any part crashes, everything stops and `run` raises that error. A lost lease is no crash: what is
-led stops, and goes on from the informers' current state when the lease is won again.
+- No reconcile before every informer has synced.
+- With `health`, the daemon is unready while an informer may be out of date, and not alive while an
+  attempt hangs. (A stuck event loop answers no probe at all.)
+- When `stop` is set or `run` is cancelled, no new key is taken, running attempts get `grace`
+  seconds, and then the rest is cancelled.
+- When any part crashes, everything stops and `run` raises that error.
+- A lost lease is not a crash: led tasks stop, and start again from the informers' current state
+  when the lease is won back.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ log = logging.getLogger(__name__)
 
 Run: TypeAlias = Callable[[], Awaitable[None]]
 Lead: TypeAlias = Callable[[Run], Awaitable[None]]
-"""Waits to lead, runs the work, cancels it and raises LeaseLost when the lease is lost."""
+"""Waits for the lease, runs the work; cancels it and raises LeaseLost when the lease is lost."""
 
-_CONTEND_AGAIN = 1.0
+_CONTEND_PAUSE = 1.0
 STUCK = 600.0
-"""Seconds after which an attempt that has not ended never will: each request has its own limit."""
+"""Seconds after which an attempt counts as hung: every request has a shorter limit of its own."""
 
 
 class Syncing(Protocol):
@@ -61,7 +63,7 @@ K = TypeVar("K", bound="Hashable")
 
 
 async def _call(run: Run) -> None:
-    """Run it: a coroutine around any awaitable, as tasks want it, and the `lead` of the sole."""
+    """A coroutine around any awaitable, as tasks require; also the `lead` of a sole replica."""
     await run()
 
 
@@ -108,8 +110,8 @@ class Manager:
             (queue, lambda: run_workers(queue, reconcile, workers=workers, hook=hook))
         )
 
-    def also(self, name: str, run: Run, *, led: bool = False) -> None:
-        """Run this too: from start to end or, with `led`, as long as the loops run.
+    def background(self, name: str, run: Run, *, led: bool = False) -> None:
+        """Run this beside the loops: from start to end or, with `led`, only while we lead.
 
         It may return early; it ends by being cancelled.
         """
@@ -125,7 +127,7 @@ class Manager:
             async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(_call(run), name=f"{self.name}/{name}")
-                    for name, run in self._everything_behind()
+                    for name, run in self._background_tasks()
                 ]
                 if stop is not None:
                     background.append(group.create_task(self._stop_at(stop)))
@@ -139,7 +141,7 @@ class Manager:
         except BaseExceptionGroup as crash:
             raise single_error(crash) from None
 
-    def _everything_behind(self) -> list[tuple[str, Run]]:
+    def _background_tasks(self) -> list[tuple[str, Run]]:
         informers: list[tuple[str, Run]] = [
             (f"informer-{number}", informer.run) for number, informer in enumerate(self._informers)
         ]
@@ -158,7 +160,7 @@ class Manager:
                 await self._lead(self._work)
             except LeaseLost as lost:
                 log.warning("%s: %s; contending again", self.name, lost)
-                await asyncio.sleep(_CONTEND_AGAIN)
+                await asyncio.sleep(_CONTEND_PAUSE)
 
     async def _work(self) -> None:
         """Everything that acts, until the manager stops or leadership is lost (cancellation)."""
@@ -190,10 +192,10 @@ class Manager:
 
     def _stale(self) -> str:
         waiting = sum(not informer.has_synced for informer in self._informers)
-        troubles = sorted({informer.trouble for informer in self._informers if informer.trouble})
+        problems = sorted({informer.trouble for informer in self._informers if informer.trouble})
         if waiting:
-            troubles.insert(0, f"{waiting} of {len(self._informers)} informers not synced")
-        return "; ".join(troubles)
+            problems.insert(0, f"{waiting} of {len(self._informers)} informers not synced")
+        return "; ".join(problems)
 
     def _stuck(self) -> str:
         hanging = {queue.name: queue.longest for queue, _ in self._loops}

@@ -1,7 +1,4 @@
-"""What reconcile loops tell Prometheus: attempts by outcome, their duration, the keys waiting.
-
-Called by `control/manager.py` for every loop it runs.
-"""
+"""Prometheus metrics of reconcile loops: attempts by outcome, their duration, keys waiting."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ if TYPE_CHECKING:
 ATTEMPTS = metrics.counter("reconcile_total", "Attempts by loop and outcome.", "loop", "outcome")
 SECONDS = metrics.histogram("reconcile_seconds", "How long an attempt took.", "loop")
 DEPTH = metrics.gauge("queue_depth", "Keys that wait for a worker.", "loop")
-DELAYED = metrics.gauge("queue_delayed", "Keys that wait for their time.", "loop")
+DELAYED = metrics.gauge("queue_delayed", "Keys that wait for a timer.", "loop")
 
 
 def attempt(loop: str, outcome: Outcome, seconds: float) -> None:
-    """Count one attempt: the hook of `control.loop.work`."""
+    """Count one attempt: a hook for `control.loop.run_workers`."""
     ATTEMPTS.labels(loop, outcome.value).inc()
     SECONDS.labels(loop).observe(seconds)
 

@@ -53,13 +53,13 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
     watched.connect(memory, queue.add)
     if options.health is not None:
         options.health.note("rights", watched.lacking)
-    teller = EventRecorder(client, clock, busy=lambda: len(queue) > 0)
-    actor = Executor(client, watched, memory, teller)
+    recorder = EventRecorder(client, clock, busy=lambda: len(queue) > 0)
+    actor = Executor(client, watched, memory, recorder)
     reconciler = Reconciler(client, watched, memory, actor, options.settings, clock)
     for informer in watched.informers():
         manager.informer(informer)
-    manager.also("priorities", watched.priorities.run)
-    manager.also("events", teller.run)
+    manager.background("priorities", watched.priorities.run)
+    manager.background("events", recorder.run)
     manager.loop(queue, reconciler, workers=options.workers)
     return manager
 

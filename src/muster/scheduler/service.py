@@ -75,7 +75,7 @@ async def run(client: Client, options: Options, stop: asyncio.Event | None = Non
     service = Service(client, settings, options, election)
     for informer in service.informers:
         manager.informer(informer)
-    manager.also("scheduler", service.run, led=True)
+    manager.background("scheduler", service.run, led=True)
     await manager.run(stop)
 
 

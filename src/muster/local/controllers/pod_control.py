@@ -62,7 +62,7 @@ class PodControl:
         self._teller = teller
 
     def tell(self, meta: ObjectMeta, news: EventText) -> None:
-        self._teller.tell(event_subject(self.kind, meta, self._component), news)
+        self._teller.record(event_subject(self.kind, meta, self._component), news)
 
     async def take(self, owner: ObjectMeta, kind: Kind[Any], claim: OwnedObjects[T]) -> list[T]:
         """Adopt and release what the claim says; the objects that are the owner's then.

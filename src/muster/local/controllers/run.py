@@ -138,7 +138,7 @@ class ControllerManager:
     def collection(self) -> None:
         """What belongs to nobody any more, and what is in namespaces that are going."""
         garbage = GarbageCollector(self.client)
-        self.manager.also("garbage", garbage.run)
+        self.manager.background("garbage", garbage.run)
         spaces = self.watched.namespaces
         queue: WorkQueue[Key] = WorkQueue("namespaces")
         namespaces = NamespaceDeletion(self.client, spaces, garbage.inventory, self.clock)
@@ -176,7 +176,7 @@ def build(client: Client, settings: Settings) -> Manager:
         workloads.authority(settings.authority)
     for informer in workloads.watched.informers():
         workloads.manager.informer(informer)
-    workloads.manager.also("events", workloads.teller.run)
+    workloads.manager.background("events", workloads.teller.run)
     return workloads.manager
 
 

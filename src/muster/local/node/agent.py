@@ -219,15 +219,15 @@ class Agent:
         prober.changed = process_changed
         pods.subscribe(pod_changed)
         manager.loop(queue, loop.reconcile, workers=_WORKERS)
-        manager.also("runtime", lambda: self.runtime.run(process_changed))
-        manager.also("heart", NodeHeartbeat(client, settings.nodes, self.gateway, clock).run)
-        manager.also("names", names.run)
-        manager.also("node ports", NodePorts(self.runtime, pods, services).run)
+        manager.background("runtime", lambda: self.runtime.run(process_changed))
+        manager.background("heart", NodeHeartbeat(client, settings.nodes, self.gateway, clock).run)
+        manager.background("names", names.run)
+        manager.background("node ports", NodePorts(self.runtime, pods, services).run)
         sizes = SizeLimits(client, pods, settings.home / "pods", recorder, clock)
-        manager.also("sizes", sizes.run)
-        manager.also("events", recorder.run)
-        manager.also("probes", watching.run)
-        manager.also("hooks", stopping.run)
+        manager.background("sizes", sizes.run)
+        manager.background("events", recorder.run)
+        manager.background("probes", watching.run)
+        manager.background("hooks", stopping.run)
         return manager
 
     def _path(self) -> str:

@@ -47,7 +47,7 @@ class EventRecorder:
         self._said[said] = None
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
-        self._teller.tell(event_subject(PODS, pod.metadata, COMPONENT, pod.spec.node_name), news)
+        self._teller.record(event_subject(PODS, pod.metadata, COMPONENT, pod.spec.node_name), news)
 
 
 def _news(reason: str, message: str, warning: bool) -> EventText:

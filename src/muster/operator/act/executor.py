@@ -75,12 +75,12 @@ class Executor:
         client: Client,
         watched: Informers,
         memory: OwnWrites,
-        teller: EventRecorder,
+        recorder: EventRecorder,
     ) -> None:
         self._client = client
         self._watched = watched
         self._memory = memory
-        self._teller = teller
+        self._recorder = recorder
 
     async def apply(self, job: Job, actions: Sequence[Action]) -> float | None:
         """Do all of it; the answer is when to look again, if at all."""
@@ -130,7 +130,7 @@ class Executor:
         metrics.count_job_event(job, told.reason)
         version, component = job.shape.resource.api_version, job.shape.operator
         subject = EventSubject(version, job.kind, job.namespace, job.name, job.uid, component)
-        self._teller.tell(subject, told)
+        self._recorder.record(subject, told)
 
     async def _do(self, job: Job, action: Action) -> bool:
         """Carry it out; the answer is whether that was still to be done."""
