@@ -168,7 +168,7 @@ class RandomHistory:
         self.in_flight = []
         self.state = State(self.settings)
         self.made += 1
-        self.state.now, self.state.run = self.now, f"run{self.made}"
+        self.state.now, self.state.process_id = self.now, f"run{self.made}"
         for one in reversed([*self.pods.values()]):
             self.state.pod_changed(None, one)
         for group in self.groups.values():

@@ -108,7 +108,7 @@ class PersistentVolume(Object, frozen=True):
         ref = self.spec.claim_ref
         return None if ref is None else Key(ref.namespace, ref.name)
 
-    def is_kept_for(self, claim: VolumeClaim) -> bool:
+    def is_claimed_by(self, claim: VolumeClaim) -> bool:
         """Whether it is this very claim's own."""
         ref = self.spec.claim_ref
         same = ref is not None and ref.uid in ("", claim.metadata.uid)

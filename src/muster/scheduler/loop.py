@@ -70,7 +70,7 @@ class Loop:
         log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, settled.why)
         if outcome is BindOutcome.ELSEWHERE:
             self.state.unassume(pod.metadata.uid)
-            self.state.touch(key)
+            self.state.mark_due(key)
         else:
             failure = BindFailure(outcome is BindOutcome.GONE, binding.bind.plan, settled.why)
             bind_failed(self.state, key, pod, self._clock(), failure)

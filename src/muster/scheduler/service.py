@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.gang_dialects import DIALECTS
 from muster.api.kinds import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, Kind
-from muster.api.meta import HasMetadata, Key
+from muster.api.meta import HasMetadata
 from muster.api.storage import (
     CSI_NODES,
-    SELECTED_NODE,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,
-    claim_ref_patch,
 )
 from muster.control.manager import Manager
-from muster.errors import ConfigError, MusterError, NotFound
 from muster.kube.watch.informer import Informer
 from muster.observe.health import Health
 from muster.scheduler import published_line
@@ -32,10 +29,11 @@ from muster.scheduler.decisions import takedown
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
 from muster.scheduler.effects.line_publisher import LinePublisher
+from muster.scheduler.effects.provisioner import Provisioner
 from muster.scheduler.effects.reporter import Reporter, log
 from muster.scheduler.loop import Loop
 from muster.scheduler.other_schedulers import NameLeases
-from muster.scheduler.settings import NAMES, Settings, load, merge_reloaded
+from muster.scheduler.settings import NAMES, Settings, SettingsFile, load
 from muster.scheduler.state import State
 
 if TYPE_CHECKING:
@@ -46,12 +44,10 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.kube.leader_election import LeaderElection
     from muster.kube.watch.informer_cache import Change
-    from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.decision import Bind, Delete, Provision, Report
 
 T = TypeVar("T", bound=HasMetadata)
 RELOAD_EVERY = 5.0
-PROVISION_AGAIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,15 +75,6 @@ async def run(client: Client, options: Options, stop: asyncio.Event | None = Non
     await manager.run(stop)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Changes whenever the file does, also when it is replaced by a link as volumes do."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_ino)
-
-
 class Service:
     """The parts of one scheduler, joined: watch events to the state, actions to the client."""
 
@@ -96,7 +83,7 @@ class Service:
     ) -> None:
         self._client, self._shadow = client, options.shadow
         self.state = State(settings)
-        self.state.run = secrets.token_hex(4)
+        self.state.process_id = secrets.token_hex(4)
         self.informers = list(self._informers())
         self._loop: Loop | None = None
         self._binder: Binder | None = None
@@ -107,23 +94,22 @@ class Service:
         )
         self._line = LinePublisher(client, self.state, options.namespace, quiet=options.shadow)
         self._config, self._names = options.config, options.names
-        self._provisions: asyncio.Queue[Provision] = asyncio.Queue()
+        self._provisioner = Provisioner(client, self.state, self._wake, may_act=self._may_act)
         self._takedown = Deleter(client, self._not_deleted, may_act=self._may_act)
 
     async def run(self) -> None:
         """Decide and act, until cancelled: the informers have synced."""
-        self._provisions = asyncio.Queue()
         self.state.begin_writing()
-        self.state.epoch = time.time() - asyncio.get_running_loop().time()
+        self.state.wall_offset = time.time() - asyncio.get_running_loop().time()
         loop, binder = self._decider()
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
             group.create_task(binder.run())
             group.create_task(self._takedown.run())
-            group.create_task(self._provision())
+            group.create_task(self._provisioner.run())
             group.create_task(self._line.run())
             if self._config is not None:
-                group.create_task(self._reload(self._config))
+                group.create_task(self._reload(SettingsFile(self._config, self._names)))
             if not self._shadow:
                 group.create_task(self._reporter.run())
                 group.create_task(self._presence.run())
@@ -139,6 +125,10 @@ class Service:
                 may_act=self._may_act,
             )
         return self._loop, self._binder
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._loop.wake()
 
     def _busy(self) -> bool:
         return self._binder is not None and self._binder.busy
@@ -165,8 +155,7 @@ class Service:
         takedown.deletion_failed(self.state, pod, why)
         if why:
             self._reporter.not_deleted(delete, pod, why)
-        if self._loop is not None:
-            self._loop.wake()
+        self._wake()
 
     def say(self, say: Report) -> None:
         if self._shadow and say.reason is not None:
@@ -178,51 +167,12 @@ class Service:
 
     def provision(self, provision: Provision) -> None:
         if not self._shadow:
-            self._provisions.put_nowait(provision)
+            self._provisioner.submit(provision)
 
-    async def _provision(self) -> None:
-        """Write what claims get; what fails is decided again a little later."""
-        while True:
-            provision = await self._provisions.get()
-            for key, choice in provision.claims:
-                try:
-                    await self._give(key, choice)
-                except MusterError as error:
-                    log.warning("claim %s: not told what it gets: %s", key, error)
-                    when = asyncio.get_running_loop().time() + PROVISION_AGAIN
-                    self.state.not_provisioned(provision.gang, key, when)
-                    if self._loop is not None:
-                        self._loop.wake()
-
-    async def _give(self, key: Key, choice: VolumeChoice) -> None:
-        """An existing volume is bound to the claim; else one is asked for on the node."""
-        claim = self.state.snapshot.volumes.claims.get(key)
-        volume = self.state.snapshot.volumes.volumes.get(choice.volume)
-        if claim is None or not self._may_act():
-            raise NotFound(f"the claim {key} is gone, or this process no longer leads", status=404)
-        if volume is None:
-            marks = {"metadata": {"annotations": {SELECTED_NODE: choice.node}}}
-            await self._client.patch(VOLUME_CLAIMS, key, marks)
-        else:
-            await self._client.patch(VOLUMES, volume.metadata.key, claim_ref_patch(volume, claim))
-
-    async def _reload(self, config: Path) -> None:
-        """Take up changes of the settings file; one that cannot be used changes nothing."""
-        seen = _stamp(config)
+    async def _reload(self, file: SettingsFile) -> None:
         while True:
             await asyncio.sleep(RELOAD_EVERY)
-            if _stamp(config) == seen:
-                continue
-            seen = _stamp(config)
-            try:
-                fresh = load(config, self._names)
-            except ConfigError as error:
-                log.error("settings not taken up: %s", error)
-            else:
-                self.state.settings, left = merge_reloaded(self.state.settings, fresh)
-                log.info("settings taken up from %s", config)
-                if left:
-                    log.warning("changed, and needs a restart: %s", ", ".join(left))
+            self.state.settings = file.reload(self.state.settings)
 
     # -- the state's eyes ----------------------------------------------------------------------
 
@@ -271,8 +221,7 @@ class Service:
         def heard(change: Change[T]) -> None:
             self.state.now = asyncio.get_running_loop().time()
             tell(change.old, change.new)
-            if self._loop is not None:
-                self._loop.wake()
+            self._wake()
 
         informer.subscribe(heard)
         return informer

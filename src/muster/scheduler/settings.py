@@ -1,11 +1,11 @@
-"""The scheduler's settings: a struct with defaults, and the file that may change them.
+"""The scheduler's settings: a struct with defaults, the file that may change them, and its reload.
 
-Read by `state` and `decide`; the service reloads it when the file changes. A file that cannot be
-used is an error that names the key, and never half applied.
+A file that cannot be used is an error that names the key; it is never applied in part.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from yaml.nodes import Node
+
+log = logging.getLogger(__name__)
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -108,3 +110,36 @@ def merge_reloaded(old: Settings, fresh: Settings) -> tuple[Settings, list[str]]
     left = [name for name in NEEDS_RESTART if getattr(old, name) != getattr(fresh, name)]
     kept = {name: getattr(old, name) for name in left}
     return msgspec.structs.replace(fresh, **kept), [NEEDS_RESTART[name] for name in left]
+
+
+class SettingsFile:
+    """The settings file of a running scheduler, and its state when it was last read."""
+
+    def __init__(self, path: Path, names: tuple[str, ...]) -> None:
+        self._path, self._names, self._stamp = path, names, _stamp(path)
+
+    def reload(self, current: Settings) -> Settings:
+        """The settings to go on with; a file that cannot be used changes nothing."""
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return current
+        self._stamp = stamp
+        try:
+            fresh = load(self._path, self._names)
+        except ConfigError as error:
+            log.error("settings not taken up: %s", error)
+            return current
+        merged, left = merge_reloaded(current, fresh)
+        log.info("settings taken up from %s", self._path)
+        if left:
+            log.warning("changed, and needs a restart: %s", ", ".join(left))
+        return merged
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Changes whenever the file does, also when it is replaced by a link as volumes do."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino)

@@ -44,24 +44,24 @@ class State:
         self.snapshot = Snapshot()
         self.roster = Roster(settings.names)
         self.parked = ParkedGangs()
-        self.entries: dict[GangKey, GangRecord] = {}
+        self.records: dict[GangKey, GangRecord] = {}
         self.assumed: dict[str, str] = {}
         self.events = Wake.NONE
         self.freed: set[str] = set()
         self.failures = KnownFailures()
-        self.moves = 0
+        self.events_seen = 0
         """Grows with every event: what fails by other pods may succeed after any of them."""
         self.now = 0.0
-        self.epoch = 0.0
+        self.wall_offset = 0.0
         """What the clock is behind the time of day, for words that name a time."""
-        self.run = "plan"
+        self.process_id = "plan"
         """Tells this process's plans from those of others."""
         self.plans = 0
         self.starving: dict[GangKey, tuple[PodClass, ...]] = {}
         """Gangs that have waited too long, with the classes that lack room."""
         self._keepers: dict[str, dict[str, GangKey]] = {}
         """Rooms held, by node: for whom."""
-        self._turns = DueGangs()
+        self._due = DueGangs()
 
     # -- what the watches say ------------------------------------------------------------------
 
@@ -82,8 +82,8 @@ class State:
         self._room_changed(slot, self.snapshot.slots.get(uid))
         if before == key and self._one_of_many(slot, new, key):
             return
-        if before is None and key in self.entries and self.entries[key].expects:
-            self.entries[key].expects.pop(0)
+        if before is None and key in self.records and self.records[key].expects:
+            self.records[key].expects.pop(0)
         for gang in {before, key} - {None}:
             assert gang is not None
             self._member_changed(gang, pod, slot, gone=new is None)
@@ -103,21 +103,21 @@ class State:
     def group_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
         """An object that declares a gang came, changed or went."""
         for gang in self.roster.put_group(kind, key, new):
-            self.touch(gang)
+            self.mark_due(gang)
 
     def budget_changed(self, key: Key, new: PodDisruptionBudget | None) -> None:
         """A disruption budget came, changed or went."""
-        before = self.roster.guarding.get(key)
+        before = self.roster.budgets.get(key)
         for gang in self.roster.put_budget(key, new):
-            self.touch(gang)
-        after = self.roster.guarding.get(key)
+            self.mark_due(gang)
+        after = self.roster.budgets.get(key)
         if before is not None and (after is None or not after.is_no_milder(before)):
             self._happened(Wake.BUDGETS)
 
     def priority_class_changed(self, name: str, new: PriorityClass | None) -> None:
         """A priority class came, changed or went."""
         self.roster.put_priority_class(name, new)
-        self._turns.all_moved()
+        self._due.all_due()
 
     def namespace_changed(self, new: Namespace | None) -> None:
         """A namespace came or changed its labels."""
@@ -148,7 +148,7 @@ class State:
     def not_provisioned(self, gang: GangKey, claim: Key, when: float) -> None:
         """A claim could not be told what it gets: look at the gang again at that time."""
         self.snapshot.volumes.not_chosen(claim)
-        self.look_again(gang, when)
+        self.wake_at(gang, when)
 
     def begin_writing(self) -> None:
         """This process leads now: what it left unwritten when it last did is decided anew."""
@@ -158,35 +158,35 @@ class State:
 
     # -- who is next ---------------------------------------------------------------------------
 
-    def touch(self, key: GangKey) -> None:
+    def mark_due(self, key: GangKey) -> None:
         """Something about this gang changed: look at it again."""
-        self._turns.add(key)
+        self._due.add(key)
 
-    def look_again(self, key: GangKey, when: float) -> None:
+    def wake_at(self, key: GangKey, when: float) -> None:
         """Look at this gang again at that time, whatever happens."""
-        self._turns.at(when, key)
+        self._due.wake_at(when, key)
 
     def next_timer(self) -> float | None:
         """When the next gang is due by time alone."""
-        return self._turns.next_timer()
+        return self._due.next_timer()
 
     def due(self, now: float) -> Iterator[GangKey]:
         """Gangs to look at, first of the line first; changes between two steps are seen."""
         self.now = now
         while True:
             self._gather(now)
-            key = self._turns.take(self.place_of)
+            key = self._due.next(self.place_of)
             if key is None:
                 return
             yield key
 
     def _gather(self, now: float) -> None:
         """Add what timers and events have woken."""
-        self._turns.ring(now)
+        self._due.wake_due(now)
         if self.events:
             self.snapshot.settle()
             for key in self.parked.woken(self.snapshot, self.events, self.freed):
-                self.touch(key)
+                self.mark_due(key)
             self.events, self.freed = Wake.NONE, set()
 
     def place_of(self, key: GangKey) -> LinePosition:
@@ -194,54 +194,54 @@ class State:
         gang = self.roster.gangs.get(key)
         if gang is None:
             return line_position(key, priority=0, half_bound=True, surplus=False, created=None)
-        missing = self.missing(gang, self.muster(gang))
+        missing = self.missing(gang, self.members(gang))
         bound = any(p.spec.node_name and not p.finished for p in gang.pods.values())
         return line_position(
             key,
             priority=self.roster.priority(gang),
-            half_bound=bool(missing.total) and (bound or bool(self.entry(key).holds)),
+            half_bound=bool(missing.total) and (bound or bool(self.record(key).holds)),
             surplus=not missing.total,
             created=gang.created,
         )
 
     # -- reading -------------------------------------------------------------------------------
 
-    def entry(self, key: GangKey) -> GangRecord:
-        return self.entries.setdefault(key, GangRecord())
+    def record(self, key: GangKey) -> GangRecord:
+        return self.records.setdefault(key, GangRecord())
 
-    def muster(self, gang: Gang) -> Members:
+    def members(self, gang: Gang) -> Members:
         """The gang's members by what they are doing now."""
-        if gang.called is None:
-            gang.called = sort_members(gang, self.assumed, self.roster.names)
-        return gang.called
+        if gang.sorted_members is None:
+            gang.sorted_members = sort_members(gang, self.assumed, self.roster.names)
+        return gang.sorted_members
 
-    def missing(self, gang: Gang, muster: Members) -> holds.Missing:
+    def missing(self, gang: Gang, members: Members) -> holds.Missing:
         """What the gang lacks; members that succeeded and are gone still count."""
         terms = gang.terms
         if terms is None:
             return holds.Missing(0, {})
-        entry = self.entries.get(gang.key)
-        if entry is None or not (entry.succeeded or entry.recalled):
-            return holds.missing(terms, muster)
-        return holds.missing(terms, muster, self._gone(gang, entry), entry.recalled)
+        record = self.records.get(gang.key)
+        if record is None or not (record.succeeded or record.recalled):
+            return holds.missing(terms, members)
+        return holds.missing(terms, members, self._gone(gang, record), record.recalled)
 
-    def succeeded(self, gang: Gang, muster: Members) -> int:
+    def succeeded(self, gang: Gang, members: Members) -> int:
         """How many members succeeded in this run, or in the last one if no other has begun."""
-        entry = self.entry(gang.key)
-        now = len(muster.succeeded) + len(self._gone(gang, entry)) + entry.recalled
-        return now or entry.done
+        record = self.record(gang.key)
+        now = len(members.succeeded) + len(self._gone(gang, record)) + record.recalled
+        return now or record.done
 
     @staticmethod
-    def _gone(gang: Gang, entry: GangRecord) -> tuple[str, ...]:
+    def _gone(gang: Gang, record: GangRecord) -> tuple[str, ...]:
         """The roles of members that succeeded in this run and whose objects are gone."""
-        if not entry.succeeded:
+        if not record.succeeded:
             return ()
         present = {pod.metadata.name for pod in gang.pods.values()}
-        return tuple(role for name, role in entry.succeeded.items() if name not in present)
+        return tuple(role for name, role in record.succeeded.items() if name not in present)
 
     def rooms(self, key: GangKey) -> tuple[Slot, ...]:
         """The slots kept for a gang, in a fixed order."""
-        found = (self.snapshot.slots.get(uid) for uid in sorted(self.entry(key).holds))
+        found = (self.snapshot.slots.get(uid) for uid in sorted(self.record(key).holds))
         return tuple(slot for slot in found if slot is not None)
 
     def kept_rooms(self, nodes: Mask) -> dict[GangKey, list[holds.Hold]]:
@@ -251,12 +251,12 @@ class State:
             row = self.snapshot.nodes.rows.get(node)
             if row is not None and nodes[row]:
                 for uid, key in kept.items():
-                    found.setdefault(key, []).append(self.entry(key).holds[uid])
+                    found.setdefault(key, []).append(self.record(key).holds[uid])
         return found
 
     def no_longer_starving(self, key: GangKey) -> None:
         """It got what it waited for, or is gone: those behind it may look again."""
-        self.entry(key).guarded = False
+        self.record(key).guarded = False
         self.stop_starving(key)
 
     def stop_starving(self, key: GangKey) -> None:
@@ -273,13 +273,13 @@ class State:
         self.snapshot.put(
             Slot(uid, slot.node, slot.cls, slot.pod, SlotKind.HOLD, False, priority, key)
         )
-        self.entry(key).holds[uid] = kept
+        self.record(key).holds[uid] = kept
         self._keepers.setdefault(slot.node, {})[uid] = key
-        self.look_again(key, kept.until)
+        self.wake_at(key, kept.until)
 
     def drop_room(self, key: GangKey, uid: str) -> None:
         """Give a kept room up."""
-        self.entry(key).holds.pop(uid, None)
+        self.record(key).holds.pop(uid, None)
         slot = self.snapshot.remove(uid)
         if slot is not None:
             self._keepers[slot.node].pop(uid, None)
@@ -290,19 +290,19 @@ class State:
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node
         self.snapshot.assume(placements, gang.key)
-        gang.called = None
+        gang.sorted_members = None
 
     def _not_assumed(self, uid: str) -> None:
         self.assumed.pop(uid, None)
         gang = self.roster.gangs.get(self.roster.of_pod.get(uid, NOBODY))
         if gang is not None:
-            gang.called = None
+            gang.sorted_members = None
 
     def unassume(self, uid: str) -> Slot | None:
         """A bind did not happen: give its room back. Gives the slot, for whoever keeps the room."""
         self._not_assumed(uid)
         slot = self.snapshot.slots.get(uid)
-        if slot is None or slot.stay is not SlotKind.ASSUMED:
+        if slot is None or slot.kind is not SlotKind.ASSUMED:
             return None
         self.snapshot.remove(uid)
         self._room_changed(slot, None)
@@ -310,32 +310,32 @@ class State:
 
     def forget(self, key: GangKey) -> None:
         """A gang without members or declaration: nothing of it is kept."""
-        for uid in list(self.entry(key).holds):
+        for uid in list(self.record(key).holds):
             self.drop_room(key, uid)
         self.no_longer_starving(key)
-        self.entries.pop(key, None)
+        self.records.pop(key, None)
         self.roster.gangs.pop(key, None)
         self.parked.unpark(key)
 
     # -- inside --------------------------------------------------------------------------------
 
     def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
-        self.touch(key)
+        self.mark_due(key)
         if pod.status.phase == "Succeeded":
             gang = self.roster.gangs.get(key)
-            if gang is not None and not gone and pod.metadata.uid not in gang.past:
-                self.entry(key).succeeded[pod.metadata.name] = role_of(pod)
+            if gang is not None and not gone and pod.metadata.uid not in gang.earlier_run:
+                self.record(key).succeeded[pod.metadata.name] = role_of(pod)
         elif not gone and not pod.finished:
-            entry = self.entries.get(key)
-            if entry is not None:
-                entry.succeeded.pop(pod.metadata.name, None)
-        was_there = slot is not None and slot.stay in (SlotKind.POD, SlotKind.ASSUMED)
+            record = self.records.get(key)
+            if record is not None:
+                record.succeeded.pop(pod.metadata.name, None)
+        was_there = slot is not None and slot.kind in (SlotKind.POD, SlotKind.ASSUMED)
         if slot is not None and was_there and pod.metadata.uid not in self.snapshot.slots:
             self._left_room(key, pod, slot, gone=gone)
 
     def _one_of_many(self, slot: Slot | None, new: Pod | None, key: GangKey | None) -> bool:
         """Whether a bind was confirmed while siblings' are still out: the last one tells all."""
-        if slot is None or slot.stay is not SlotKind.ASSUMED or new is None or new.finished:
+        if slot is None or slot.kind is not SlotKind.ASSUMED or new is None or new.finished:
             return False
         gang = self.roster.gangs.get(key) if key is not None else None
         if gang is None or new.spec.node_name != slot.node or new.metadata.deletion_timestamp:
@@ -344,7 +344,7 @@ class State:
 
     def _left_room(self, key: GangKey, pod: Pod, slot: Slot, *, gone: bool) -> None:
         gang = self.roster.gangs.get(key)
-        if gang is None or key.dialect == SINGLE_POD.name or gang.ended or self.entry(key).gave_up:
+        if gang is None or key.dialect == SINGLE_POD.name or gang.ended or self.record(key).gave_up:
             return
         if pod.spec.scheduler_name not in self.roster.names:
             return
@@ -352,12 +352,12 @@ class State:
         left = holds.departure_of(slot.pod, None if gone else pod, node_lost=node is None)
         kept = holds.hold_after(left, self.now, self.hold_seconds(gang))
         if kept is not None:
-            self.entry(key).expects.append(kept.until)
-            self.look_again(key, kept.until)
-        muster = self.muster(gang)
-        if gang.label_only and not muster.bound:
+            self.record(key).expects.append(kept.until)
+            self.wake_at(key, kept.until)
+        members = self.members(gang)
+        if gang.label_only and not members.bound:
             return
-        lacks = self.missing(gang, muster).total > len(self.entry(key).holds)
+        lacks = self.missing(gang, members).total > len(self.record(key).holds)
         if kept is not None and lacks and node is not None and is_schedulable(node):
             self.keep_room(key, slot, kept)
 
@@ -368,21 +368,21 @@ class State:
 
     def _drop_holds_on(self, node: str) -> None:
         for slot in list(self.snapshot.on_node.get(node, {}).values()):
-            if slot.stay is SlotKind.HOLD and isinstance(slot.owner, GangKey):
+            if slot.kind is SlotKind.HOLD and isinstance(slot.owner, GangKey):
                 self.drop_room(slot.owner, slot.uid)
-                self.touch(slot.owner)
+                self.mark_due(slot.owner)
 
     def _room_changed(self, old: Slot | None, new: Slot | None) -> None:
         if old is not None and (new is None or new.node != old.node or new.cls is not old.cls):
             self.freed.add(old.node)
             for key in self._keepers.get(old.node, {}).values():
-                self.touch(key)  # room beside or inside what is kept for it
+                self.mark_due(key)  # room beside or inside what is kept for it
             self._happened(Wake.ROOM | Wake.PODS)
         elif new is not None and old is None:
             self._happened(Wake.PODS)
 
     def _happened(self, event: int) -> None:
         self.events |= event
-        self.moves += 1
+        self.events_seen += 1
         if event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
             self.failures.forget()

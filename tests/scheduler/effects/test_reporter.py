@@ -89,7 +89,7 @@ async def test_a_gang_that_waits_only_a_moment_is_not_spoken_of_to_its_pods() ->
     async with reporting(state) as (reporter, writes):
         reporter.say(say)
         await asyncio.sleep(0.5)
-        state.entry(say.gang).reason = None
+        state.record(say.gang).reason = None
         reporter.say(Report(say.gang, None))
         await asyncio.sleep(60)
 
@@ -101,7 +101,7 @@ async def test_a_reason_that_changes_every_second_is_written_every_half_minute()
     async with reporting(state) as (reporter, writes):
         for second in range(90):
             reason = Reason("NotEnoughRoom", f"short {second} nvidia.com/gpu")
-            state.entry(say.gang).reason = reason
+            state.record(say.gang).reason = reason
             reporter.say(Report(say.gang, reason))
             await asyncio.sleep(1)
 
@@ -140,8 +140,8 @@ async def test_pods_of_a_gang_that_is_not_large_are_told_new_numbers(
     (key,) = state.due(0.0)
     async with reporting(state) as (reporter, writes):
         for text in ("short 1", "short 2"):
-            state.entry(key).reason = Reason("NotEnoughRoom", text)
-            reporter.say(Report(key, state.entry(key).reason))
+            state.record(key).reason = Reason("NotEnoughRoom", text)
+            reporter.say(Report(key, state.record(key).reason))
             await asyncio.sleep(40)  # pace: virtual
 
     messages = [

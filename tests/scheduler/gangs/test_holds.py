@@ -104,7 +104,7 @@ async def test_a_member_that_succeeded_leaves_its_room_to_others() -> None:
         cluster.delete_pod("g-1")  # cleaned up: it is still remembered as done
         await cluster.settle()
 
-    assert cluster.state.entries[next(iter(cluster.state.entries))].holds == {}
+    assert cluster.state.records[next(iter(cluster.state.records))].holds == {}
 
 
 async def test_no_room_is_kept_once_the_group_is_gone() -> None:
@@ -175,7 +175,7 @@ async def test_a_higher_priority_takes_a_hold_only_by_evicting_the_gang() -> Non
 async def test_one_who_waits_for_a_kept_room_is_told_for_whom_and_until_when() -> None:
     cluster = await full()
     async with cluster.running():
-        cluster.state.epoch = START.timestamp() - asyncio.get_running_loop().time()
+        cluster.state.wall_offset = START.timestamp() - asyncio.get_running_loop().time()
         cluster.finish("g-1", "Failed")
         cluster.add(pod("late", gpus=1, created=200))
         await cluster.settle()

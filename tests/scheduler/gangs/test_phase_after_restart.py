@@ -190,8 +190,8 @@ async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_nex
 def told(cluster: FakeCluster, group: Any) -> Any:
     """The group with the status that the scheduler gives it now."""
     (found,) = (g for g in cluster.state.roster.gangs.values() if g.key.name == "g")
-    muster, terms = cluster.state.muster(found), found.terms
+    members, terms = cluster.state.members(found), found.terms
     assert terms is not None
-    standing = GroupCounts(terms, muster, cluster.state.succeeded(found, muster), None)
+    standing = GroupCounts(terms, members, cluster.state.succeeded(found, members), None)
     status = group_status(found.key, standing, "2026-01-01T00:00:00Z")
     return msgspec.structs.replace(group, status=msgspec.convert(status, PodGroupStatus))

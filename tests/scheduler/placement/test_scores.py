@@ -24,7 +24,9 @@ def rack_of(name: str, rack: str, gpus: int) -> Any:
 
 
 def placed(state: State, manner: NodePreference, *pods: Pod) -> list[str]:
-    result = place(state.snapshot, Demand(group_by_class(state, pods), len(pods), manner=manner))
+    result = place(
+        state.snapshot, Demand(group_by_class(state, pods), len(pods), preference=manner)
+    )
     assert isinstance(result, Plan)
     return sorted(p.node for p in result.placements)
 

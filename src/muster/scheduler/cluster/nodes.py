@@ -1,8 +1,8 @@
 """The nodes as columns: free room, readiness, taints and labels, one row number per node.
 
-Kept by the snapshot, read by filters and scores. Rows are in name order, so the first of equals
-is the first by name and every tie is broken the same way. Nodes that come or go are gathered and
-merged in one `settle`, which permutes the arrays instead of rebuilding them.
+Rows are in name order, so the first of equals is the first by name and every tie is broken the same
+way. Nodes that come or go are collected and merged in one `settle`, which permutes the arrays
+instead of rebuilding them.
 """
 
 from __future__ import annotations

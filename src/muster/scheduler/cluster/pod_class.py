@@ -1,12 +1,11 @@
-"""What decides where a pod may run, shared by all pods that agree on it.
+"""What decides where a pod may run, as one object per kind of pod.
 
 The members of a gang fall into a few classes, usually one per role, and everything expensive is
-done once per class: requests, masks over nodes, how many copies fit where. `Classes.of(pod)`
-gives the same object for every pod that agrees, so classes are compared and hashed by identity.
+done once per class: requests, masks over nodes, copies per node. `PodClasses.of(pod)` returns the
+same object for every pod that agrees, so classes are compared and hashed by identity.
 
-Labels are part of a class only as far as some selector of affinity or spread has asked for their
-key: every replica has an index label of its own, and keeping all labels would make every pod its
-own class.
+Labels belong to a class only if some affinity or spread selector names their key: every replica has
+an index label of its own, and keeping all labels would make every pod a class of its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Pods counted by node: those a selector matches, those that carry a term, those that use a port.
+"""Pods counted per node: those a selector matches, those that carry a term, those that use a port.
 
-Part of the snapshot, read by the filters and scores that couple pods with one another. A count is
-made the first time it is asked for and then kept current by the same `take` that uses up room, so
-a trial and its undo keep it right at no extra cost. On clusters without such constraints all this
-is empty.
+A count is made the first time it is needed and then kept current by the same `take` that uses up
+room, so a trial and its undo keep it right at no extra cost. On clusters without such constraints
+everything here stays empty.
 """
 
 from __future__ import annotations
@@ -112,8 +111,8 @@ class PodCounts:
 
     def take(self, use: Use) -> None:
         """Count pods in, or out where `n` is negative."""
-        for tally in self._counting.to(use.cls):
-            tally.take(use)
+        for pod_count in self._counting.to(use.cls):
+            pod_count.take(use)
         for term in use.cls.anti_affinity:
             self._carrying(self._carried, term).add(use.row, use.n)
         for weight, term in use.cls.likes:
@@ -150,8 +149,8 @@ class PodCounts:
     def namespace_changed(self) -> None:
         """A namespace's labels changed: counts that choose namespaces by label are made anew."""
         self._forget(self._counting, self._matching)
-        for tally in (*self._carried.values(), *self._liked.values()):
-            tally.forget_answers()
+        for pod_count in (*self._carried.values(), *self._liked.values()):
+            pod_count.forget_answers()
         self._forbidding.clear()
         self._liking.clear()
 
@@ -186,16 +185,16 @@ class PodCounts:
         return found
 
     @staticmethod
-    def _forget(relevant: _Relevant, tallies: dict[Any, PodCount]) -> None:
-        tallies.clear()
+    def _forget(relevant: _Relevant, pod_counts: dict[Any, PodCount]) -> None:
+        pod_counts.clear()
         relevant.clear()
 
 
 class _Relevant:
-    """For each class the tallies that match it; tallies that came since are judged on demand."""
+    """The counts that match each class; counts added since are checked on demand."""
 
-    def __init__(self, tallies: Mapping[Any, PodCount]) -> None:
-        self._tallies = tallies
+    def __init__(self, pod_counts: Mapping[Any, PodCount]) -> None:
+        self._tallies = pod_counts
         self._known: weakref.WeakKeyDictionary[PodClass, tuple[int, list[PodCount]]]
         self._known = weakref.WeakKeyDictionary()
 
@@ -205,7 +204,7 @@ class _Relevant:
         judged, found = self._known.get(cls, (0, []))
         if judged < len(self._tallies):
             fresh = islice(self._tallies.values(), judged, None)
-            found = [*found, *(tally for tally in fresh if tally.matches(cls))]
+            found = [*found, *(pod_count for pod_count in fresh if pod_count.matches(cls))]
             self._known[cls] = (len(self._tallies), found)
         return found
 

@@ -1,8 +1,7 @@
 """The cluster as arrays, kept current by watch events, and trials on it with undo.
 
-The loop feeds it every change of a pod or node and asks `place` to try gangs on it. A pod, a bind
-in flight, a hold and a foreign nomination all occupy room in the same way, as a `Slot` keyed by
-UID; what differs is how a slot ends. Only the rows that changed are ever touched again.
+A pod, a bind in flight, a hold and a foreign nomination all occupy room in the same way, as a
+`Slot` keyed by UID; they differ in how a slot ends. Only the rows that changed are recomputed.
 
 Promise: after any sequence of changes, `free` equals what a fresh count of the slots would give,
 and leaving a trial restores it exactly.
@@ -44,7 +43,7 @@ class Slot:
     node: str
     cls: PodClass
     pod: Pod
-    stay: SlotKind = SlotKind.POD
+    kind: SlotKind = SlotKind.POD
     terminating: bool = False
     priority: int = 0
     owner: object = None
@@ -67,14 +66,14 @@ class Snapshot:
     def __init__(self) -> None:
         self.classes = PodClasses()
         self.nodes = NodeTable(self.classes)
-        self.tallies = PodCounts()
+        self.pod_counts = PodCounts()
         self.volumes = Volumes()
         self.slots: dict[str, Slot] = {}
         self.on_node: dict[str, dict[str, Slot]] = {}
         self.of_class: dict[PodClass, dict[str, Slot]] = {}
         self.priorities: Counter[int] = Counter()
         self.touched: list[int] = []
-        self.epoch = 0
+        self.log_generation = 0
         self._interest = 0
         self._trial: Trial | None = None
 
@@ -88,9 +87,9 @@ class Snapshot:
 
     def put_namespace(self, namespace: Namespace) -> None:
         name, labels = namespace.metadata.name, namespace.metadata.labels
-        if self.tallies.namespaces.get(name) != labels:
-            self.tallies.namespaces[name] = labels
-            self.tallies.namespace_changed()
+        if self.pod_counts.namespaces.get(name) != labels:
+            self.pod_counts.namespaces[name] = labels
+            self.pod_counts.namespace_changed()
 
     def put_pod(self, pod: Pod) -> None:
         """A pod as the API server has it now."""
@@ -100,7 +99,7 @@ class Snapshot:
             self.remove(uid)
         elif node:
             self.put(self._slot(pod, node, SlotKind.POD))
-        elif known is not None and known.stay is SlotKind.ASSUMED:
+        elif known is not None and known.kind is SlotKind.ASSUMED:
             return
         elif pod.status.nominated_node_name:
             self.put(self._slot(pod, pod.status.nominated_node_name, SlotKind.NOMINATED))
@@ -169,7 +168,7 @@ class Snapshot:
 
     def matching(self, *terms: PodTerm, living: bool = False) -> PodCount:
         """Pods per node that match all of some terms."""
-        return self.tallies.matching(terms, self.uses, living=living)
+        return self.pod_counts.matching(terms, self.uses, living=living)
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
@@ -188,20 +187,20 @@ class Snapshot:
         if len(nodes.free) < len(self.classes.resources):
             nodes.widen()
         nodes.free[cls.columns, use.row] -= cls.amounts * use.n
-        self.tallies.take(use)
+        self.pod_counts.take(use)
         self.touched.append(use.row)
         if len(self.touched) > LOG_LIMIT:
-            self.touched, self.epoch = [], self.epoch + 1
+            self.touched, self.log_generation = [], self.log_generation + 1
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _slot(self, pod: Pod, node: str, stay: SlotKind, owner: object = None) -> Slot:
+    def _slot(self, pod: Pod, node: str, kind: SlotKind, owner: object = None) -> Slot:
         return Slot(
             uid=pod.metadata.uid,
             node=node,
             cls=self.classes.of(pod),
             pod=pod,
-            stay=stay,
+            kind=kind,
             terminating=pod.metadata.deletion_timestamp is not None,
             priority=pod.spec.priority,
             owner=owner,
@@ -241,8 +240,8 @@ class Snapshot:
         self._recount()
 
     def _recount(self) -> None:
-        self.touched, self.epoch = [], self.epoch + 1
-        self.tallies.rebuild(len(self.nodes), self.uses())
+        self.touched, self.log_generation = [], self.log_generation + 1
+        self.pod_counts.rebuild(len(self.nodes), self.uses())
 
 
 class Trial:
@@ -258,7 +257,7 @@ class Trial:
         self.snapshot.take(use)
         self.log.append(use)
 
-    def lift(self, slots: Iterable[Slot]) -> None:
+    def remove_slots(self, slots: Iterable[Slot]) -> None:
         """Take slots away for the length of the trial: rooms held for this gang, or victims."""
         for slot in slots:
             row = self.snapshot.nodes.rows.get(slot.node)
@@ -284,5 +283,5 @@ def _same_room(one: Slot, other: Slot) -> bool:
 
 def _with_class(slot: Slot, cls: PodClass) -> Slot:
     return Slot(
-        slot.uid, slot.node, cls, slot.pod, slot.stay, slot.terminating, slot.priority, slot.owner
+        slot.uid, slot.node, cls, slot.pod, slot.kind, slot.terminating, slot.priority, slot.owner
     )

@@ -1,9 +1,9 @@
-"""Claims, volumes and storage classes: from where a pod's volumes can be reached.
+"""Volume claims, volumes and storage classes, as the watches last reported them.
 
-Part of the snapshot, kept current by watch events, read by a filter and by `decide`. A bound claim
-ties its pods to the nodes its volume allows. A claim that is bound only once a node is known
-(WaitForFirstConsumer) leaves the choice to the trial: a node where a volume that exists suits it,
-or one where a volume can be made. `provision` then writes the choice and waits for it.
+A bound claim ties its pods to the nodes that reach its volume. A claim that is bound only once a
+node is known (WaitForFirstConsumer) leaves the choice to the trial: a node where an existing volume
+suits it, or a node where one can be provisioned. `chosen` remembers choices until the API server
+reports them back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Volumes:
     def __init__(self) -> None:
         self.chosen: dict[Key, VolumeChoice] = {}
         """Choices that are being written, until the claim or the volume says so itself."""
-        self._kept: dict[Key, dict[str, PersistentVolume]] = {}
+        self._claimed: dict[Key, dict[str, PersistentVolume]] = {}
         """Volumes that name a claim as their own, by claim."""
         self._candidates: dict[Key, tuple[int, list[PersistentVolume]]] = {}
         self.claims: dict[Key, VolumeClaim] = {}
@@ -61,14 +61,14 @@ class Volumes:
     def put_volume(self, name: str, volume: PersistentVolume | None) -> None:
         self.version += 1
         old = self.volumes.pop(name, None)
-        if old is not None and old.owner in self._kept:
-            self._kept[old.owner].pop(name, None)
+        if old is not None and old.owner in self._claimed:
+            self._claimed[old.owner].pop(name, None)
         if volume is None:
             self.reach.pop(name, None)
             return
         self.volumes[name] = volume
         if volume.owner is not None:
-            self._kept.setdefault(volume.owner, {})[name] = volume
+            self._claimed.setdefault(volume.owner, {})[name] = volume
             if self.chosen.get(volume.owner, VolumeChoice("")).volume == name:
                 del self.chosen[volume.owner]
 
@@ -126,8 +126,8 @@ class Volumes:
         choice = self.chosen.get(claim.metadata.key)
         if choice is not None:
             return self.volumes.get(choice.volume)
-        kept = self._kept.get(claim.metadata.key, {}).values()
-        return next((volume for volume in kept if volume.is_kept_for(claim)), None)
+        kept = self._claimed.get(claim.metadata.key, {}).values()
+        return next((volume for volume in kept if volume.is_claimed_by(claim)), None)
 
     def _find(self, claim: VolumeClaim) -> list[PersistentVolume]:
         choice = self.chosen.get(claim.metadata.key)

@@ -1,1 +1,5 @@
-"""What to do about one gang: no await, no client, the clock is an argument."""
+"""What to do about one gang: no await, no client, and the clock is an argument.
+
+Start with `decide`. `shortage` and `preemption` handle gangs that do not fit, `bind_failures`,
+`provisioning` and `takedown` their special cases; `reasons` has the words, `decision` the data.
+"""

@@ -44,25 +44,25 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
     of one plan count once.
     """
     state.now, (gone, plan, why) = now, failure
-    entry = state.entry(key)
+    record = state.record(key)
     slot = state.unassume(pod.metadata.uid)
     gang = state.roster.gangs.get(key)
     if gang is None:
         return
-    others = state.missing(gang, state.muster(gang)).total
+    others = state.missing(gang, state.members(gang)).total
     if slot is not None and gang.terms is not None and gang.terms.min > 1 and others:
         seconds = holds.SECONDS_AFTER_DELETION if gone else state.hold_seconds(gang)
         kept = holds.Hold(now + seconds, promised=not gone)
         state.keep_room(key, Slot(slot.uid, slot.node, slot.cls, slot.pod, SlotKind.POD), kept)
     if not gone and why:
-        entry.refused = f"{pod.metadata.name} could not be bound: {why}"
-    if not plan or plan != entry.failed_plan:
-        entry.failures, entry.failed_plan = entry.failures + 1, plan
-        entry.not_before = max(entry.not_before, now + _pause(gang, entry.failures))
-    if entry.release_at is None and entry.whole is False:
-        entry.release_at = now + state.settings.repair_seconds
-        state.look_again(key, entry.release_at)
-    state.touch(key)
+        record.refused = f"{pod.metadata.name} could not be bound: {why}"
+    if not plan or plan != record.failed_plan:
+        record.failures, record.failed_plan = record.failures + 1, plan
+        record.not_before = max(record.not_before, now + _pause(gang, record.failures))
+    if record.release_at is None and record.whole is False:
+        record.release_at = now + state.settings.repair_seconds
+        state.wake_at(key, record.release_at)
+    state.mark_due(key)
 
 
 def _pause(gang: Gang, failures: int) -> float:
@@ -74,31 +74,33 @@ def _pause(gang: Gang, failures: int) -> float:
     return min(longest, 0.1 * 2.0 ** min(failures, 20))
 
 
-def release_half_bound(case: GangView) -> list[Action]:
+def release_half_bound(view: GangView) -> list[Action]:
     """Release a gang that the server's refusals have kept bound by half for too long."""
-    entry = case.entry
-    overdue = entry.release_at is not None and entry.release_at <= case.now
-    half = entry.failures and entry.whole is False and case.missing.total and case.started
-    if not (overdue and half) or entry.kept:
+    record = view.record
+    overdue = record.release_at is not None and record.release_at <= view.now
+    half = record.failures and record.whole is False and view.missing.total and view.started
+    if not (overdue and half) or record.kept:
         return []
-    rest = min(MAX_PAUSE_AFTER_RELEASE, FIRST_PAUSE_AFTER_RELEASE * 2.0 ** min(entry.releases, 10))
-    actions = release(case, f"bound by half and cannot be made whole: {entry.refused}")
-    if not entry.kept:
-        entry.releases += 1
-        entry.not_before = max(entry.not_before, case.now + rest)
+    rest = min(MAX_PAUSE_AFTER_RELEASE, FIRST_PAUSE_AFTER_RELEASE * 2.0 ** min(record.releases, 10))
+    actions = release(view, f"bound by half and cannot be made whole: {record.refused}")
+    if not record.kept:
+        record.releases += 1
+        record.not_before = max(record.not_before, view.now + rest)
     return actions
 
 
-def wait_for_retry(case: GangView) -> list[Action]:
+def wait_for_retry(view: GangView) -> list[Action]:
     """Say what was refused, and look again when the pause is over."""
-    case.state.look_again(case.key, case.entry.not_before)
-    reason = bind_failure_reason(case)
-    return wait(case, reason, Spot(Wake.NONE)) if reason is not None else []
+    view.state.wake_at(view.key, view.record.not_before)
+    reason = bind_failure_reason(view)
+    return wait(view, reason, Spot(Wake.NONE)) if reason is not None else []
 
 
-def bind_failure_reason(case: GangView) -> Reason | None:
+def bind_failure_reason(view: GangView) -> Reason | None:
     """Why the last binds failed, until the gang has all its nodes."""
-    entry = case.entry
-    if not entry.failures or not entry.refused:
+    record = view.record
+    if not record.failures or not record.refused:
         return None
-    return Reason(reasons.BIND_FAILED, entry.refused + (f"; {CANNOT_DELETE}" if entry.kept else ""))
+    return Reason(
+        reasons.BIND_FAILED, record.refused + (f"; {CANNOT_DELETE}" if record.kept else "")
+    )

@@ -84,62 +84,62 @@ def _consider(state: State, key: GangKey, now: float) -> list[Action]:
     if gang is None or (not gang.pods and gang.declared is None):
         state.forget(key)
         return []
-    entry = state.entry(key)
-    terms, muster = gang.terms, state.muster(gang)
-    taken_down = continue_takedown(state, gang, muster)
+    record = state.record(key)
+    terms, members = gang.terms, state.members(gang)
+    taken_down = continue_takedown(state, gang, members)
     if taken_down is not None:
         return taken_down
-    if not muster.ours and not entry.holds:
+    if not members.ours and not record.holds:
         return []
     if terms is None:
         rooms.drop_holds(state, key)
-        return say(state, key, reasons.no_group(key) if muster.pending else None)
+        return say(state, key, reasons.no_group(key) if members.pending else None)
     runs.review_run(state, gang, terms, now)
-    muster = state.muster(gang)
-    case = GangView(state, gang, entry, terms, muster, state.missing(gang, muster), now)
-    _review_wholeness(case)
+    members = state.members(gang)
+    view = GangView(state, gang, record, terms, members, state.missing(gang, members), now)
+    _review_wholeness(view)
     actions: list[Action] = []
-    if rooms.review_holds(case):
-        entry.gave_up = True
-        if holds.restarts_on_end(case.annotations):
-            actions += release(case, "the room kept for its missing members has run out")
-    released = bind_failures.release_half_bound(case)
-    if released or entry.not_before > now:
-        actions += [*released, *bind_failures.wait_for_retry(case)]
+    if rooms.review_holds(view):
+        record.gave_up = True
+        if holds.restarts_on_end(view.annotations):
+            actions += release(view, "the room kept for its missing members has run out")
+    released = bind_failures.release_half_bound(view)
+    if released or record.not_before > now:
+        actions += [*released, *bind_failures.wait_for_retry(view)]
     else:
-        actions += _fill(case)
-    return [*actions, *_status_changed(case, actions)]
+        actions += _fill(view)
+    return [*actions, *_status_changed(view, actions)]
 
 
-def _status_changed(case: GangView, actions: list[Action]) -> list[Action]:
+def _status_changed(view: GangView, actions: list[Action]) -> list[Action]:
     """A gang whose counts change has its object's status written, also without a reason."""
-    muster, succeeded = case.muster, case.state.succeeded(case.gang, case.muster)
-    counts = (muster.running, succeeded, len(muster.failed))
-    phase = (case.started, not case.missing.total, *counts)
-    if phase == case.entry.phase or case.gang.label_only:
+    members, succeeded = view.members, view.state.succeeded(view.gang, view.members)
+    counts = (members.running, succeeded, len(members.failed))
+    phase = (view.started, not view.missing.total, *counts)
+    if phase == view.record.phase or view.gang.label_only:
         return []
-    case.entry.phase = phase
+    view.record.phase = phase
     said = any(isinstance(action, Report) for action in actions)
-    return [] if said else [Report(case.key, case.entry.reason)]
+    return [] if said else [Report(view.key, view.record.reason)]
 
 
-def _review_wholeness(case: GangView) -> None:
+def _review_wholeness(view: GangView) -> None:
     """Whether the gang is or ever was whole."""
-    entry, muster = case.entry, case.muster
-    confirmed = all(pod.spec.node_name for pod in muster.bound)
-    if not case.missing.total:
+    record, members = view.record, view.members
+    confirmed = all(pod.spec.node_name for pod in members.bound)
+    if not view.missing.total:
         if confirmed:
-            entry.whole, entry.gave_up, entry.kept, entry.release_at = True, False, False, None
-        if confirmed and not muster.pending:
-            entry.failures, entry.releases, entry.refused = 0, 0, ""
-    elif not case.started and not entry.holds:
-        entry.whole = False
-    elif entry.whole is None and confirmed:
-        entry.whole = not was_half_bound(muster)
-    entry.half = case.started and bool(case.missing.total) and entry.whole is False
+            record.whole, record.gave_up, record.kept, record.release_at = True, False, False, None
+        if confirmed and not members.pending:
+            record.failures, record.releases, record.refused = 0, 0, ""
+    elif not view.started and not record.holds:
+        record.whole = False
+    elif record.whole is None and confirmed:
+        record.whole = not was_half_bound(members)
+    record.half = view.started and bool(view.missing.total) and record.whole is False
 
 
-def was_half_bound(muster: Members) -> bool:
+def was_half_bound(members: Members) -> bool:
     """After a restart: whether binds were cut short, rather than a member lost since.
 
     After a plan that was cut short, fewer members are bound than make the gang whole, and those
@@ -148,23 +148,23 @@ def was_half_bound(muster: Members) -> bool:
     times are the server's own.
     """
     plans: dict[str, list[Pod]] = {}
-    for pod in muster.bound:
+    for pod in members.bound:
         if mark := pod.metadata.annotations.get(PLAN_ANNOTATION):
             plans.setdefault(mark, []).append(pod)
     return any(
-        len(muster.bound) < read_plan_mark(mark).size
-        and _was_cut_short(read_plan_mark(mark), pods, muster)
+        len(members.bound) < read_plan_mark(mark).size
+        and _was_cut_short(read_plan_mark(mark), pods, members)
         for mark, pods in plans.items()
     )
 
 
-def _was_cut_short(plan: PlanMark, bound: list[Pod], muster: Members) -> bool:
-    if any(fingerprint([pod.metadata.uid]) in plan.last for pod in muster.pending):
+def _was_cut_short(plan: PlanMark, bound: list[Pod], members: Members) -> bool:
+    if any(fingerprint([pod.metadata.uid]) in plan.last for pod in members.pending):
         return True  # also if members that were bound are lost since
     times = [when for pod in bound if (when := bound_at(pod)) is not None]
     old = [
         pod.metadata.uid
-        for pod in muster.pending
+        for pod in members.pending
         if times and pod.metadata.creation_timestamp is not None
         if pod.metadata.creation_timestamp <= max(times)
     ]
@@ -180,61 +180,61 @@ def _was_cut_short(plan: PlanMark, bound: list[Pod], muster: Members) -> bool:
 # -- placing -----------------------------------------------------------------------------------
 
 
-def _fill(case: GangView) -> list[Action]:
+def _fill(view: GangView) -> list[Action]:
     """Place what is missing, then what is beyond the minimum, but for what no node would do."""
-    found = trouble.find_unplaceable(case)
+    found = trouble.find_unplaceable(view)
     return (
-        _fill_placeable(case)
+        _fill_placeable(view)
         if found is None
-        else trouble.decide_without(case, found, _fill_placeable)
+        else trouble.decide_without(view, found, _fill_placeable)
     )
 
 
-def _fill_placeable(case: GangView) -> list[Action]:
-    pending, missing = case.muster.pending, case.missing
+def _fill_placeable(view: GangView) -> list[Action]:
+    pending, missing = view.members.pending, view.missing
     if not missing.total:
-        return _surplus(case) if pending else say(case.state, case.key, None)
-    if not pending and not case.started:
-        return say(case.state, case.key, None)
-    absent = rooms.missing_pods(case)
-    if absent and (not case.started or case.entry.gave_up or rooms.holds_will_follow(case)):
-        return wait(case, _too_few(case, absent) if pending else None, Spot(Wake.NONE))
-    if rooms.exceeds_cluster(case, absent):
-        reason = _too_few(case, absent)
-        return [*wait(case, reason, Spot(Wake.NODES)), *repair_or_release(case, reason)]
-    phantoms = tuple(rooms.placeholders(case, absent))
-    if not pending and len(phantoms) <= len(case.entry.holds):
+        return _surplus(view) if pending else say(view.state, view.key, None)
+    if not pending and not view.started:
+        return say(view.state, view.key, None)
+    absent = rooms.missing_pods(view)
+    if absent and (not view.started or view.record.gave_up or rooms.holds_will_follow(view)):
+        return wait(view, _too_few(view, absent) if pending else None, Spot(Wake.NONE))
+    if rooms.exceeds_cluster(view, absent):
+        reason = _too_few(view, absent)
+        return [*wait(view, reason, Spot(Wake.NODES)), *repair_or_release(view, reason)]
+    phantoms = tuple(rooms.placeholders(view, absent))
+    if not pending and len(phantoms) <= len(view.record.holds):
         return []
-    return _place(case, (*pending, *phantoms))
+    return _place(view, (*pending, *phantoms))
 
 
-def _too_few(case: GangView, absent: dict[str, int]) -> Reason:
-    muster = case.muster
-    there = len(muster.bound) + len(muster.succeeded) + len(muster.pending)
-    return reasons.too_few(case.terms, there, muster, absent)
+def _too_few(view: GangView, absent: dict[str, int]) -> Reason:
+    members = view.members
+    there = len(members.bound) + len(members.succeeded) + len(members.pending)
+    return reasons.too_few(view.terms, there, members, absent)
 
 
-def _place(case: GangView, pods: tuple[Pod, ...]) -> list[Action]:
-    demand = _demand(case, pods)
-    short = _below_min_resources(case, demand)
+def _place(view: GangView, pods: tuple[Pod, ...]) -> list[Action]:
+    demand = _demand(view, pods)
+    short = _below_min_resources(view, demand)
     if short is not None:
-        return wait(case, short, Spot(Wake.NODES | Wake.PODS))
-    result = _trial(case, demand)
+        return wait(view, short, Spot(Wake.NODES | Wake.PODS))
+    result = _trial(view, demand)
     if isinstance(result, Plan):
-        waits = wait_for_volumes(case, result)
-        return _commit(case, result) if waits is None else waits
-    return handle_unplaced(case, demand, result)
+        waits = wait_for_volumes(view, result)
+        return _commit(view, result) if waits is None else waits
+    return handle_unplaced(view, demand, result)
 
 
-def _trial(case: GangView, demand: Demand) -> Plan | Unplaced:
+def _trial(view: GangView, demand: Demand) -> Plan | Unplaced:
     """The trial, unless it is known to fail and what is said of that need not be as of now."""
-    state, entry = case.state, case.entry
-    alike = known_failures.signature(demand, state.moves)
-    stale = case.now >= entry.reasoned_at + state.settings.report_every
-    exact = entry.reason is None or stale
+    state, record = view.state, view.record
+    alike = known_failures.signature(demand, state.events_seen)
+    stale = view.now >= record.reasoned_at + state.settings.report_every
+    exact = record.reason is None or stale
     known = state.failures.find(alike, state.snapshot, exact=exact)
     if exact or known is None:
-        entry.reasoned_at = case.now
+        record.reasoned_at = view.now
     if known is not None:
         return known
     result = place(state.snapshot, demand)
@@ -243,24 +243,24 @@ def _trial(case: GangView, demand: Demand) -> Plan | Unplaced:
     return result
 
 
-def _demand(case: GangView, pods: tuple[Pod, ...]) -> Demand:
-    late = {} if case.started else rooms.late_members(case)
+def _demand(view: GangView, pods: tuple[Pod, ...]) -> Demand:
+    late = {} if view.started else rooms.late_members(view)
     return Demand(
-        wants=group_by_class(case.state, (*pods, *late.values())),
-        need=case.missing.total + len(late),
-        roles={**case.missing.roles, **dict.fromkeys(late, 1)},
-        rooms=case.state.rooms(case.key),
-        beside=tuple(sorted({pod.spec.node_name for pod in case.muster.bound} - {""})),
-        barred=shortage.reserved_nodes(case.state, case.key),
-        manner=_manner(case),
+        wants=group_by_class(view.state, (*pods, *late.values())),
+        need=view.missing.total + len(late),
+        roles={**view.missing.roles, **dict.fromkeys(late, 1)},
+        holds=view.state.rooms(view.key),
+        used_nodes=tuple(sorted({pod.spec.node_name for pod in view.members.bound} - {""})),
+        reserved=shortage.reserved_nodes(view.state, view.key),
+        preference=_manner(view),
     )
 
 
-def _manner(case: GangView) -> NodePreference:
+def _manner(view: GangView) -> NodePreference:
     """How this gang wants its nodes chosen: its own word, else the settings'."""
-    settings = case.state.settings
-    pods = (pod.metadata.annotations for pod in case.muster.pending[:1])
-    said = (marks.get(PLACEMENT_ANNOTATION) for marks in (case.annotations, *pods))
+    settings = view.state.settings
+    pods = (pod.metadata.annotations for pod in view.members.pending[:1])
+    said = (marks.get(PLACEMENT_ANNOTATION) for marks in (view.annotations, *pods))
     wish = next(filter(None, said), settings.placement)
     return NodePreference(settings.weights, settings.rack_label, wish == "spread")
 
@@ -277,16 +277,16 @@ def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]
     return tuple(ClassDemand(cls, role, tuple(members)) for (cls, role), members in groups.items())
 
 
-def _below_min_resources(case: GangView, demand: Demand) -> Reason | None:
+def _below_min_resources(view: GangView, demand: Demand) -> Reason | None:
     """A group that asks for more than its members do waits until so much is free in all."""
-    wanted = parse_resources(case.terms.min_resources)
-    if not wanted or case.started:
+    wanted = parse_resources(view.terms.min_resources)
+    if not wanted or view.started:
         return None
     asked: dict[str, int] = {}
     for want in demand.wants:
         for name, each in want.cls.requests.items():
             asked[name] = asked.get(name, 0) + each * len(want.pods)
-    nodes, resources = case.state.snapshot.nodes, case.state.snapshot.classes.resources
+    nodes, resources = view.state.snapshot.nodes, view.state.snapshot.classes.resources
     lacks = {}
     for name, n in wanted.items():
         if n > asked.get(name, 0):
@@ -297,19 +297,19 @@ def _below_min_resources(case: GangView, demand: Demand) -> Reason | None:
     return reasons.min_resources(lacks) if lacks else None
 
 
-def _commit(case: GangView, plan: Plan) -> list[Action]:
+def _commit(view: GangView, plan: Plan) -> list[Action]:
     """Take the room now; the binds follow."""
-    state, entry, key = case.state, case.entry, case.key
+    state, record, key = view.state, view.record, view.key
     kept = sorted(
-        (one for one in entry.holds.values() if not one.late),
+        (one for one in record.holds.values() if not one.late),
         key=lambda one: one.until,
         reverse=True,
     )
     rooms.drop_holds(state, key)
     members = [p for p in plan.placements if not rooms.is_placeholder(p.pod)]
-    state.assume(case.gang, members)
-    until = case.now + state.hold_seconds(case.gang)
-    late = rooms.late_members(case)
+    state.assume(view.gang, members)
+    until = view.now + state.hold_seconds(view.gang)
+    late = rooms.late_members(view)
     for pod, node, cls in plan.placements:
         if rooms.is_placeholder(pod):
             role = role_of(pod) if role_of(pod) in late else ""
@@ -317,52 +317,52 @@ def _commit(case: GangView, plan: Plan) -> list[Action]:
             state.keep_room(key, Slot(pod.metadata.uid, node, cls, pod), again)
     if not members:
         return []
-    if not entry.failures:
-        entry.release_at, entry.waits_since = None, None
-    entry.preempts = False
-    if not case.started:
-        entry.whole = False
+    if not record.failures:
+        record.release_at, record.waits_since = None, None
+    record.preempts = False
+    if not view.started:
+        record.whole = False
     state.plans += 1
     pairs = tuple((p.pod, p.node) for p in members)
-    size = 0 if entry.whole else len(case.muster.bound) + case.missing.total
-    plan_id = f"{state.run}-{state.plans}"
-    mends = case.started and bool(case.missing.total)
+    size = 0 if record.whole else len(view.members.bound) + view.missing.total
+    plan_id = f"{state.process_id}-{state.plans}"
+    mends = view.started and bool(view.missing.total)
     return [
-        Bind(key, plan_id, pairs, size, case.now, mends),
-        *say(state, key, bind_failures.bind_failure_reason(case)),
+        Bind(key, plan_id, pairs, size, view.now, mends),
+        *say(state, key, bind_failures.bind_failure_reason(view)),
     ]
 
 
-def _surplus(case: GangView) -> list[Action]:
+def _surplus(view: GangView) -> list[Action]:
     """Members beyond the minimum: as many as fit, late ones first; the rest wait."""
-    pods = sorted(case.muster.pending, key=lambda pod: role_of(pod) not in _late_roles(case))
-    demand = _demand(case, tuple(pods))
-    plan = place_surplus(case.state.snapshot, demand)
-    actions = _commit_surplus(case, plan) if plan.placements else []
+    pods = sorted(view.members.pending, key=lambda pod: role_of(pod) not in _late_roles(view))
+    demand = _demand(view, tuple(pods))
+    plan = place_surplus(view.state.snapshot, demand)
+    actions = _commit_surplus(view, plan) if plan.placements else []
     placed = {p.pod.metadata.uid for p in plan.placements}
     left = tuple(pod for pod in pods if pod.metadata.uid not in placed)
     if not left:
         return actions
-    result = place(case.state.snapshot, Demand(group_by_class(case.state, left), len(left)))
+    result = place(view.state.snapshot, Demand(group_by_class(view.state, left), len(left)))
     if isinstance(result, Plan):
         return actions
-    reason = reason_for(case, result)
-    return [*actions, *wait(case, reason, wakes_for(result))]
+    reason = reason_for(view, result)
+    return [*actions, *wait(view, reason, wakes_for(result))]
 
 
-def _commit_surplus(case: GangView, plan: Plan) -> list[Action]:
+def _commit_surplus(view: GangView, plan: Plan) -> list[Action]:
     """Bind those that wait for no volume; the others are tried again once theirs are bound."""
-    choices = choose_volumes(case.state.snapshot, plan.placements)
+    choices = choose_volumes(view.state.snapshot, plan.placements)
     if not choices:
-        return _commit(case, plan)
-    volumes = case.state.snapshot.volumes
+        return _commit(view, plan)
+    volumes = view.state.snapshot.volumes
     ready = [p for p in plan.placements if not volumes.waiting(p.cls.namespace, p.cls.claims)]
     told = [
-        *write_choices(case, choices),
-        *wait(case, volumes_reason(len(choices)), Spot(Wake.STORAGE)),
+        *write_choices(view, choices),
+        *wait(view, volumes_reason(len(choices)), Spot(Wake.STORAGE)),
     ]
-    return [*(_commit(case, Plan(tuple(ready))) if ready else []), *told]
+    return [*(_commit(view, Plan(tuple(ready))) if ready else []), *told]
 
 
-def _late_roles(case: GangView) -> set[str]:
-    return {kept.late for kept in case.entry.holds.values()} - {""}
+def _late_roles(view: GangView) -> set[str]:
+    return {kept.late for kept in view.record.holds.values()} - {""}

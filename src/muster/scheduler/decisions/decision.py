@@ -128,9 +128,9 @@ class GangView:
 
     state: State
     gang: Gang
-    entry: GangRecord
+    record: GangRecord
     terms: GangTerms
-    muster: Members
+    members: Members
     missing: Missing
     now: float
 
@@ -142,7 +142,7 @@ class GangView:
     def started(self) -> bool:
         """Whether members of ours are running, or on their way."""
         names = self.state.roster.names
-        return any(pod.spec.scheduler_name in names for pod in self.muster.bound)
+        return any(pod.spec.scheduler_name in names for pod in self.members.bound)
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -150,24 +150,24 @@ class GangView:
         return self.gang.declared.metadata.annotations if self.gang.declared is not None else {}
 
 
-def wait(case: GangView, reason: Reason | None, spot: Spot) -> list[Action]:
+def wait(view: GangView, reason: Reason | None, spot: Spot) -> list[Action]:
     """Park the gang until something helps it, and say why it waits."""
-    if case.entry.waits_since is None and reason is not None:
-        case.entry.waits_since = case.now
-    case.state.parked.park(case.key, spot)
-    return say(case.state, case.key, reason)
+    if view.record.waits_since is None and reason is not None:
+        view.record.waits_since = view.now
+    view.state.parked.park(view.key, spot)
+    return say(view.state, view.key, reason)
 
 
 def say(state: State, key: GangKey, reason: Reason | None) -> list[Action]:
     """Say why a gang waits (or that it does not), if that is news, also to but one member."""
-    entry = state.entry(key)
-    gang, heard = state.roster.gangs.get(key), entry.heard
+    record = state.record(key)
+    gang, heard = state.roster.gangs.get(key), record.heard
     if reason is None or gang is None:
-        entry.waits_since, entry.heard = None, frozenset()
+        record.waits_since, record.heard = None, frozenset()
         state.no_longer_starving(key)
     else:
-        entry.heard = frozenset(pod.metadata.uid for pod in state.muster(gang).pending)
-    if entry.reason == reason and entry.heard <= heard:
+        record.heard = frozenset(pod.metadata.uid for pod in state.members(gang).pending)
+    if record.reason == reason and record.heard <= heard:
         return []
-    entry.reason = reason
+    record.reason = reason
     return [Report(key, reason)]

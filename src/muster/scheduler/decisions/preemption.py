@@ -100,7 +100,7 @@ def preempt(
 
 def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Plan | None:
     slots = {slot.uid: slot for victim in victims for slot in victim.slots}
-    result = place(snapshot, replace(demand, rooms=(*demand.rooms, *slots.values())))
+    result = place(snapshot, replace(demand, holds=(*demand.holds, *slots.values())))
     return result if isinstance(result, Plan) else None
 
 
@@ -138,10 +138,10 @@ def gang_victims(
 
     A gang with binds in flight gives nothing: what is on its way cannot be called back.
     """
-    if any(slot.stay is SlotKind.ASSUMED for slot in slots):
+    if any(slot.kind is SlotKind.ASSUMED for slot in slots):
         return
     created = gang.created or END_OF_TIME
-    members = [slot for slot in slots if slot.stay is SlotKind.POD and not slot.terminating]
+    members = [slot for slot in slots if slot.kind is SlotKind.POD and not slot.terminating]
     surplus = _surplus(terms, members)
     for slot in surplus:
         yield Victim(gang.key, (slot,), priority, False, _created(slot.pod))
@@ -188,7 +188,7 @@ def possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
     ours = state.roster.priority(gang)
     by_gang: dict[GangKey, list[Slot]] = {}
     for slot in state.snapshot.slots.values():
-        key = slot.owner if slot.stay is SlotKind.HOLD else state.roster.of_pod.get(slot.uid)
+        key = slot.owner if slot.kind is SlotKind.HOLD else state.roster.of_pod.get(slot.uid)
         if isinstance(key, GangKey):
             by_gang.setdefault(key, []).append(slot)
         elif _may_go(slot, ours):
@@ -210,14 +210,16 @@ def may_preempt(state: State, gang: Gang) -> bool:
 
 
 def _may_go(slot: Slot, priority: int) -> bool:
-    lower = slot.priority < priority and slot.stay is SlotKind.POD and not slot.terminating
+    lower = slot.priority < priority and slot.kind is SlotKind.POD and not slot.terminating
     return lower and may_be_evicted(slot.pod)
 
 
 def _under_budgets(state: State, victim: Victim) -> Victim:
-    pods = [slot.pod for slot in victim.slots if slot.stay is SlotKind.POD and not slot.terminating]
+    pods = [slot.pod for slot in victim.slots if slot.kind is SlotKind.POD and not slot.terminating]
     found = tuple(
-        (key, pod.metadata.uid) for pod in pods for key in state.roster.guards(pod, but=victim.gang)
+        (key, pod.metadata.uid)
+        for pod in pods
+        for key in state.roster.budgets_over(pod, but=victim.gang)
     )
     return replace(victim, budgets=found) if found else victim
 
@@ -227,8 +229,8 @@ def disruptions_left(state: State) -> dict[Key, int]:
     left = state.roster.allowed()
     if not left:
         return left
-    for uid in {uid for entry in state.entries.values() for uid in entry.victims}:
+    for uid in {uid for record in state.records.values() for uid in record.victims}:
         slot = state.snapshot.slots.get(uid)
-        for key in state.roster.guards(slot.pod) if slot is not None else ():
+        for key in state.roster.budgets_over(slot.pod) if slot is not None else ():
             left[key] -= 1
     return left

@@ -31,36 +31,36 @@ YIELD_SECONDS = 10.0
 """Seconds for which others may have the rooms of a gang whose volumes do not come."""
 
 
-def wait_for_volumes(case: GangView, plan: Plan) -> list[Action] | None:
+def wait_for_volumes(view: GangView, plan: Plan) -> list[Action] | None:
     """What to do before this plan can be carried out; None if nothing keeps it."""
-    state, entry = case.state, case.entry
+    state, record = view.state, view.record
     choices = choose_volumes(state.snapshot, plan.placements)
     if not choices:
-        entry.told = False
+        record.told = False
         return None
-    kept = {slot.pod.metadata.uid: slot.node for slot in state.rooms(case.key)}
+    kept = {slot.pod.metadata.uid: slot.node for slot in state.rooms(view.key)}
     if kept != {p.pod.metadata.uid: p.node for p in plan.placements}:
-        if entry.told and not kept:
-            return _yield_holds(case, len(choices))
-        rooms.drop_holds(state, case.key)
-        until = holds.Hold(case.now + state.hold_seconds(case.gang), promised=True)
+        if record.told and not kept:
+            return _yield_holds(view, len(choices))
+        rooms.drop_holds(state, view.key)
+        until = holds.Hold(view.now + state.hold_seconds(view.gang), promised=True)
         for pod, node, cls in plan.placements:
-            state.keep_room(case.key, Slot(pod.metadata.uid, node, cls, pod), until)
-        entry.preempts = entry.told = True
+            state.keep_room(view.key, Slot(pod.metadata.uid, node, cls, pod), until)
+        record.preempts = record.told = True
     return [
-        *write_choices(case, choices),
-        *wait(case, volumes_reason(len(choices)), Spot(Wake.STORAGE)),
+        *write_choices(view, choices),
+        *wait(view, volumes_reason(len(choices)), Spot(Wake.STORAGE)),
     ]
 
 
-def write_choices(case: GangView, choices: dict[Key, VolumeChoice]) -> list[Action]:
+def write_choices(view: GangView, choices: dict[Key, VolumeChoice]) -> list[Action]:
     """Have the choices written that are not written yet."""
-    volumes = case.state.snapshot.volumes
+    volumes = view.state.snapshot.volumes
     fresh = tuple((key, one) for key, one in choices.items() if not _written(volumes, key, one))
     if not fresh:
         return []
     volumes.choose(dict(fresh))
-    return [Provision(case.key, fresh)]
+    return [Provision(view.key, fresh)]
 
 
 def choose_volumes(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[Key, VolumeChoice]:
@@ -87,15 +87,15 @@ def _written(volumes: Volumes, key: Key, choice: VolumeChoice) -> bool:
     claim, volume = volumes.claims[key], volumes.volumes.get(choice.volume)
     if volumes.chosen.get(key) == choice:
         return True
-    return volume.is_kept_for(claim) if volume is not None else claim.selected == choice.node
+    return volume.is_claimed_by(claim) if volume is not None else claim.selected == choice.node
 
 
-def _yield_holds(case: GangView, claims: int) -> list[Action]:
+def _yield_holds(view: GangView, claims: int) -> list[Action]:
     """The rooms have run out: let others have them before they are kept again."""
-    case.entry.told = False
-    case.entry.not_before = case.now + YIELD_SECONDS
-    case.state.look_again(case.key, case.entry.not_before)
-    return wait(case, volumes_reason(claims), Spot(Wake.STORAGE))
+    view.record.told = False
+    view.record.not_before = view.now + YIELD_SECONDS
+    view.state.wake_at(view.key, view.record.not_before)
+    return wait(view, volumes_reason(claims), Spot(Wake.STORAGE))
 
 
 def volumes_reason(claims: int) -> Reason:

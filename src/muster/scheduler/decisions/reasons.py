@@ -52,16 +52,16 @@ def no_group(key: GangKey) -> Reason:
     return Reason(NO_SUCH_GROUP, f"waits for {key.name} to be created: there is no such {kinds}")
 
 
-def too_few(terms: GangTerms, there: int, muster: Members, roles: dict[str, int]) -> Reason:
+def too_few(terms: GangTerms, there: int, members: Members, roles: dict[str, int]) -> Reason:
     """Members are yet to be created."""
     text = f"{there} of {terms.min} members exist"
     lacking = [f"{n} more {_many(role or 'member', n)}" for role, n in sorted(roles.items())]
     if lacking:
         text += f"; needs {' and '.join(lacking)}"
-    if muster.gated:
-        text += f"; {muster.gated} held back by scheduling gates"
-    if muster.foreign:
-        text += f"; {muster.foreign} addressed to another scheduler and not bound yet"
+    if members.gated:
+        text += f"; {members.gated} held back by scheduling gates"
+    if members.foreign:
+        text += f"; {members.foreign} addressed to another scheduler and not bound yet"
     return Reason(NOT_ENOUGH_MEMBERS, text)
 
 
@@ -84,11 +84,13 @@ def unplaced(result: Unplaced, nodes: int) -> Reason:
     return Reason(code, "; ".join(_one(short) for short in result.short))
 
 
-def with_holds(reason: Reason, rooms: Mapping[GangKey, Sequence[Hold]], epoch: float) -> Reason:
+def with_holds(
+    reason: Reason, rooms: Mapping[GangKey, Sequence[Hold]], wall_offset: float
+) -> Reason:
     """A reason, and for whom and until when rooms are kept that would help."""
     said = []
     for key, holds in islice(rooms.items(), MAX_NAMED_GANGS):
-        until = datetime.fromtimestamp(max(kept.until for kept in holds) + epoch, UTC)
+        until = datetime.fromtimestamp(max(kept.until for kept in holds) + wall_offset, UTC)
         many = "1 room is" if len(holds) == 1 else f"{len(holds)} rooms are"
         said.append(f"{many} kept for {key} until {until:%H:%M:%SZ}")
     if len(rooms) > MAX_NAMED_GANGS:

@@ -92,24 +92,24 @@ def reserved_nodes(state: State, key: GangKey) -> Mask | None:
 CANNOT_DELETE = "bound by half and kept: its pods have no controller that would make them anew"
 
 
-def handle_unplaced(case: GangView, demand: Demand, result: Unplaced) -> list[Action]:
+def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> list[Action]:
     """Everything to be done when a trial failed."""
-    reason = _reason(case, demand, result)
-    if case.entry.kept:
+    reason = _reason(view, demand, result)
+    if view.record.kept:
         reason = Reason(reason.code, f"{reason.text}; {CANNOT_DELETE}")
     evictions: list[Action] = []
-    if not missing_pods(case):  # only members that exist may evict
-        evictions, spared = _preempt(case, demand)
+    if not missing_pods(view):  # only members that exist may evict
+        evictions, spared = _preempt(view, demand)
         reason = reasons.with_budgets(reason, spared) if spared else reason
-    if case.entry.victims:
+    if view.record.victims:
         text = "waits for pods of lower priority to leave"
-        text += takedown.failed_deletions(case.entry, case.entry.victims)
+        text += takedown.failed_deletions(view.record, view.record.victims)
         reason = Reason(reasons.PREEMPTING, text)
     waits = wakes_for(result)
-    if may_preempt(case.state, case.gang):
+    if may_preempt(view.state, view.gang):
         waits.wakes |= Wake.BUDGETS
-    actions = [*evictions, *wait(case, reason, waits), *repair_or_release(case, reason)]
-    _reserve_if_starving(case, demand, result)
+    actions = [*evictions, *wait(view, reason, waits), *repair_or_release(view, reason)]
+    _reserve_if_starving(view, demand, result)
     return actions
 
 
@@ -124,56 +124,56 @@ def wakes_for(result: Unplaced) -> Spot:
     return Spot(wakes, classes)
 
 
-def reason_for(case: GangView, result: Unplaced) -> Reason:
+def reason_for(view: GangView, result: Unplaced) -> Reason:
     """Why a trial failed; room that is kept for others is not called full only."""
-    state = case.state
+    state = view.state
     reason = reasons.unplaced(result, len(state.snapshot.nodes))
     mask = np.zeros(len(state.snapshot.nodes), np.bool_)
     for short in result.short:
         mask |= filters.fits_if_empty(state.snapshot, short.want.cls)
     kept = state.kept_rooms(mask)
-    others = {key: holds for key, holds in sorted(kept.items()) if key != case.key}
-    return reasons.with_holds(reason, others, state.epoch)
+    others = {key: holds for key, holds in sorted(kept.items()) if key != view.key}
+    return reasons.with_holds(reason, others, state.wall_offset)
 
 
-def _reason(case: GangView, demand: Demand, result: Unplaced) -> Reason:
-    reason = reason_for(case, result)
-    head = starving_head(case.state)
-    if demand.barred is None or head is None:
+def _reason(view: GangView, demand: Demand, result: Unplaced) -> Reason:
+    reason = reason_for(view, result)
+    head = starving_head(view.state)
+    if demand.reserved is None or head is None:
         return reason
-    kept = f"{int(demand.barred.sum())} nodes are kept for {head.key}, which waited too long"
+    kept = f"{int(demand.reserved.sum())} nodes are kept for {head.key}, which waited too long"
     return Reason(reason.code, f"{reason.text}; {kept}")
 
 
-def _preempt(case: GangView, demand: Demand) -> tuple[list[Action], list[Key]]:
+def _preempt(view: GangView, demand: Demand) -> tuple[list[Action], list[Key]]:
     """Evict what makes room for this gang, if anything of lower priority does; keep that room.
 
     Gives the budgets too that alone are in the way.
     """
-    state, entry = case.state, case.entry
-    never = any(pod.spec.preemption_policy == "Never" for pod in case.muster.pending)
-    if never or entry.victims:
+    state, record = view.state, view.record
+    never = any(pod.spec.preemption_policy == "Never" for pod in view.members.pending)
+    if never or record.victims:
         return [], []
-    could, left = list(possible_victims(state, case.gang)), disruptions_left(state)
+    could, left = list(possible_victims(state, view.gang)), disruptions_left(state)
     found = preempt(state.snapshot, demand, could, left)
     if found is None:
         return [], _blocking_budgets(state.snapshot, demand, could, left)
     actions: list[Action] = []
     for victim in found.victims:
-        pods = tuple(slot.pod for slot in victim.slots if slot.stay is SlotKind.POD)
-        entry.victims |= {pod.metadata.uid for pod in pods}
+        pods = tuple(slot.pod for slot in victim.slots if slot.kind is SlotKind.POD)
+        record.victims |= {pod.metadata.uid for pod in pods}
         if victim.whole and victim.gang in state.roster.gangs:
-            state.entry(victim.gang).gave_up = True
+            state.record(victim.gang).gave_up = True
             drop_holds(state, victim.gang)
-        why = f"makes room for {case.key}, which has a higher priority"
+        why = f"makes room for {view.key}, which has a higher priority"
         actions += [Delete(victim.gang, pods, why, PREEMPTED, victim.whole)] if pods else []
-    drop_holds(state, case.key)
-    kept = hold.Hold(case.now + state.hold_seconds(case.gang), promised=True)
+    drop_holds(state, view.key)
+    kept = hold.Hold(view.now + state.hold_seconds(view.gang), promised=True)
     for pod, node, cls in found.plan.placements:
-        state.keep_room(case.key, Slot(pod.metadata.uid, node, cls, pod), kept)
-    entry.preempts = True
-    if not entry.victims:
-        state.touch(case.key)
+        state.keep_room(view.key, Slot(pod.metadata.uid, node, cls, pod), kept)
+    record.preempts = True
+    if not record.victims:
+        state.mark_due(view.key)
     return actions, []
 
 
@@ -186,70 +186,70 @@ def _blocking_budgets(
     if not spent:
         return []
     slots = {slot.uid: slot for victim in could for slot in victim.slots}
-    found = place(snapshot, replace(demand, rooms=(*demand.rooms, *slots.values())))
+    found = place(snapshot, replace(demand, holds=(*demand.holds, *slots.values())))
     return spent if isinstance(found, Plan) else []
 
 
-def repair_or_release(case: GangView, reason: Reason) -> list[Action]:
+def repair_or_release(view: GangView, reason: Reason) -> list[Action]:
     """If it is bound by half: look for room a little longer, then release what is bound."""
-    entry = case.entry
-    half = case.started and entry.whole is False
-    if not half or entry.kept or entry.victims:
+    record = view.record
+    half = view.started and record.whole is False
+    if not half or record.kept or record.victims:
         return []
-    if entry.release_at is None:
-        entry.release_at = case.now + case.state.settings.repair_seconds
-    if case.now < entry.release_at:
-        case.state.look_again(case.key, entry.release_at)
+    if record.release_at is None:
+        record.release_at = view.now + view.state.settings.repair_seconds
+    if view.now < record.release_at:
+        view.state.wake_at(view.key, record.release_at)
         return []
-    return release(case, f"bound by half and cannot be made whole: {reason.text}")
+    return release(view, f"bound by half and cannot be made whole: {reason.text}")
 
 
-def release(case: GangView, why: str) -> list[Action]:
+def release(view: GangView, why: str) -> list[Action]:
     """Delete the members that have a node, if something will make them anew."""
-    case.entry.gave_up, case.entry.release_at = True, None
-    drop_holds(case.state, case.key)
-    names = case.state.roster.names
-    bound = (pod for pod in case.muster.bound if pod.spec.node_name and pod.metadata.controller)
+    view.record.gave_up, view.record.release_at = True, None
+    drop_holds(view.state, view.key)
+    names = view.state.roster.names
+    bound = (pod for pod in view.members.bound if pod.spec.node_name and pod.metadata.controller)
     pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
     if pods:
-        return [Delete(case.key, pods, why, RELEASED)]
-    case.entry.kept = case.entry.whole is False
-    if not case.entry.kept or case.entry.reason is None:
+        return [Delete(view.key, pods, why, RELEASED)]
+    view.record.kept = view.record.whole is False
+    if not view.record.kept or view.record.reason is None:
         return []
-    return say(case.state, case.key, Reason(case.entry.reason.code, f"{why}; {CANNOT_DELETE}"))
+    return say(view.state, view.key, Reason(view.record.reason.code, f"{why}; {CANNOT_DELETE}"))
 
 
-def _reserve_if_starving(case: GangView, demand: Demand, result: Unplaced) -> None:
+def _reserve_if_starving(view: GangView, demand: Demand, result: Unplaced) -> None:
     """After a long wait, keep those behind from the nodes this gang could use.
 
     Only if it would fit an empty cluster: an impossible gang must not block a possible one.
     """
-    state, since = case.state, case.entry.waits_since
-    if since is None or case.started:
+    state, since = view.state, view.record.waits_since
+    if since is None or view.started:
         return
     due = since + state.settings.starvation_after
-    if case.now < due:
-        if not case.entry.guarded:
-            case.entry.guarded = True
-            state.look_again(case.key, due)
+    if view.now < due:
+        if not view.record.guarded:
+            view.record.guarded = True
+            state.wake_at(view.key, due)
         return
-    if _never_fits(case, demand):
-        state.stop_starving(case.key)
+    if _never_fits(view, demand):
+        state.stop_starving(view.key)
     else:
-        state.starving[case.key] = tuple(short.want.cls for short in result.short)
-        state.parked.spots[case.key].wakes |= Wake.LOST
+        state.starving[view.key] = tuple(short.want.cls for short in result.short)
+        state.parked.spots[view.key].wakes |= Wake.LOST
 
 
-def _never_fits(case: GangView, demand: Demand) -> bool:
+def _never_fits(view: GangView, demand: Demand) -> bool:
     """Whether it would not fit if all that can ever leave had left; kept until nodes change."""
-    snapshot = case.state.snapshot
+    snapshot = view.state.snapshot
     stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
     wants = tuple((want.cls, len(want.pods)) for want in demand.wants)
-    if case.entry.hopeless[0] != (stamp, wants):
+    if view.record.hopeless[0] != (stamp, wants):
         leave = tuple(slot for slot in snapshot.slots.values() if may_be_evicted(slot.pod))
-        found = place(snapshot, replace(demand, rooms=leave, barred=None))
-        case.entry.hopeless = ((stamp, wants), not isinstance(found, Plan))
-    return case.entry.hopeless[1]
+        found = place(snapshot, replace(demand, holds=leave, reserved=None))
+        view.record.hopeless = ((stamp, wants), not isinstance(found, Plan))
+    return view.record.hopeless[1]
 
 
 RESOURCE_CLAIMS_UNSUPPORTED = "asks for resourceClaims, which are not supported"
@@ -264,18 +264,18 @@ class UnplaceablePods:
     wakes: int
 
 
-def find_unplaceable(case: GangView) -> UnplaceablePods | None:
+def find_unplaceable(view: GangView) -> UnplaceablePods | None:
     """What keeps some of the gang's pending members from every node."""
     found: list[tuple[Pod, str]] = []
-    storage = case.state.snapshot.volumes.trouble
-    for pod in case.muster.pending:
+    storage = view.state.snapshot.volumes.trouble
+    for pod in view.members.pending:
         says = RESOURCE_CLAIMS_UNSUPPORTED if pod.spec.resource_claims else storage(pod)
         if says:
             found.append((pod, says))
     if not found:
         return None
     pod, says = found[0]
-    text = says if case.key.dialect == SINGLE_POD.name else f"{pod.metadata.name}: {says}"
+    text = says if view.key.dialect == SINGLE_POD.name else f"{pod.metadata.name}: {says}"
     more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
     supported = any(says is not RESOURCE_CLAIMS_UNSUPPORTED for _, says in found)
     code = reasons.UNSUPPORTED if says is RESOURCE_CLAIMS_UNSUPPORTED else reasons.NO_VOLUME
@@ -286,23 +286,23 @@ def find_unplaceable(case: GangView) -> UnplaceablePods | None:
 
 
 def decide_without(
-    case: GangView, found: UnplaceablePods, fill: Callable[[GangView], list[Action]]
+    view: GangView, found: UnplaceablePods, fill: Callable[[GangView], list[Action]]
 ) -> list[Action]:
     """Place the others, then say what is the matter, unless they wait for something else."""
-    entry = case.entry
-    before, since, heard = entry.reason, entry.waits_since, entry.heard
-    able = tuple(pod for pod in case.muster.pending if pod.metadata.uid not in found.pods)
-    muster = replace(case.muster, pending=able)
-    actions = fill(replace(case, muster=muster))
-    spots = case.state.parked.spots
-    if entry.reason is None or entry.reason.code == reasons.NOT_ENOUGH_MEMBERS:
-        spot = spots.get(case.key) or Spot(Wake.NONE)
-        wait(case, found.reason, Spot(spot.wakes | found.wakes, spot.classes))
-    elif case.key in spots:
-        spots[case.key].wakes |= found.wakes
+    record = view.record
+    before, since, heard = record.reason, record.waits_since, record.heard
+    able = tuple(pod for pod in view.members.pending if pod.metadata.uid not in found.pods)
+    members = replace(view.members, pending=able)
+    actions = fill(replace(view, members=members))
+    spots = view.state.parked.spots
+    if record.reason is None or record.reason.code == reasons.NOT_ENOUGH_MEMBERS:
+        spot = spots.get(view.key) or Spot(Wake.NONE)
+        wait(view, found.reason, Spot(spot.wakes | found.wakes, spot.classes))
+    elif view.key in spots:
+        spots[view.key].wakes |= found.wakes
     if before is not None:
-        entry.waits_since = since
+        record.waits_since = since
     actions = [action for action in actions if not isinstance(action, Report)]
-    if entry.reason == before and entry.heard <= heard:
+    if record.reason == before and record.heard <= heard:
         return actions
-    return [*actions, Report(case.key, entry.reason)]
+    return [*actions, Report(view.key, record.reason)]

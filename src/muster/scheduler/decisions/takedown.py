@@ -137,43 +137,43 @@ def _condition_message(pod: Pod) -> str:
 def takedown_started(state: State, delete: Delete) -> None:
     """A whole gang is being deleted from now on."""
     if delete.whole and delete.gang in state.roster.gangs:
-        entry = state.entry(delete.gang)
-        entry.going |= {pod.metadata.uid for pod in delete.pods}
+        record = state.record(delete.gang)
+        record.going |= {pod.metadata.uid for pod in delete.pods}
 
 
-def continue_takedown(state: State, gang: Gang, muster: Members) -> list[Action] | None:
+def continue_takedown(state: State, gang: Gang, members: Members) -> list[Action] | None:
     """What is done about a gang that is being taken down, and nothing else; None if it is not."""
-    entry = state.entry(gang.key)
-    entry.going = entry.going.intersection(gang.pods)
+    record = state.record(gang.key)
+    record.going = record.going.intersection(gang.pods)
     others = (
-        pod for pod in (*muster.bound, *muster.leaving) if pod.metadata.uid not in entry.going
+        pod for pod in (*members.bound, *members.leaving) if pod.metadata.uid not in record.going
     )
     rest = unfinished_takedown(gang.key, others, state.roster.names)
-    if rest is None and not any(pod.metadata.uid in entry.going for pod in muster.bound):
+    if rest is None and not any(pod.metadata.uid in record.going for pod in members.bound):
         return None
-    entry.gave_up = True
+    record.gave_up = True
     drop_holds(state, gang.key)
     actions: list[Action] = []
     if rest is not None:
         takedown_started(state, rest)
         actions.append(rest)
-    text = f"waits for members that are being deleted{failed_deletions(entry, entry.going)}"
-    return [*actions, *say(state, gang.key, Reason(LEAVING, text) if muster.pending else None)]
+    text = f"waits for members that are being deleted{failed_deletions(record, record.going)}"
+    return [*actions, *say(state, gang.key, Reason(LEAVING, text) if members.pending else None)]
 
 
 def deletion_failed(state: State, pod: Pod, why: str) -> None:
     """A pod could not be deleted, or (no `why`) at last was: who waits for that says it."""
     uid = pod.metadata.uid
-    for key, entry in state.entries.items():
-        if why and (uid in entry.victims or uid in entry.going):
-            entry.stuck[uid] = f"{pod.metadata.name} could not be deleted: {why}"
-        elif why or entry.stuck.pop(uid, None) is None:
+    for key, record in state.records.items():
+        if why and (uid in record.victims or uid in record.going):
+            record.stuck[uid] = f"{pod.metadata.name} could not be deleted: {why}"
+        elif why or record.stuck.pop(uid, None) is None:
             continue
-        state.touch(key)
+        state.mark_due(key)
 
 
-def failed_deletions(entry: GangRecord, uids: Container[str]) -> str:
+def failed_deletions(record: GangRecord, uids: Container[str]) -> str:
     """Why those that are awaited to go do not, to be put behind what is said of a gang."""
-    said = [text for uid, text in entry.stuck.items() if uid in uids]
+    said = [text for uid, text in record.stuck.items() if uid in uids]
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
     return f"; {said[0]}{more}" if said else ""

@@ -1,1 +1,1 @@
-"""What the scheduler writes to the API: binds, deletions, conditions, events, the line."""
+"""What the scheduler writes to the API: binds, deletions, volumes, conditions, events, the line."""

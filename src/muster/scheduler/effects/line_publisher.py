@@ -33,27 +33,27 @@ def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]
     """Every waiting gang in the order in which they are tried."""
     found = []
     line = sorted(
-        state.place_of(key) for key, entry in state.entries.items() if entry.reason is not None
+        state.place_of(key) for key, record in state.records.items() if record.reason is not None
     )
     for number, place in enumerate(line[:MAX_ROWS], start=1):
-        gang, entry = state.roster.gangs.get(place.key), state.entries[place.key]
-        if gang is None or entry.reason is None:
+        gang, record = state.roster.gangs.get(place.key), state.records[place.key]
+        if gang is None or record.reason is None:
             continue
-        muster = state.muster(gang)
-        since = wall - timedelta(seconds=now - (entry.waits_since or now))
+        members = state.members(gang)
+        since = wall - timedelta(seconds=now - (record.waits_since or now))
         found.append(
             WaitingGang(
                 gang=str(place.key),
                 place=number,
-                code=entry.reason.code,
-                reason=entry.reason.text,
+                code=record.reason.code,
+                reason=record.reason.text,
                 since=timestamp(since),
                 dialect=place.key.dialect,
-                priority=-place.lower,
+                priority=-place.neg_priority,
                 least=gang.terms.min if gang.terms else 1,
-                bound=len(muster.bound),
-                pending=len(muster.pending),
-                held=len(entry.holds),
+                bound=len(members.bound),
+                pending=len(members.pending),
+                held=len(record.holds),
             )
         )
     return found
@@ -62,11 +62,11 @@ def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]
 def set_gauges(state: State) -> None:
     """Set the gauges."""
     metrics.WAITING.clear()
-    codes = Counter(e.reason.code for e in state.entries.values() if e.reason is not None)
+    codes = Counter(e.reason.code for e in state.records.values() if e.reason is not None)
     for code, n in codes.items():
         metrics.WAITING.labels(code).set(n)
-    metrics.ROOMS_HELD.set(sum(len(entry.holds) for entry in state.entries.values()))
-    metrics.HALF_BOUND.set(sum(1 for e in state.entries.values() if e.half))
+    metrics.ROOMS_HELD.set(sum(len(record.holds) for record in state.records.values()))
+    metrics.HALF_BOUND.set(sum(1 for e in state.records.values() if e.half))
 
 
 class LinePublisher:

@@ -159,12 +159,12 @@ class Reporter:
             return
 
     async def _tell(self, key: GangKey, now: float) -> None:
-        gang, entry = self._state.roster.gangs.get(key), self._state.entries.get(key)
-        if gang is None or entry is None:
+        gang, record = self._state.roster.gangs.get(key), self._state.records.get(key)
+        if gang is None or record is None:
             self._told.pop(key, None)
             return
         told = self._told.setdefault(key, _Reported(self._which(key)))
-        reason = entry.reason
+        reason = record.reason
         if reason is None and self._busy() and told.stood_back < MAX_DEFERRALS:
             told.stood_back += 1
             self._due[key] = now + 1.0
@@ -184,7 +184,7 @@ class Reporter:
 
     def _succeeded(self, key: GangKey) -> int:
         gang = self._state.roster.gangs.get(key)
-        return 0 if gang is None else self._state.succeeded(gang, self._state.muster(gang))
+        return 0 if gang is None else self._state.succeeded(gang, self._state.members(gang))
 
     def _which(self, key: GangKey) -> str:
         """Tells a gang from one of the same name that was there before."""
@@ -202,8 +202,8 @@ class Reporter:
         terms = gang.terms
         if terms is None or gang.kind is None or gang.declared is None:
             return True
-        muster = self._state.muster(gang)
-        standing = GroupCounts(terms, muster, self._state.succeeded(gang, muster), reason)
+        members = self._state.members(gang)
+        standing = GroupCounts(terms, members, self._state.succeeded(gang, members), reason)
         status = group_status(gang.key, standing, "")
         if status is None or status == told.status:
             return True
@@ -219,9 +219,9 @@ class Reporter:
         alive = {uid for g in self._state.roster.gangs.values() for uid in g.pods}
         if len(self._pods) > 2 * len(alive) + 100:
             self._pods = {uid: told for uid, told in self._pods.items() if uid in alive}
-        muster = self._state.muster(gang)
-        refused = (pod for pod in muster.bound if not pod.spec.node_name)
-        pending = (*muster.pending, *(refused if reason.code == BIND_FAILED else ()))
+        members = self._state.members(gang)
+        refused = (pod for pod in members.bound if not pod.spec.node_name)
+        pending = (*members.pending, *(refused if reason.code == BIND_FAILED else ()))
         for pod in pending:
             told = self._pods.get(pod.metadata.uid)
             alike = (

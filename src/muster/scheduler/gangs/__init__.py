@@ -1,1 +1,6 @@
-"""Who belongs together, what is remembered of a gang, and whose turn it is."""
+"""Who belongs together, what is remembered of a gang, and whose turn it is.
+
+`roster` (which pod is in which gang), `members` (what each member is doing, and the gang's run),
+`phase` (where a gang stands), `holds` (room held for members to come), `line` (the order in which
+gangs are tried, and what wakes those that wait).
+"""

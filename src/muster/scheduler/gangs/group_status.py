@@ -28,13 +28,13 @@ class GroupCounts:
     """A gang as it stands: what it needs, its members, and how many succeeded, gone or not."""
 
     terms: GangTerms
-    muster: Members
+    members: Members
     succeeded: int
     reason: Reason | None
 
     @property
     def there(self) -> int:
-        return len(self.muster.bound) + self.succeeded
+        return len(self.members.bound) + self.succeeded
 
     @property
     def done(self) -> bool:
@@ -60,11 +60,11 @@ def succeeded_before(key: GangKey, group: object) -> int:
 
 
 def _volcano(gang: GroupCounts, stamp: str) -> Raw:
-    muster, reason = gang.muster, gang.reason
+    members, reason = gang.members, gang.reason
     waiting = {
         "type": "Unschedulable",
         "status": "True",
-        "reason": "NotEnoughResources" if muster.pending else "NotEnoughTasks",
+        "reason": "NotEnoughResources" if members.pending else "NotEnoughTasks",
         "message": reason.text if reason else "",
         "lastTransitionTime": stamp,
         "transitionID": "",
@@ -80,9 +80,9 @@ def _volcano(gang: GroupCounts, stamp: str) -> Raw:
     return {
         "phase": _volcano_phase(gang),
         "conditions": [waiting if reason else scheduled],
-        "running": muster.running,
+        "running": members.running,
         "succeeded": gang.succeeded,
-        "failed": len(muster.failed),
+        "failed": len(members.failed),
     }
 
 
@@ -91,27 +91,27 @@ def _volcano_phase(gang: GroupCounts) -> str:
         return "Completed"
     if gang.there >= gang.terms.min:
         return "Running"
-    return "Unknown" if gang.muster.bound else "Pending"
+    return "Unknown" if gang.members.bound else "Pending"
 
 
 def _coscheduling(gang: GroupCounts, stamp: str) -> Raw:
     return {
         "phase": _coscheduling_phase(gang),
-        "scheduled": len(gang.muster.bound),
-        "running": gang.muster.running,
+        "scheduled": len(gang.members.bound),
+        "running": gang.members.running,
         "succeeded": gang.succeeded,
-        "failed": len(gang.muster.failed),
+        "failed": len(gang.members.failed),
     }
 
 
 def _coscheduling_phase(gang: GroupCounts) -> str:
     if gang.done:
         return "Finished"
-    if gang.muster.failed and gang.there < gang.terms.min:
+    if gang.members.failed and gang.there < gang.terms.min:
         return "Failed"
-    if gang.muster.running + gang.succeeded >= gang.terms.min:
+    if gang.members.running + gang.succeeded >= gang.terms.min:
         return "Running"
-    return "Scheduling" if gang.muster.bound else "Pending"
+    return "Scheduling" if gang.members.bound else "Pending"
 
 
 def _native(gang: GroupCounts, stamp: str) -> Raw:

@@ -68,21 +68,21 @@ class Missing:
 
 
 def missing(
-    terms: GangTerms, muster: Members, gone: tuple[str, ...] = (), unnamed: int = 0
+    terms: GangTerms, members: Members, gone: tuple[str, ...] = (), unnamed: int = 0
 ) -> Missing:
     """What is missing; members that succeeded count as there, `gone` (their roles) too.
 
     `unnamed` are gone as well and nobody knows their roles: they stand for roles of which there is
     nobody first.
     """
-    there = (*muster.bound, *muster.succeeded)
+    there = (*members.bound, *members.succeeded)
     have = count_by_role(there) if terms.roles else {}
     for role in gone:
         have[role] = have.get(role, 0) + 1
     roles = {role: n - have.get(role, 0) for role, n in terms.roles.items()}
     roles = {role: n for role, n in roles.items() if n > 0}
     if roles and unnamed:
-        roles = _fill_roles(roles, {*have, *count_by_role(muster.pending)}, unnamed)
+        roles = _fill_roles(roles, {*have, *count_by_role(members.pending)}, unnamed)
     count = len(there) + len(gone) + unnamed
     return Missing(max(terms.min - count, sum(roles.values()), 0), roles)
 
@@ -144,59 +144,59 @@ LATE_ANNOTATION = "muster.dev/late"
 as JSON from role to what one such member requests. Their room is placed with the gang and held."""
 
 
-def review_holds(case: GangView) -> bool:
+def review_holds(view: GangView) -> bool:
     """End holds that are not needed; lengthen those whose replacement has come. Has one run out?"""
-    state, entry = case.state, case.entry
-    entry.victims &= state.snapshot.slots.keys()
-    orphaned = case.gang.label_only and not case.started and not entry.preempts
-    if case.gang.ended or orphaned:
-        drop_holds(state, case.key)
-    for uid in sorted(uid for uid, kept in entry.holds.items() if not kept.late)[
-        case.missing.total :
+    state, record = view.state, view.record
+    record.victims &= state.snapshot.slots.keys()
+    orphaned = view.gang.label_only and not view.started and not record.preempts
+    if view.gang.ended or orphaned:
+        drop_holds(state, view.key)
+    for uid in sorted(uid for uid, kept in record.holds.items() if not kept.late)[
+        view.missing.total :
     ]:
-        state.drop_room(case.key, uid)
-    _review_late_holds(case)
-    if case.muster.pending:
-        seconds = state.hold_seconds(case.gang)
-        for uid, kept in entry.holds.items():
+        state.drop_room(view.key, uid)
+    _review_late_holds(view)
+    if view.members.pending:
+        seconds = state.hold_seconds(view.gang)
+        for uid, kept in record.holds.items():
             if not kept.promised:
-                entry.holds[uid] = extended(kept, case.now, seconds)
-                state.look_again(case.key, entry.holds[uid].until)
-    ended = [uid for uid, kept in entry.holds.items() if kept.until <= case.now]
-    needed = any(not entry.holds[uid].late for uid in ended)
+                record.holds[uid] = extended(kept, view.now, seconds)
+                state.wake_at(view.key, record.holds[uid].until)
+    ended = [uid for uid, kept in record.holds.items() if kept.until <= view.now]
+    needed = any(not record.holds[uid].late for uid in ended)
     for uid in ended:
-        state.drop_room(case.key, uid)
+        state.drop_room(view.key, uid)
     return needed
 
 
 def drop_holds(state: State, key: GangKey) -> None:
     """Keep nothing for a gang any more."""
-    for uid in list(state.entry(key).holds):
+    for uid in list(state.record(key).holds):
         state.drop_room(key, uid)
 
 
-def _review_late_holds(case: GangView) -> None:
+def _review_late_holds(view: GangView) -> None:
     """A late member that has its node needs no room any more."""
-    if not any(kept.late for kept in case.entry.holds.values()):
+    if not any(kept.late for kept in view.record.holds.values()):
         return
-    there = {role_of(pod) for pod in case.muster.bound}
-    for uid, kept in list(case.entry.holds.items()):
+    there = {role_of(pod) for pod in view.members.bound}
+    for uid, kept in list(view.record.holds.items()):
         if kept.late in there and kept.late:
-            case.state.drop_room(case.key, uid)
+            view.state.drop_room(view.key, uid)
 
 
-def missing_pods(case: GangView) -> dict[str, int]:
+def missing_pods(view: GangView) -> dict[str, int]:
     """Members that are missing and have no pod yet, by role; `""` for those of any role."""
-    waiting = count_by_role(case.muster.pending) if case.missing.roles else {}
-    roles = {role: n - waiting.get(role, 0) for role, n in case.missing.roles.items()}
+    waiting = count_by_role(view.members.pending) if view.missing.roles else {}
+    roles = {role: n - waiting.get(role, 0) for role, n in view.missing.roles.items()}
     lacking = {role: n for role, n in roles.items() if n > 0}
-    rest = case.missing.total - len(case.muster.pending) - sum(lacking.values())
+    rest = view.missing.total - len(view.members.pending) - sum(lacking.values())
     return {**lacking, "": rest} if rest > 0 else lacking
 
 
-def exceeds_cluster(case: GangView, lacking: Mapping[str, int]) -> bool:
+def exceeds_cluster(view: GangView, lacking: Mapping[str, int]) -> bool:
     """Whether so many are absent that all nodes, were they empty, could not hold them."""
-    snapshot = case.state.snapshot
+    snapshot = view.state.snapshot
     if not lacking:
         return False
     snapshot.settle()
@@ -204,31 +204,31 @@ def exceeds_cluster(case: GangView, lacking: Mapping[str, int]) -> bool:
     return sum(lacking.values()) > min(MAX_PLACEHOLDERS, int(room))
 
 
-def holds_will_follow(case: GangView) -> bool:
+def holds_will_follow(view: GangView) -> bool:
     """Whether members that are being deleted still sit in the rooms that will be held."""
-    kept = len(case.entry.holds)
-    return kept + len(case.muster.leaving) >= case.missing.total > kept
+    kept = len(view.record.holds)
+    return kept + len(view.members.leaving) >= view.missing.total > kept
 
 
-def placeholders(case: GangView, lacking: Mapping[str, int]) -> Iterator[Pod]:
+def placeholders(view: GangView, lacking: Mapping[str, int]) -> Iterator[Pod]:
     """Stand-ins for members that have no pod yet, in the likeness of a sibling of their role."""
     number = 0
     for role, n in sorted(lacking.items()):
-        siblings = [pod for pod in case.gang.pods.values() if not role or role_of(pod) == role]
-        likeness = min(siblings or case.muster.bound, key=lambda pod: pod.metadata.name)
+        siblings = [pod for pod in view.gang.pods.values() if not role or role_of(pod) == role]
+        likeness = min(siblings or view.members.bound, key=lambda pod: pod.metadata.name)
         for _ in range(n):
             number += 1
             yield _placeholder(likeness, f"{likeness.metadata.uid}/{number}")
 
 
-def late_members(case: GangView) -> dict[str, Pod]:
+def late_members(view: GangView) -> dict[str, Pod]:
     """Stand-ins for the members that come late and have no pod yet, by role."""
-    asked = _read_late(case.annotations) if LATE_ANNOTATION in case.annotations else {}
+    asked = _read_late(view.annotations) if LATE_ANNOTATION in view.annotations else {}
     if not asked:
         return {}
-    there = {role_of(pod) for pod in case.gang.pods.values()} | set(case.entry.succeeded.values())
+    there = {role_of(pod) for pod in view.gang.pods.values()} | set(view.record.succeeded.values())
     return {
-        role: _late(case, role, requests)
+        role: _late(view, role, requests)
         for role, requests in sorted(asked.items())
         if role not in there
     }
@@ -243,17 +243,17 @@ def _read_late(annotations: Mapping[str, str]) -> dict[str, Any]:
     return {role.lower(): asked for role, asked in roles if isinstance(asked, dict)}
 
 
-def _late(case: GangView, role: str, requests: dict[str, Any]) -> Pod:
+def _late(view: GangView, role: str, requests: dict[str, Any]) -> Pod:
     plain = {
         name: amount for name, amount in requests.items() if isinstance(amount, str | int | float)
     }
     main = Container(resources=ResourceRequirements(requests=plain))
     metadata = ObjectMeta(
-        name=f"{case.key.name}-{role}",
-        namespace=case.key.namespace,
+        name=f"{view.key.name}-{role}",
+        namespace=view.key.namespace,
         annotations={ROLE_ANNOTATION: role},
     )
-    return _placeholder(Pod(metadata, PodSpec(containers=(main,))), f"{case.key}/{role}")
+    return _placeholder(Pod(metadata, PodSpec(containers=(main,))), f"{view.key}/{role}")
 
 
 def _placeholder(likeness: Pod, uid: str) -> Pod:

@@ -40,8 +40,8 @@ END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 class LinePosition(NamedTuple):
     """Sorts gangs in the order they are tried."""
 
-    starting: bool
-    lower: int
+    not_running: bool
+    neg_priority: int
     surplus: bool
     created: datetime
     key: GangKey
@@ -72,23 +72,23 @@ class DueGangs:
         """Look at this gang; its place may have changed."""
         self._moved.add(key)
 
-    def all_moved(self) -> None:
+    def all_due(self) -> None:
         """Everybody's place may have changed."""
         self._moved.update(self._places)
 
-    def at(self, when: float, key: GangKey) -> None:
+    def wake_at(self, when: float, key: GangKey) -> None:
         """Look at this gang at that time."""
         heapq.heappush(self._timers, (when, key))
 
     def next_timer(self) -> float | None:
         return self._timers[0][0] if self._timers else None
 
-    def ring(self, now: float) -> None:
+    def wake_due(self, now: float) -> None:
         """Add those whose time has come."""
         while self._timers and self._timers[0][0] <= now:
             self.add(heapq.heappop(self._timers)[1])
 
-    def take(self, place_of: Callable[[GangKey], LinePosition]) -> GangKey | None:
+    def next(self, place_of: Callable[[GangKey], LinePosition]) -> GangKey | None:
         """The first in line, who then has had its turn; None if nobody waits for one."""
         for key in self._moved:
             place = place_of(key)

@@ -31,44 +31,44 @@ def review_run(state: State, gang: Gang, terms: GangTerms, now: float) -> None:
     """Learn what is known of a gang's successes, and end its run if that is over."""
     if gang.key.dialect == SINGLE_POD.name:
         return
-    entry, muster = state.entry(gang.key), state.muster(gang)
-    first, entry.met = not entry.met, True
+    record, members = state.record(gang.key), state.members(gang)
+    first, record.met = not record.met, True
     if first:
         told = succeeded_before(gang.key, gang.declared)
-        entry.recalled = max(0, told - len(muster.succeeded))
-        if _is_a_later_run(terms, muster):
-            _end(gang, entry, len(muster.succeeded))
-    if entry.done and (muster.bound or muster.pending):
-        entry.done = 0
-    if not (muster.succeeded or entry.succeeded or entry.recalled):
+        record.recalled = max(0, told - len(members.succeeded))
+        if _is_a_later_run(terms, members):
+            _end(gang, record, len(members.succeeded))
+    if record.done and (members.bound or members.pending):
+        record.done = 0
+    if not (members.succeeded or record.succeeded or record.recalled):
         return
-    done = not state.missing(gang, muster).total
-    if done and _is_over(muster, entry, now, first=first):
-        _end(gang, entry, state.succeeded(gang, muster))
+    done = not state.missing(gang, members).total
+    if done and _is_over(members, record, now, first=first):
+        _end(gang, record, state.succeeded(gang, members))
 
 
-def _is_over(muster: Members, entry: GangRecord, now: float, *, first: bool) -> bool:
+def _is_over(members: Members, record: GangRecord, now: float, *, first: bool) -> bool:
     """Whether nothing is left of a run; what has come since its end is seen only on first sight."""
-    if muster.bound or muster.leaving or muster.gated:
+    if members.bound or members.leaving or members.gated:
         return False
-    entry.expects = [until for until in entry.expects if until > now]
-    return not entry.expects and (not muster.pending or (first and not muster.succeeded))
+    record.expects = [until for until in record.expects if until > now]
+    return not record.expects and (not members.pending or (first and not members.succeeded))
 
 
-def _end(gang: Gang, entry: GangRecord, done: int) -> None:
-    gang.past = {uid for uid, pod in gang.pods.items() if pod.finished}
-    gang.called = None
-    entry.succeeded, entry.recalled, entry.done = {}, 0, done
-    entry.whole = False
+def _end(gang: Gang, record: GangRecord, done: int) -> None:
+    gang.earlier_run = {uid for uid, pod in gang.pods.items() if pod.finished}
+    gang.sorted_members = None
+    record.succeeded, record.recalled, record.done = {}, 0, done
+    record.whole = False
 
 
-def _is_a_later_run(terms: GangTerms, muster: Members) -> bool:
+def _is_a_later_run(terms: GangTerms, members: Members) -> bool:
     """After a restart: whether all that live were made when all that succeeded had their nodes."""
-    alive = (*muster.bound, *muster.pending)
-    if not alive or holds.missing(terms, replace(muster, bound=())).total:
+    alive = (*members.bound, *members.pending)
+    if not alive or holds.missing(terms, replace(members, bound=())).total:
         return False
     made = [pod.metadata.creation_timestamp for pod in alive]
-    ended = [_bound_at(pod) for pod in muster.succeeded]
+    ended = [_bound_at(pod) for pod in members.succeeded]
     first = min((at for at in made if at is not None), default=None)
     last = max((at for at in ended if at is not None), default=None)
     return first is not None and last is not None and first > last

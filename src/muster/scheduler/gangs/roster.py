@@ -44,9 +44,9 @@ class Gang:
     pods: dict[str, Pod] = field(default_factory=dict)
     declared: HasMetadata | None = None
     kind: Kind[Any] | None = None
-    called: Members | None = None
+    sorted_members: Members | None = None
     """The members as last sorted; None once one of them has changed."""
-    past: set[str] = field(default_factory=set)
+    earlier_run: set[str] = field(default_factory=set)
     """Pods that ended in a run that is over: they no longer count."""
 
     @property
@@ -106,8 +106,8 @@ class Roster:
         self.gangs: dict[GangKey, Gang] = {}
         self.of_pod: dict[str, GangKey] = {}
         self._declared: dict[Kind[Any], dict[Key, HasMetadata]] = {}
-        self._budgets: dict[Key, Budget] = {}
-        self.guarding: dict[Key, Budget] = {}
+        self.gang_budgets: dict[Key, Budget] = {}
+        self.budgets: dict[Key, Budget] = {}
         self._classes: dict[str, int] = {}
 
     def put_pod(self, pod: Pod) -> GangKey | None:
@@ -120,7 +120,7 @@ class Roster:
         if key is not None:
             self.of_pod[uid] = key
             gang = self._gang(key)
-            gang.pods[uid], gang.called = pod, None
+            gang.pods[uid], gang.sorted_members = pod, None
         return key
 
     def drop_pod(self, uid: str) -> GangKey | None:
@@ -147,15 +147,15 @@ class Roster:
 
     def put_budget(self, key: Key, budget: PodDisruptionBudget | None) -> set[GangKey]:
         """A budget came, changed or went: pods may join its gang or leave it."""
-        declared, guarding = gang_budget(budget), parse_budget(budget)
-        if guarding is not None:
-            self.guarding[key] = guarding
+        declared, parsed = gang_budget(budget), parse_budget(budget)
+        if parsed is not None:
+            self.budgets[key] = parsed
         else:
-            self.guarding.pop(key, None)
+            self.budgets.pop(key, None)
         if declared is not None:
-            self._budgets[key] = declared
+            self.gang_budgets[key] = declared
         else:
-            self._budgets.pop(key, None)
+            self.gang_budgets.pop(key, None)
         touched = {GangKey(BUDGET.name, key.namespace, key.name)}
         loose = [
             pod
@@ -173,17 +173,17 @@ class Roster:
             self._declare(gang_key)
         return touched
 
-    def guards(self, pod: Pod, but: GangKey | None = None) -> list[Key]:
+    def budgets_over(self, pod: Pod, but: GangKey | None = None) -> list[Key]:
         """The disruption budgets over a pod, other than the one that declares `but`."""
         return [
             key
-            for key, budget in self.guarding.items()
+            for key, budget in self.budgets.items()
             if (but is None or key != (but.namespace, but.name)) and budget_covers(budget, pod)
         ]
 
     def allowed(self) -> dict[Key, int]:
         """How many pods each disruption budget would let go now."""
-        return {key: budget.allowed for key, budget in self.guarding.items()}
+        return {key: budget.allowed for key, budget in self.budgets.items()}
 
     def put_priority_class(self, name: str, priority: PriorityClass | None) -> None:
         if priority is None:
@@ -213,7 +213,7 @@ class Roster:
         if pod.spec.scheduler_name not in self.names:
             return None
         if may_join_budget_gang(pod):
-            covering = [key for key, b in self._budgets.items() if budget_covers(b, pod)]
+            covering = [key for key, b in self.gang_budgets.items() if budget_covers(b, pod)]
             if covering:
                 return GangKey(BUDGET.name, *min(covering))
         return single_pod_gang(pod) if not pod.spec.node_name or before is not None else None
@@ -232,7 +232,7 @@ class Roster:
         where = Key(key.namespace, key.name)
         gang.declared = gang.kind = None
         if key.dialect == BUDGET.name:
-            budget = self._budgets.get(where)
+            budget = self.gang_budgets.get(where)
             gang.declared = None if budget is None else budget.object
             gang.kind = BUDGET.kinds[0]
             return
@@ -247,8 +247,8 @@ class Roster:
         gang = self.gangs.get(key)
         if gang is not None:
             gang.pods.pop(uid, None)
-            gang.past.discard(uid)
-            gang.called = None
+            gang.earlier_run.discard(uid)
+            gang.sorted_members = None
 
 
 def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Members:
@@ -260,7 +260,7 @@ def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str])
     gated = running = foreign = 0
     for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
         if pod.finished:
-            if pod.metadata.uid not in gang.past:
+            if pod.metadata.uid not in gang.earlier_run:
                 lists["ok" if pod.status.phase == "Succeeded" else "bad"].append(pod)
         elif pod.metadata.deletion_timestamp is not None:
             lists["leaving"].append(pod)

@@ -1,7 +1,4 @@
-"""What a gang asks of one trial, and what comes of it: a plan, or what was short.
-
-Made by `decide`, answered by `place`, put into words by `explain`. Pure data.
-"""
+"""The question and the answers of one trial: a demand, a plan, or what was short. Pure data."""
 
 from __future__ import annotations
 
@@ -41,19 +38,18 @@ class NodePreference:
 class Demand:
     """What one gang asks of one trial.
 
-    `need` of the wanted pods must be placed, among them `roles[role]` of each role named; the
-    rest is surplus and not placed here. `rooms` are slots kept for this gang: lifted during its
-    trial, and their nodes preferred. `beside` are nodes that already have members. `barred` rows
-    are kept from it.
+    `need` of the wanted pods must be placed, among them `roles[role]` of each role named; the rest
+    is surplus and not placed here. `holds` are this gang's own holds: removed during its trial, and
+    their nodes preferred. `used_nodes` already run members. `reserved` rows are closed to it.
     """
 
     wants: tuple[ClassDemand, ...]
     need: int
     roles: Mapping[str, int] = field(default_factory=dict)
-    rooms: tuple[Slot, ...] = ()
-    beside: tuple[str, ...] = ()
-    barred: Mask | None = None
-    manner: NodePreference = field(default_factory=NodePreference)
+    holds: tuple[Slot, ...] = ()
+    used_nodes: tuple[str, ...] = ()
+    reserved: Mask | None = None
+    preference: NodePreference = field(default_factory=NodePreference)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Where a class of pods may go: named functions over arrays, listed in one tuple.
 
-`place` asks `copies` (how many fit on each node by everything that room and labels decide) and
-`coupled_mask` (what other pods decide); `explain` walks the tuple and counts which filter removed
-how many nodes. What nodes say is in `labels`, what other pods say is in `near`.
+`copies` says how many fit on each node by everything that room and labels decide; `coupled_mask`
+adds what other pods decide. `FILTERS` lists every rule with its words, so that a diagnosis can
+count how many nodes each one removed.
 
 Theory: labels, taints and readiness change rarely, so their mask is cached per class until a node
-changes; copies per node are cached too and recomputed only for the rows touched since.
+changes. Copies per node are cached too and recomputed only for the rows touched since.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from muster.scheduler.placement import pod_rules
+from muster.scheduler.placement import pod_rules, volume_rules
 from muster.scheduler.placement.node_rules import (
     is_ready,
     matches_selector,
-    reaches_volumes,
     tolerates_taints,
 )
 
@@ -48,7 +47,7 @@ def static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
 def _static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
     ready = snapshot.nodes.ready
     chosen = tolerates_taints(snapshot, cls) & matches_selector(snapshot, cls)
-    return ready & chosen & reaches_volumes(snapshot, cls)
+    return ready & chosen & volume_rules.reaches_volumes(snapshot, cls)
 
 
 def _cached_mask(snapshot: Snapshot, cls: PodClass, make: Callable[..., Mask]) -> Mask:
@@ -69,7 +68,7 @@ def copies(snapshot: Snapshot, cls: PodClass) -> Vector:
     The vector is cached: do not write to it.
     """
     nodes = snapshot.nodes
-    stamp = (nodes.version, nodes.layout, snapshot.volumes.version, snapshot.epoch)
+    stamp = (nodes.version, nodes.layout, snapshot.volumes.version, snapshot.log_generation)
     kept = cls.cache.get("copies")
     if isinstance(kept, _Cached) and kept.stamp == stamp:
         if kept.position < len(snapshot.touched):
@@ -119,10 +118,10 @@ def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
     if cls.spread:
         mask &= pod_rules.meets_topology_spread(snapshot, cls)
     if cls.claims:
-        mask &= pod_rules.has_exclusive_claims(snapshot, cls) & pod_rules.has_attach_slots(
+        mask &= volume_rules.has_exclusive_claims(snapshot, cls) & volume_rules.has_attach_slots(
             snapshot, cls
         )
-        mask &= pod_rules.has_free_volumes(snapshot, cls)
+        mask &= volume_rules.has_free_volumes(snapshot, cls)
     return mask
 
 
@@ -130,7 +129,7 @@ def is_coupled(snapshot: Snapshot, cls: PodClass) -> bool:
     """Whether copies must be placed one by one: its own constraints, or some pod's against it."""
     if cls.coupled or (cls.claims and snapshot.volumes.couple(cls.namespace, cls.claims)):
         return True
-    return any(t.counts.any() for t in snapshot.tallies.forbidding(cls))
+    return any(t.counts.any() for t in snapshot.pod_counts.forbidding(cls))
 
 
 class Filter(NamedTuple):
@@ -144,14 +143,14 @@ FILTERS: tuple[Filter, ...] = (
     Filter(is_ready, "not ready"),
     Filter(tolerates_taints, "tainted"),
     Filter(matches_selector, "not matching the node selector"),
-    Filter(reaches_volumes, "out of reach of its volumes"),
+    Filter(volume_rules.reaches_volumes, "out of reach of its volumes"),
     Filter(has_room, "full"),
     Filter(pod_rules.has_host_ports, "with the host port in use"),
     Filter(pod_rules.meets_affinity, "away from the pods it must be near"),
     Filter(pod_rules.meets_anti_affinity, "with pods it must not be near"),
     Filter(pod_rules.meets_others_anti_affinity, "with pods that must not be near it"),
     Filter(pod_rules.meets_topology_spread, "against the topology spread"),
-    Filter(pod_rules.has_exclusive_claims, "out because its claim is for one pod and in use"),
-    Filter(pod_rules.has_attach_slots, "with no more volumes to attach"),
-    Filter(pod_rules.has_free_volumes, "whose volumes go to others"),
+    Filter(volume_rules.has_exclusive_claims, "out because its claim is for one pod and in use"),
+    Filter(volume_rules.has_attach_slots, "with no more volumes to attach"),
+    Filter(volume_rules.has_free_volumes, "whose volumes go to others"),
 )

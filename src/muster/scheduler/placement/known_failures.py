@@ -1,8 +1,7 @@
-"""Demands that failed since room was last freed, so that equal ones are not tried again.
+"""Demands that failed since room was last freed, so that equal demands are not tried again.
 
-Kept by `state`, which forgets them all when room is freed; asked by `decide`. Room that is taken
-meanwhile leaves the answer as it is and makes its numbers false: a gang that was told nothing yet,
-or not for a while, is tried anew, so that what it is told is true when it is said.
+Room that is taken meanwhile cannot make a failed demand succeed, but it makes the numbers in its
+reason false. A gang that has not been given a reason for a while is therefore tried again.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ class KnownFailures:
         self.known.clear()
 
 
-def signature(demand: Demand, moves: int) -> object:
+def signature(demand: Demand, events_seen: int) -> object:
     """What makes two demands fail alike; nothing where rooms of its own help one of them.
 
-    `moves` counts all that happened: by any of it, what fails by other pods may succeed.
+    `events_seen` counts all that happened: by any of it, what fails by other pods may succeed.
     """
-    if demand.rooms or demand.barred is not None:
+    if demand.holds or demand.reserved is not None:
         return None
     wants = tuple((want.cls, want.role, len(want.pods)) for want in demand.wants)
     coupled = any(want.cls.coupled or want.cls.claims for want in demand.wants)
-    since = moves if coupled else 0
+    since = events_seen if coupled else 0
     return (wants, demand.need, tuple(sorted(demand.roles.items())), since)
 
 

@@ -1,8 +1,7 @@
-"""Where a class of pods may go by what nodes say of themselves: readiness, taints, labels, volumes.
+"""Where a class of pods may go by the node's own fields: readiness, taints and labels.
 
-Called by `filters`, which keeps the answers until a node changes, and by `scores`. Each function
-takes the snapshot and a class and gives a mask over the nodes; the meaning of each field is
-Kubernetes' own.
+Each function takes the snapshot and a class and returns a mask over the nodes. The fields have
+Kubernetes' meaning. `filters` caches the masks until a node changes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import numpy as np
 
 from muster.api.affinity import NodeSelectorTerm, SelectorRequirement, Toleration
 from muster.api.selectors import integer
-from muster.api.storage import ZONES
 from muster.scheduler.cluster.nodes import forbids_scheduling
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
     from muster.api.affinity import NodeSelector
     from muster.api.core import Taint
-    from muster.api.storage import PersistentVolume, VolumeClaim
     from muster.scheduler.cluster.nodes import Mask, NodeTable
     from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot
@@ -56,75 +53,11 @@ def matches_selector(snapshot: Snapshot, cls: PodClass) -> Mask:
         mask &= label_mask(nodes, SelectorRequirement(key, "In", (value,)))
     affinity = spec.affinity.node_affinity if spec.affinity else None
     if affinity is not None and affinity.required is not None:
-        mask &= _any_term(nodes, affinity.required)
+        mask &= any_term(nodes, affinity.required)
     return mask
 
 
-def reaches_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes where every volume of the class can be reached, and every one it lacks can be had."""
-    mask = np.ones(len(snapshot.nodes), np.bool_)
-    for claim in snapshot.volumes.known(cls.namespace, cls.claims):
-        mask &= _claim_mask(snapshot, claim)
-    return mask
-
-
-def _claim_mask(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
-    volumes, nodes = snapshot.volumes, snapshot.nodes
-    volume = volumes.volumes.get(claim.spec.volume_name)
-    if volume is not None:
-        return reaches_volume(snapshot, volume)
-    if not volumes.waits(claim):
-        return np.ones(len(nodes), np.bool_)
-    mask = can_provision(snapshot, claim)
-    for candidate in volumes.candidates(claim):
-        mask |= reaches_volume(snapshot, candidate)
-    return mask
-
-
-def can_provision(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
-    """Nodes where a volume can be made for a claim; none where it is promised one that exists."""
-    if snapshot.volumes.promised(claim) is not None:
-        return np.zeros(len(snapshot.nodes), np.bool_)
-    storage = snapshot.volumes.classes.get(claim.spec.storage_class_name)
-    mask = np.full(len(snapshot.nodes), snapshot.volumes.can_be_made(claim))
-    if storage is not None and storage.allowed is not None:
-        mask &= _any_term(snapshot.nodes, storage.allowed)
-    return mask
-
-
-def reaches_volume(snapshot: Snapshot, volume: PersistentVolume) -> Mask:
-    """Nodes from which a volume can be reached: its node affinity, and its labels of zones."""
-    nodes, kept = snapshot.nodes, snapshot.volumes.reach
-    stamp = (nodes.version, nodes.layout)
-    found = kept.get(volume.metadata.name)
-    if found is not None and found[0] == stamp and found[1] is volume:
-        return found[2]
-    affinity = volume.spec.node_affinity
-    mask = np.ones(len(nodes), np.bool_)
-    if affinity is not None and affinity.required is not None:
-        mask &= _any_term(nodes, affinity.required)
-    mask &= _zone_mask(nodes, volume)
-    kept[volume.metadata.name] = (stamp, volume, mask)
-    return mask
-
-
-def _zone_mask(nodes: NodeTable, volume: PersistentVolume) -> Mask:
-    """A node that says nothing of zones is in all of them; an old label also meets its new name."""
-    mask = np.ones(len(nodes), np.bool_)
-    for key, values in volume.zones.items():
-        here = SelectorRequirement(key, "In", tuple(values))
-        renamed = SelectorRequirement(ZONES[key], "In", tuple(values))
-        named = label_mask(nodes, SelectorRequirement(key, "Exists"))
-        mask &= np.where(named, label_mask(nodes, here), label_mask(nodes, renamed))
-    if not volume.zones:
-        return mask
-    says = np.zeros(len(nodes), np.bool_)
-    for key in ZONES:
-        says |= label_mask(nodes, SelectorRequirement(key, "Exists"))
-    return mask | ~says
-
-
-def _any_term(nodes: NodeTable, selector: NodeSelector) -> Mask:
+def any_term(nodes: NodeTable, selector: NodeSelector) -> Mask:
     mask = np.zeros(len(nodes), np.bool_)
     for term in selector.node_selector_terms:
         mask |= term_mask(nodes, term)

@@ -1,20 +1,18 @@
-"""A gang onto a snapshot: a plan that places all of it, or why that cannot be.
+"""Place a gang on a snapshot: a plan that places all of it, or why there is none.
 
-Called by the loop, by `preempt` and by `explain`. Pure: the same snapshot and demand give the same
-answer, ties go to the first node by name, and the snapshot is left as it was.
+Pure: the same snapshot and demand give the same answer, ties go to the first node by name, and
+the snapshot is left as it was.
 
-Theory: each class is placed by `fill`. Several classes interact through room alone, or through
-what couples them; the one hardest to place goes first, and before giving up a few other orders are
-tried, and a few domains where members want to be near each other.
+Theory: pods of one class are interchangeable, so `fill` only has to find how many copies go to each
+node, and one vector answers that: copies that fit per node. If one node takes all remaining copies,
+the tightest such node gets them; otherwise the roomiest nodes go first, which uses the fewest
+nodes, and among equals the roomiest rack, which uses the fewest racks. A gang that asks to be
+spread gets one copy per node and round instead. Only classes coupled with other pods (ports,
+affinity, spread constraints) are placed copy by copy.
 
-Copies of one class onto nodes, as many as are wanted: the innermost step of placing a gang.
-
-Called by `place` within a trial. Theory: pods of a class are alike, so what must be found is how
-many copies go on each node, and one vector, copies that fit per node, answers it. The fullest node
-that takes all remaining copies is the tightest; if none takes them all, the roomiest goes first,
-which uses the fewest nodes, and among equals those of the roomiest rack, which uses the fewest
-racks. A gang that asks to be spread gets one copy per node and round instead. Only classes coupled
-with other pods (ports, affinity, spread constraints) go copy by copy.
+Several classes of a gang compete for room. The class that is hardest to place goes first; before
+giving up, a few other orders are tried, and a few topology domains where members must be near each
+other.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler.cluster.snapshot import Placement
-from muster.scheduler.placement import filters, scores
+from muster.scheduler.placement import diagnosis, filters, scores
 from muster.scheduler.placement.demand import ClassDemand, ClassShortage, Demand, Plan, Unplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot, Trial
@@ -48,11 +46,11 @@ def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
     if filters.is_coupled(trial.snapshot, cls):
         return _one_by_one(trial, cls, n, demand)
     copies = np.array(free_copies(trial, cls, demand))
-    if demand.manner.spread:
+    if demand.preference.spread:
         return _evenly(trial, cls, copies, n)
-    cost = scores.cost(trial.snapshot, cls, copies, _gang_rows(trial, demand), demand.manner)
-    if demand.manner.rack:
-        cost = _by_rack(trial.snapshot, demand.manner.rack, copies, cost)
+    cost = scores.cost(trial.snapshot, cls, copies, _gang_rows(trial, demand), demand.preference)
+    if demand.preference.rack:
+        cost = _by_rack(trial.snapshot, demand.preference.rack, copies, cost)
     counts: Counts = {}
     while n > 0:
         rows, each = _next(copies, cost, n)
@@ -123,10 +121,10 @@ def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
         rows = np.flatnonzero(allowed)
         if not len(rows):
             break
-        if demand.manner.spread:
+        if demand.preference.spread:
             cost = scores.APART * np.array([counts.get(int(row), 0) for row in rows]) - copies[rows]
         else:
-            cost = scores.cost(trial.snapshot, cls, allowed, own, demand.manner)[rows]
+            cost = scores.cost(trial.snapshot, cls, allowed, own, demand.preference)[rows]
         row = int(rows[np.argmin(cost)])
         trial.place(cls, row)
         own.add(row)
@@ -136,13 +134,13 @@ def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
 
 def free_copies(trial: Trial, cls: PodClass, demand: Demand) -> Vector:
     copies = filters.copies(trial.snapshot, cls)
-    return copies if demand.barred is None else np.where(demand.barred, 0, copies)
+    return copies if demand.reserved is None else np.where(demand.reserved, 0, copies)
 
 
 def _gang_rows(trial: Trial, demand: Demand) -> set[int]:
     rows = trial.snapshot.nodes.rows
-    own = {rows[slot.node] for slot in demand.rooms if slot.node in rows}
-    own.update(rows[name] for name in demand.beside if name in rows)
+    own = {rows[slot.node] for slot in demand.holds if slot.node in rows}
+    own.update(rows[name] for name in demand.used_nodes if name in rows)
     own.update(use.row for use in trial.log if use.n > 0)
     return own
 
@@ -153,10 +151,10 @@ TRIES = 6
 def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
     """The plan for a gang, or why there is none."""
     with snapshot.trial() as trial:
-        trial.lift(demand.rooms)
+        trial.remove_slots(demand.holds)
         wishes, mark = _choose(demand), trial.mark()
         found, short = _search(trial, demand, wishes)
-        if found is not None and demand.manner.rack and not demand.manner.spread:
+        if found is not None and demand.preference.rack and not demand.preference.spread:
             trial.undo(mark)
             found = _in_one_rack(trial, demand, wishes, found)
         for narrower in _by_domain(trial, demand, wishes) if found is None else ():
@@ -173,7 +171,7 @@ def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
 def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
     """As many of the wanted pods as fit, one by one in order: for members beyond the minimum."""
     with snapshot.trial() as trial:
-        trial.lift(demand.rooms)
+        trial.remove_slots(demand.holds)
         placed = [fill(trial, want.cls, len(want.pods), demand) for want in demand.wants]
         return _plan(snapshot, demand, placed)
 
@@ -218,8 +216,8 @@ def _within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> It
     domains = sorted(np.flatnonzero(holds), key=lambda d: (total[d], str(column.values[d])))
     for domain in domains[:TRIES]:
         outside = column.codes != domain
-        barred = outside if demand.barred is None else outside | demand.barred
-        yield replace(demand, barred=barred)
+        reserved = outside if demand.reserved is None else outside | demand.reserved
+        yield replace(demand, reserved=reserved)
 
 
 def _in_one_rack(
@@ -227,11 +225,11 @@ def _in_one_rack(
 ) -> list[Counts]:
     """The gang within one rack, if some rack holds it on as few nodes as were found without."""
     nodes = {row for placed in found for row in placed}
-    codes = trial.snapshot.nodes.column(demand.manner.rack).codes
+    codes = trial.snapshot.nodes.column(demand.preference.rack).codes
     if len({int(codes[row]) for row in nodes}) <= 1:
         return found
     mark = trial.mark()
-    for narrower in _within(trial, demand, counts, demand.manner.rack):
+    for narrower in _within(trial, demand, counts, demand.preference.rack):
         other, _ = _search(trial, narrower, counts)
         trial.undo(mark)
         if other is not None and len({row for placed in other for row in placed}) <= len(nodes):
@@ -322,49 +320,12 @@ def _why_unplaced(
     trial: Trial, demand: Demand, counts: Sequence[int], short: ClassShortage | None
 ) -> Unplaced:
     alone = []
-    for want, n in _by_body(demand.wants, counts):
+    for want, n in diagnosis.by_body(demand.wants, counts):
         mark = trial.mark()
         fits = sum(fill(trial, want.cls, n, demand).values())
         if fits < n:
-            alone.append(_short(trial.snapshot, want, n, fits))
+            alone.append(diagnosis.shortage(trial.snapshot, want, n, fits))
         trial.undo(mark)
     if alone:
         return Unplaced(tuple(alone))
     return Unplaced((short,) if short else (), alone=False)
-
-
-def _by_body(
-    wants: Sequence[ClassDemand], counts: Sequence[int]
-) -> Iterable[tuple[ClassDemand, int]]:
-    """Wants with their counts, those together that differ by labels only: people know members by
-    role, and not what labels somebody's selector happens to tell apart."""
-    found: dict[tuple[str, bytes], tuple[ClassDemand, int]] = {}
-    for want, n in zip(wants, counts, strict=True):
-        key = (want.role, want.cls.body)
-        first, before = found.get(key, (replace(want, pods=()), 0))
-        found[key] = (replace(first, pods=(*first.pods, *want.pods)), before + n)
-    return found.values()
-
-
-def _short(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> ClassShortage:
-    """The facts about what is left over, taken while what fits is in place."""
-    cls, lacking = want.cls, wanted - fits
-    may = filters.static_mask(snapshot, cls)
-    lacks = {}
-    for name, each in cls.requests.items():
-        free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][may], 0)
-        usable = int(np.minimum(free // each, lacking).sum())
-        if usable < lacking:
-            lacks[name] = each * (lacking - usable)
-    ever = bool(filters.fits_if_empty(snapshot, cls).any())
-    return ClassShortage(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever)
-
-
-def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
-    left = np.ones(len(snapshot.nodes), np.bool_)
-    for item in filters.FILTERS:
-        kept = left & item.mask(snapshot, cls)
-        gone = int(left.sum() - kept.sum())
-        if gone:
-            yield item.says, gone
-        left = kept

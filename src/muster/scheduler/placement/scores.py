@@ -37,10 +37,14 @@ SOFT_TAINT = 100
 
 
 def cost(
-    snapshot: Snapshot, cls: PodClass, copies: Vector, own: Iterable[int], manner: NodePreference
+    snapshot: Snapshot,
+    cls: PodClass,
+    copies: Vector,
+    own: Iterable[int],
+    preference: NodePreference,
 ) -> Vector:
     """The cost of each node for this class; `own` are the rows the gang uses or has rooms on."""
-    weights = manner.weights
+    weights = preference.weights
     total = _scaled(np.minimum(copies, TIGHT), weights.tight)
     waste = _wasted(snapshot, cls)
     if waste is not None:
@@ -52,8 +56,8 @@ def cost(
         apart = int(APART * weights.together)
         total += apart
         total[rows] -= apart
-        if manner.rack:
-            codes = snapshot.nodes.column(manner.rack).codes
+        if preference.rack:
+            codes = snapshot.nodes.column(preference.rack).codes
             total += np.where(np.isin(codes, codes[rows]), 0, int(FAR * weights.rack))
     return total
 
@@ -65,7 +69,7 @@ def _scaled(vector: Vector, weight: float) -> Vector:
 def _has_preferences(snapshot: Snapshot, cls: PodClass) -> bool:
     soft = cls.preferred or _prefers_nodes(cls) or any(not s.required for s in cls.spread)
     tainted = any(_discourages(taint) for taints in snapshot.nodes.taint_sets for taint in taints)
-    return bool(soft or tainted or snapshot.tallies.liking(cls))
+    return bool(soft or tainted or snapshot.pod_counts.liking(cls))
 
 
 def _discourages(taint: Taint) -> bool:
@@ -111,8 +115,8 @@ def _unpreferred(snapshot: Snapshot, cls: PodClass) -> Vector:
             liked += item.weight * node_rules.term_mask(snapshot.nodes, item.preference)
     for weight, term in cls.preferred:
         liked += weight * pod_rules.by_domain(snapshot, term, snapshot.matching(term))
-    for tally in snapshot.tallies.liking(cls):
-        liked += pod_rules.by_domain(snapshot, tally.terms[0], tally)
+    for pod_count in snapshot.pod_counts.liking(cls):
+        liked += pod_rules.by_domain(snapshot, pod_count.terms[0], pod_count)
     for spread in cls.spread:
         if not spread.required:
             liked -= np.minimum(pod_rules.skew(snapshot, cls, spread), 1000)

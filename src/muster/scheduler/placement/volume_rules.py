@@ -1,23 +1,162 @@
-"""Which claim gets which of the volumes that exist: each volume goes to one claim.
+"""Where a class of pods may go by its volume claims, and which claim gets which existing volume.
 
-Asked by `near` during a trial, for claims that placed pods wait for, and by `provision` once a
-plan stands. Theory: a maximum matching, grown claim by claim along augmenting paths, so a claim
-that has a volume keeps one. Claims that only an existing volume can satisfy come first, small
-before large; each would rather have the smallest volume that suits it.
+A bound claim restricts its pods to nodes that reach its volume; a waiting claim to nodes where a
+suitable volume exists or can be provisioned; attach limits and single-pod claims count the pods
+already placed.
+
+Theory of the choice: a maximum matching of claims and volumes, grown claim by claim along
+augmenting paths, so a claim that has a volume keeps one. Claims that only an existing volume can
+satisfy come first, small before large; each prefers the smallest volume that suits it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.scheduler.placement.node_rules import can_provision, reaches_volume
+import numpy as np
+
+from muster.api.affinity import SelectorRequirement
+from muster.api.storage import ZONES
+from muster.scheduler.placement.node_rules import any_term, label_mask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from muster.api.meta import Key
     from muster.api.storage import PersistentVolume, VolumeClaim
+    from muster.scheduler.cluster.nodes import Mask, NodeTable
+    from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Snapshot
+
+
+def reaches_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes where every volume of the class can be reached, and every one it lacks can be had."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for claim in snapshot.volumes.known(cls.namespace, cls.claims):
+        mask &= _claim_mask(snapshot, claim)
+    return mask
+
+
+def _claim_mask(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
+    volumes, nodes = snapshot.volumes, snapshot.nodes
+    volume = volumes.volumes.get(claim.spec.volume_name)
+    if volume is not None:
+        return reaches_volume(snapshot, volume)
+    if not volumes.waits(claim):
+        return np.ones(len(nodes), np.bool_)
+    mask = can_provision(snapshot, claim)
+    for candidate in volumes.candidates(claim):
+        mask |= reaches_volume(snapshot, candidate)
+    return mask
+
+
+def can_provision(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
+    """Nodes where a volume can be made for a claim; none where it is promised one that exists."""
+    if snapshot.volumes.promised(claim) is not None:
+        return np.zeros(len(snapshot.nodes), np.bool_)
+    storage = snapshot.volumes.classes.get(claim.spec.storage_class_name)
+    mask = np.full(len(snapshot.nodes), snapshot.volumes.can_be_made(claim))
+    if storage is not None and storage.allowed is not None:
+        mask &= any_term(snapshot.nodes, storage.allowed)
+    return mask
+
+
+def reaches_volume(snapshot: Snapshot, volume: PersistentVolume) -> Mask:
+    """Nodes from which a volume can be reached: its node affinity, and its labels of zones."""
+    nodes, kept = snapshot.nodes, snapshot.volumes.reach
+    stamp = (nodes.version, nodes.layout)
+    found = kept.get(volume.metadata.name)
+    if found is not None and found[0] == stamp and found[1] is volume:
+        return found[2]
+    affinity = volume.spec.node_affinity
+    mask = np.ones(len(nodes), np.bool_)
+    if affinity is not None and affinity.required is not None:
+        mask &= any_term(nodes, affinity.required)
+    mask &= _zone_mask(nodes, volume)
+    kept[volume.metadata.name] = (stamp, volume, mask)
+    return mask
+
+
+def _zone_mask(nodes: NodeTable, volume: PersistentVolume) -> Mask:
+    """A node that says nothing of zones is in all of them; an old label also meets its new name."""
+    mask = np.ones(len(nodes), np.bool_)
+    for key, values in volume.zones.items():
+        here = SelectorRequirement(key, "In", tuple(values))
+        renamed = SelectorRequirement(ZONES[key], "In", tuple(values))
+        named = label_mask(nodes, SelectorRequirement(key, "Exists"))
+        mask &= np.where(named, label_mask(nodes, here), label_mask(nodes, renamed))
+    if not volume.zones:
+        return mask
+    says = np.zeros(len(nodes), np.bool_)
+    for key in ZONES:
+        says |= label_mask(nodes, SelectorRequirement(key, "Exists"))
+    return mask | ~says
+
+
+def has_exclusive_claims(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """No node at all where another pod uses a claim that is for one pod alone."""
+    taken = any(
+        snapshot.pod_counts.users(key)
+        for key in snapshot.volumes.exclusive(cls.namespace, cls.claims)
+    )
+    return np.full(len(snapshot.nodes), not taken)
+
+
+def has_free_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes where the volumes that its claims wait for are not promised to other claims."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    waiting = snapshot.volumes.waiting(cls.namespace, cls.claims)
+    if not waiting:
+        return mask
+    own = {claim.metadata.key for claim in waiting}
+    gone = promised_volumes(snapshot, own)
+    asked = [(claim, free_volumes(snapshot, claim, gone)) for claim in waiting]
+    for claim, volumes in asked:
+        here = can_provision(snapshot, claim) & _where_selected(snapshot, claim)
+        for volume in volumes:
+            here |= reaches_volume(snapshot, volume)
+        mask &= here
+    if len(asked) > 1:
+        for row in np.flatnonzero(mask):
+            mask[row] = all_matched(snapshot, asked, int(row))
+    return mask
+
+
+def _where_selected(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
+    """A volume is made for one node, where the first pod of those that share it must go."""
+    rows = snapshot.nodes.rows_of([snapshot.volumes.pinned(claim)])
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    if rows and rows[0] not in snapshot.pod_counts.claims.get(claim.metadata.key, ()):
+        mask[:] = False
+        mask[rows] = True
+    return mask
+
+
+def has_attach_slots(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes whose drivers can attach the volumes that are not attached there already."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    limits, wanted = snapshot.volumes.limits, snapshot.volumes.handles(cls.namespace, cls.claims)
+    for driver in sorted({driver for driver, _ in wanted}):
+        if driver not in limits:
+            continue
+        mine = {handle for owner, handle in wanted if owner == driver}
+        attached = _attached(snapshot, driver)
+        for row, name in enumerate(snapshot.nodes.names):
+            most = limits[driver].get(name)
+            if most is not None and len(attached.get(row, set()) | mine) > most:
+                mask[row] = False
+    return mask
+
+
+def _attached(snapshot: Snapshot, driver: str) -> dict[int, set[str]]:
+    """The volumes of one driver that pods use, by row: each counts once however many share it."""
+    found: dict[int, set[str]] = {}
+    for key, rows in snapshot.pod_counts.claims.items():
+        for owner, handle in snapshot.volumes.handles(key.namespace, (key.name,)):
+            if owner == driver:
+                for row in rows:
+                    found.setdefault(row, set()).add(handle)
+    return found
 
 
 class PendingClaim(NamedTuple):
@@ -33,7 +172,7 @@ def promised_volumes(snapshot: Snapshot, but: Collection[Key]) -> set[str]:
     In this trial or by a room kept. A claim for which a volume can be made gives way to others.
     """
     volumes = snapshot.volumes
-    placed = ((volumes.claims.get(key), rows) for key, rows in snapshot.tallies.claims.items())
+    placed = ((volumes.claims.get(key), rows) for key, rows in snapshot.pod_counts.claims.items())
     asked = [
         PendingClaim(claim, tuple(rows))
         for claim, rows in placed
@@ -57,7 +196,7 @@ def free_volumes(
     snapshot: Snapshot, claim: VolumeClaim, gone: Collection[str]
 ) -> list[PersistentVolume]:
     """The volumes a claim could get beside those gone, reached by the pods that share it."""
-    rows = tuple(snapshot.tallies.claims.get(claim.metadata.key, ()))
+    rows = tuple(snapshot.pod_counts.claims.get(claim.metadata.key, ()))
     suited = snapshot.volumes.candidates(claim)
     return [
         volume

@@ -1,0 +1,70 @@
+"""Writes the volume or node chosen for each claim, one claim after the other.
+
+A claim gets an existing volume by the volume's `claimRef`, or the node on which its provisioner is
+to make one by an annotation. A write that fails is undone in the state, and the gang decides again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from muster.api.storage import SELECTED_NODE, VOLUME_CLAIMS, VOLUMES, claim_ref_patch
+from muster.errors import MusterError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.meta import Key
+    from muster.kube.client import Client
+    from muster.scheduler.cluster.volumes import VolumeChoice
+    from muster.scheduler.decisions.decision import Provision
+    from muster.scheduler.state import State
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+
+
+class Provisioner:
+    """Volume choices to be written. `may_act` is called before each write."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        wake: Callable[[], None],
+        *,
+        may_act: Callable[[], bool],
+    ) -> None:
+        self._client, self._state, self._wake, self._may_act = client, state, wake, may_act
+        self._queue: asyncio.Queue[Provision] = asyncio.Queue()
+
+    def submit(self, provision: Provision) -> None:
+        self._queue.put_nowait(provision)
+
+    async def run(self) -> None:
+        """Write until cancelled. Choices left by an earlier term are decided again."""
+        self._queue = asyncio.Queue()
+        while True:
+            provision = await self._queue.get()
+            for key, choice in provision.claims:
+                try:
+                    await self._write(key, choice)
+                except MusterError as error:
+                    log.warning("claim %s: volume choice not written: %s", key, error)
+                    when = asyncio.get_running_loop().time() + RETRY_SECONDS
+                    self._state.not_provisioned(provision.gang, key, when)
+                    self._wake()
+
+    async def _write(self, key: Key, choice: VolumeChoice) -> None:
+        claim = self._state.snapshot.volumes.claims.get(key)
+        volume = self._state.snapshot.volumes.volumes.get(choice.volume)
+        if claim is None or not self._may_act():
+            raise NotFound(f"the claim {key} is gone, or this process no longer leads", status=404)
+        if volume is None:
+            annotations = {"metadata": {"annotations": {SELECTED_NODE: choice.node}}}
+            await self._client.patch(VOLUME_CLAIMS, key, annotations)
+        else:
+            await self._client.patch(VOLUMES, volume.metadata.key, claim_ref_patch(volume, claim))

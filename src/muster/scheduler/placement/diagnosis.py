@@ -1,0 +1,54 @@
+"""Why a class does not fit: what it lacks, and which filter removed how many nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.scheduler.placement import filters
+from muster.scheduler.placement.demand import ClassDemand, ClassShortage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from muster.scheduler.cluster.pod_class import PodClass
+    from muster.scheduler.cluster.snapshot import Snapshot
+
+
+def by_body(
+    wants: Sequence[ClassDemand], counts: Sequence[int]
+) -> Iterable[tuple[ClassDemand, int]]:
+    """Wants with their counts, those together that differ by labels only: people know members by
+    role, and not what labels somebody's selector happens to tell apart."""
+    found: dict[tuple[str, bytes], tuple[ClassDemand, int]] = {}
+    for want, n in zip(wants, counts, strict=True):
+        key = (want.role, want.cls.body)
+        first, before = found.get(key, (replace(want, pods=()), 0))
+        found[key] = (replace(first, pods=(*first.pods, *want.pods)), before + n)
+    return found.values()
+
+
+def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> ClassShortage:
+    """The facts about what is left over, taken while what fits is in place."""
+    cls, lacking = want.cls, wanted - fits
+    may = filters.static_mask(snapshot, cls)
+    lacks = {}
+    for name, each in cls.requests.items():
+        free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][may], 0)
+        usable = int(np.minimum(free // each, lacking).sum())
+        if usable < lacking:
+            lacks[name] = each * (lacking - usable)
+    ever = bool(filters.fits_if_empty(snapshot, cls).any())
+    return ClassShortage(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever)
+
+
+def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
+    left = np.ones(len(snapshot.nodes), np.bool_)
+    for item in filters.FILTERS:
+        kept = left & item.mask(snapshot, cls)
+        gone = int(left.sum() - kept.sum())
+        if gone:
+            yield item.says, gone
+        left = kept
