@@ -81,7 +81,7 @@ async def _serve(folder: Path) -> None:
     server = ApiServer(folder)
     await server.start()
     kubeconfig = folder / "kubeconfig"
-    server.access.write_kubeconfig(kubeconfig, server.url)
+    server.credentials.write_kubeconfig(kubeconfig, server.url)
     print(kubeconfig, flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await server.stop()

@@ -43,7 +43,7 @@ class InThread:
         self.server = ApiServer(self._folder, backend=self._backend)
         asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result(20)
         kubeconfig = self._folder / "kubeconfig"
-        self.server.access.write_kubeconfig(kubeconfig, self.server.url)
+        self.server.credentials.write_kubeconfig(kubeconfig, self.server.url)
         return Running(self.server.url, self.server.token, self.server.ca, kubeconfig)
 
     def compact(self) -> None:

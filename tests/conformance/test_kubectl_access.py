@@ -44,7 +44,7 @@ async def kubectl_on(folder: Path, binaries: Path) -> AsyncIterator[Kubectl]:
     node = MeteredNode()
     async with running_server(folder / "server", node) as talk:
         config = folder / "kubeconfig"
-        talk.server.access.write_kubeconfig(config, talk.server.url)
+        talk.server.credentials.write_kubeconfig(config, talk.server.url)
         yield Kubectl(binaries / "kubectl", talk, node, config)
 
 

@@ -169,7 +169,7 @@ class _Cluster:
 
         async with Client.connect(endpoint, user_agent="muster-local") as client:
             await _install_crds(client, self.definitions)
-            server.access.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
+            server.credentials.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
             async with asyncio.TaskGroup() as group:
                 parts = (*self._parts(client, stop), announce)
                 tasks = [group.create_task(_part(part)) for part in parts]

@@ -83,7 +83,7 @@ class LocalServer:
     def __enter__(self) -> LocalServer:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(30)
-        self._server.access.write_kubeconfig(self.kubeconfig, self._server.url)
+        self._server.credentials.write_kubeconfig(self.kubeconfig, self._server.url)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -95,7 +95,7 @@ async def test_the_certificate_is_good_for_the_names_pods_use(talk: ApiClient) -
 
 
 async def test_secrets_on_disk_are_for_their_owner_only(talk: ApiClient, tmp_path: Path) -> None:
-    talk.server.access.write_kubeconfig(tmp_path / "kubeconfig", talk.server.url)
+    talk.server.credentials.write_kubeconfig(tmp_path / "kubeconfig", talk.server.url)
     folder = talk.server.data_dir / "access"
     for path in (
         folder / "token",
@@ -109,7 +109,7 @@ async def test_secrets_on_disk_are_for_their_owner_only(talk: ApiClient, tmp_pat
 async def test_the_kubeconfig_names_the_server_and_its_token(
     talk: ApiClient, tmp_path: Path
 ) -> None:
-    talk.server.access.write_kubeconfig(tmp_path / "kubeconfig", talk.server.url)
+    talk.server.credentials.write_kubeconfig(tmp_path / "kubeconfig", talk.server.url)
     config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
 
     assert config["clusters"][0]["cluster"]["server"] == talk.server.url

@@ -106,7 +106,7 @@ def controlled(binaries: Path, folder: Path, settings: run.Settings) -> Iterator
         until(ready.is_set, what="the local API server")
         server = started[0]
         kubeconfig = folder / "kubeconfig"
-        server.access.write_kubeconfig(kubeconfig, server.url)
+        server.credentials.write_kubeconfig(kubeconfig, server.url)
         yield ClusterUnderTest("local", binaries, kubeconfig)
     finally:
         loop.call_soon_threadsafe(stop.set)

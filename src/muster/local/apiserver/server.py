@@ -4,7 +4,7 @@
 
     server = ApiServer(data_dir, backend=node_agent)
     await server.start(port=6443)             # then server.url, server.token, server.ca
-    server.access.write_kubeconfig(path, server.url)
+    server.credentials.write_kubeconfig(path, server.url)
     ... group.create_task(server.run())       # housekeeping
     await server.stop()
 
@@ -25,8 +25,10 @@ from aiohttp.http_exceptions import ContentEncodingError
 
 from muster.errors import AlreadyExists, ApiError, ServerError, StatusError
 from muster.local.apiserver import api_errors, bootstrap, metrics, non_resource_paths, objects
-from muster.local.apiserver.access import credentials, reviews
-from muster.local.apiserver.access.authorization import Gate, Rbac
+from muster.local.apiserver.access import reviews
+from muster.local.apiserver.access.authentication import Authenticator
+from muster.local.apiserver.access.authorization import Authorizer
+from muster.local.apiserver.access.credentials import ServerCredentials, load_or_create
 from muster.local.apiserver.access.escalation import Escalation
 from muster.local.apiserver.access.service_account_tokens import Tokens
 from muster.local.apiserver.controllers import Controllers
@@ -73,12 +75,13 @@ class ApiServer:
         self.streams = PodStreams(backend)
         self.registry = Registry(BUILTIN)
 
-    access: credentials.ServerCredentials
+    credentials: ServerCredentials
     store: Store
     verbs: Verbs
     subresources: Subresources
     tokens: Tokens
-    gate: Gate
+    authenticator: Authenticator
+    authorizer: Authorizer
     upkeep: Controllers
     reviews: reviews.Reviews
     url: str
@@ -88,12 +91,12 @@ class ApiServer:
     @property
     def token(self) -> str:
         """The admin's token."""
-        return self.access.token
+        return self.credentials.token
 
     @property
     def ca(self) -> bytes:
         """What clients verify the server with."""
-        return self.access.ca
+        return self.credentials.ca
 
     async def start(
         self,
@@ -108,15 +111,13 @@ class ApiServer:
         and for those at which clients find the server otherwise.
         """
         names = (host, *extra_addresses, *also_known_as)
-        self.access = await asyncio.to_thread(
-            credentials.load_or_create, self.data_dir / "access", names
-        )
+        self.credentials = await asyncio.to_thread(load_or_create, self.data_dir / "access", names)
         self.store = await Store.open(self.data_dir / "objects.db")
         self.registry.load(self.store.scan(f"{CRD_COLLECTION}/"))
         self.store.subscribe(self.registry.learn)
         self.verbs = Verbs(self.store, self.registry)
         self.subresources = Subresources(self.verbs)
-        await self._open_gate()
+        await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
@@ -134,7 +135,7 @@ class ApiServer:
 
     async def _listen(self, address: str) -> None:
         site = web.TCPSite(
-            self._runner, address, self.port, ssl_context=self.access.context(), backlog=1024
+            self._runner, address, self.port, ssl_context=self.credentials.context(), backlog=1024
         )
         await site.start()
         if not self.port:
@@ -142,7 +143,7 @@ class ApiServer:
 
     async def accept_from(self, sock: socket.socket) -> None:
         """Serve a listening socket that somebody else opened, such as one in the pods' network."""
-        await web.SockSite(self._runner, sock, ssl_context=self.access.context()).start()
+        await web.SockSite(self._runner, sock, ssl_context=self.credentials.context()).start()
 
     async def run(self) -> None:
         """Housekeeping, until cancelled: forget history older than five to ten minutes."""
@@ -167,15 +168,15 @@ class ApiServer:
                 transport.abort()
         await self.store.close()
 
-    async def _open_gate(self) -> None:
+    async def _set_up_access(self) -> None:
         """Everything about who may do what, and what every cluster begins with."""
-        roles = Rbac()
-        roles.follow(self.store)
-        key = await asyncio.to_thread(self.access.signing_key)
+        self.authorizer = Authorizer()
+        self.authorizer.follow(self.store)
+        key = await asyncio.to_thread(self.credentials.signing_key)
         self.tokens = Tokens(key, self.store, self.verbs.clock)
-        self.gate = Gate(self.access, self.tokens, roles)
-        self.reviews = reviews.Reviews(roles, self.tokens)
-        self.verbs.guard = Escalation(roles).check
+        self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
+        self.reviews = reviews.Reviews(self.authorizer, self.tokens)
+        self.verbs.guard = Escalation(self.authorizer).check
         self.upkeep = Controllers(self.verbs)
         self.upkeep.follow()
         await bootstrap.create_missing(self.verbs)
@@ -219,12 +220,12 @@ class ApiServer:
         path = request.path
         if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return non_resource_paths.answer(request, self.registry, self.store)
-        user = self.gate.enter(request.headers)
+        user = self.authenticator.user(request.headers)
         route = requests.parse_route(request.method, request.rel_url.raw_path, request.query)
         if route is None:
-            self.gate.check_path(user, request.method, path)
+            self.authorizer.check_path(user, request.method, path)
             return non_resource_paths.answer(request, self.registry, self.store)
-        self.gate.check(user, route, request.query)
+        self.authorizer.check(user, route, request.query)
         form = negotiate(request.headers.get("Accept", ""), route.verb)
         if form.shape == "Table":
             options.check_table(request.query)

@@ -1,1 +1,1 @@
-"""Who is asking, how the server knows, and what they may do."""
+"""Who sends a request (authentication) and what they may do (authorization)."""

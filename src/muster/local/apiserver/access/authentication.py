@@ -1,10 +1,8 @@
-"""Who is asking: a user's name and groups, and whom an administrator may stand in for.
-
-`credentials.py` and `tokens.py` make a `User` from a token; `rbac.py` decides by it. Pure.
-"""
+"""Who sends a request: the admin or a service account, or the user they impersonate."""
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -14,7 +12,11 @@ from muster.local.apiserver import api_errors
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from multidict import CIMultiDictProxy
+
     from muster.api.meta import Raw
+    from muster.local.apiserver.access.authorization import Authorizer
+    from muster.local.apiserver.access.service_account_tokens import Tokens
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -26,7 +28,7 @@ _EXTRA = "impersonate-extra-"
 
 @dataclass(frozen=True)
 class User:
-    """Somebody the server knows."""
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -34,29 +36,64 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def all_powerful(self) -> bool:
-        """Members of this group are asked nothing, so that nobody can lock the admin out."""
+    def is_admin(self) -> bool:
+        """Whether every request is allowed, so that no role can lock the admin out."""
         return MASTERS in self.groups
 
     def info(self) -> Raw:
         """The user as reviews show it."""
-        found: Raw = {
+        fields: Raw = {
             "username": self.name,
             "uid": self.uid,
             "groups": list(self.groups),
             "extra": {key: list(values) for key, values in self.extra.items()},
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
 
 INTERNAL_USER = User("")
-"""Who the server's own calls are made by."""
+"""The user of calls that the server makes itself."""
+
+_ADMIN = User("muster-admin", (MASTERS, AUTHENTICATED), "muster-admin")
+
+
+class Authenticator:
+    """Maps the headers of a request to a user."""
+
+    def __init__(self, admin_token: str, tokens: Tokens, authorizer: Authorizer) -> None:
+        self._admin_token = admin_token.encode()
+        self._tokens = tokens
+        self._authorizer = authorizer
+
+    def user(self, headers: CIMultiDictProxy[str]) -> User:
+        """The user a request acts as; 401 without a valid token."""
+        token = bearer_token(headers.get("Authorization", ""))
+        user = self._token_owner(token)
+        if user is None:
+            raise api_errors.unauthorized()
+        impersonated = impersonated_user(headers.items())
+        if impersonated is None:
+            return user
+        self._authorizer.check_impersonation(user, impersonated)
+        return impersonated
+
+    def _token_owner(self, token: str) -> User | None:
+        # Compared in constant time, so that the time of a reply tells nothing about the token.
+        if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token):
+            return _ADMIN
+        return self._tokens.user(token) if token else None
+
+
+def bearer_token(header: str) -> str:
+    """The token in an Authorization header; empty if there is none."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def service_account(
     namespace: str, name: str, uid: str = "", extra: Mapping[str, tuple[str, ...]] | None = None
 ) -> User:
-    """The user that a pod's token stands for."""
+    """The user of a service account."""
     groups = (*_account_groups(namespace), AUTHENTICATED)
     return User(f"{_ACCOUNT}{namespace}:{name}", groups, uid, extra or {})
 
@@ -71,8 +108,8 @@ def _account_groups(namespace: str) -> tuple[str, str]:
     return ACCOUNTS, f"{ACCOUNTS}:{namespace}"
 
 
-def impersonated(headers: Iterable[tuple[str, str]]) -> User | None:
-    """The user that a request asks to be answered as; None if it asks for itself."""
+def impersonated_user(headers: Iterable[tuple[str, str]]) -> User | None:
+    """The user named by Impersonate headers; None if there are none."""
     name, uid, groups = "", "", list[str]()
     extra: dict[str, tuple[str, ...]] = {}
     for header, value in headers:

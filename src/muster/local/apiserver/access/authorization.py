@@ -1,13 +1,7 @@
-"""What a user may do: roles and bindings, evaluated as Kubernetes evaluates them.
+"""What a user may do: roles and bindings, evaluated as Kubernetes' RBAC evaluates them.
 
-`serve.py` asks before every request, `reviews.py` for those who want to know beforehand. Roles and
-bindings are kept decoded and follow the store, so a binding counts from the moment it is durable.
-Pure over what it has learnt.
-
-The door: whose request this is, and whether it may be made at all.
-
-`serve.py` sends every request through `Gate.enter` and `Gate.check` before anything else is looked
-up, so that nobody learns from a 404 what they may not see.
+Every request is checked before anything is looked up, so that a 404 tells nobody what exists.
+Roles and bindings are held decoded and follow the store: a binding counts as soon as it is durable.
 """
 
 from __future__ import annotations
@@ -18,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.selectors import parse_fields
 from muster.errors import InvalidSelector, StatusError
 from muster.local.apiserver import api_errors, objects
-from muster.local.apiserver.access import authentication, credentials
-from muster.local.apiserver.access.authentication import User, account_of
+from muster.local.apiserver.access.authentication import (
+    ACCOUNTS,
+    AUTHENTICATED,
+    User,
+    account_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from multidict import CIMultiDictProxy
-
     from muster.api.meta import Raw
-    from muster.local.apiserver.access.authentication import User
-    from muster.local.apiserver.access.service_account_tokens import Tokens
     from muster.local.apiserver.http.requests import Route
     from muster.local.apiserver.store.changes import Change, Entry
     from muster.local.apiserver.store.store import Store
@@ -37,10 +31,12 @@ if TYPE_CHECKING:
 GROUP = "rbac.authorization.k8s.io"
 _ROLES = frozenset({f"roles.{GROUP}", f"clusterroles.{GROUP}"})
 _BINDINGS = frozenset({f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"})
+_COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
+_INTERACTIVE = frozenset({"exec", "attach", "portforward"})
 
 
 class AccessQuery(NamedTuple):
-    """One thing somebody wants to do: to a resource, or to a path."""
+    """Access to one resource or to one path."""
 
     verb: str
     group: str = ""
@@ -56,21 +52,21 @@ class AccessQuery(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Yes or no, and by which binding or for want of which role."""
+    """Yes or no, with the binding that allows it or the errors of the evaluation."""
 
     allowed: bool
     reason: str = ""
 
 
 class Rules(NamedTuple):
-    """All that a user may do in a namespace."""
+    """The rules that apply to a user in a namespace."""
 
     rules: list[Raw]
     errors: list[str]
 
 
-class Rbac:
-    """The roles and bindings of one store."""
+class Authorizer:
+    """Decides by the roles and bindings of one store."""
 
     def __init__(self) -> None:
         self._roles: dict[str, Sequence[Raw]] = {}
@@ -78,7 +74,7 @@ class Rbac:
         self._bindings: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
 
     def follow(self, store: Store) -> None:
-        """Learn what is stored, and everything that will be."""
+        """Read the stored roles and bindings and follow their changes."""
         for collection in _ROLES | _BINDINGS:
             for entry in store.scan(f"{collection}/"):
                 self._learn(entry, deleted=False)
@@ -98,19 +94,43 @@ class Rbac:
             if not deleted:
                 self._bindings[namespace][name] = objects.decode(entry.value)
 
-    def decide(self, user: User, ask: AccessQuery) -> Verdict:
-        """Whether the user may."""
-        if user.all_powerful:
+    def check(self, user: User, route: Route, query: Mapping[str, str]) -> None:
+        """Raise a 403 if the user may not make this request."""
+        access = _access_of(route, query)
+        self._require(user, access)
+        # A websocket opens with GET, but commands sent through it change things.
+        if route.subresource in _INTERACTIVE and access.verb == "get" and access.resource == "pods":
+            verdict = self.decide(user, access._replace(verb="create"))
+            if not verdict.allowed:
+                raise api_errors.forbidden("", access.resource, access.name, verdict.reason)
+
+    def check_path(self, user: User, method: str, path: str) -> None:
+        """Raise a 403 if the user may not request a path that is no resource."""
+        self._require(user, AccessQuery(method.lower(), path=path))
+
+    def check_impersonation(self, user: User, impersonated: User) -> None:
+        """Raise a 403 if the user may not act as the other one."""
+        for access in _impersonation(impersonated):
+            self._require(user, access)
+
+    def _require(self, user: User, access: AccessQuery) -> None:
+        verdict = self.decide(user, access)
+        if not verdict.allowed:
+            raise forbidden_error(user, access, verdict)
+
+    def decide(self, user: User, access: AccessQuery) -> Verdict:
+        """Whether the user has this access, and by which binding."""
+        if user.is_admin:
             return Verdict(True)
         errors: list[str] = []
-        for binding, subject in self._bound(user, ask.namespace):
+        for binding, subject in self._bound(user, access.namespace):
             for rule in self._rules(binding, errors):
-                if rule_allows(rule, ask):
-                    return Verdict(True, f"RBAC: allowed by {_told(binding, subject)}")
+                if rule_allows(rule, access):
+                    return Verdict(True, f"RBAC: allowed by {_binding_text(binding, subject)}")
         return Verdict(False, f"RBAC: {joined_errors(errors)}" if errors else "")
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """Everything the user may do in the namespace and outside of any."""
+        """All rules that apply to the user in the namespace and cluster-wide."""
         errors: list[str] = []
         bound = [binding for binding, _ in self._bound(user, namespace)]
         return Rules([rule for b in bound for rule in self._rules(b, errors)], errors)
@@ -121,9 +141,9 @@ class Rbac:
             bindings = self._bindings.get(place) or {}
             for name in sorted(bindings):
                 subjects = bindings[name].get("subjects") or ()
-                found = next((s for s in subjects if _is(user, s, place)), None)
-                if found is not None:
-                    yield bindings[name], found
+                subject = next((s for s in subjects if _is_subject(user, s, place)), None)
+                if subject is not None:
+                    yield bindings[name], subject
 
     def of_binding(self, binding: Raw) -> Sequence[Raw] | None:
         """The rules of the role that a binding refers to; None if there is no such role."""
@@ -144,7 +164,7 @@ def _role(binding: Raw) -> tuple[str, str]:
     return str(referred.get("kind", "")), str(referred.get("name", ""))
 
 
-def _is(user: User, subject: Raw, namespace: str) -> bool:
+def _is_subject(user: User, subject: Raw, namespace: str) -> bool:
     match subject.get("kind"):
         case "User":
             return bool(subject.get("name") == user.name)
@@ -157,23 +177,24 @@ def _is(user: User, subject: Raw, namespace: str) -> bool:
             return False
 
 
-def rule_allows(rule: Raw, ask: AccessQuery) -> bool:
-    """Whether one rule of a role covers what is asked."""
-    if not _has(rule, "verbs", ask.verb):
+def rule_allows(rule: Raw, access: AccessQuery) -> bool:
+    """Whether one rule of a role grants the access."""
+    if not _has(rule, "verbs", access.verb):
         return False
-    if ask.path:
-        return any(_covers(pattern, ask.path) for pattern in rule.get("nonResourceURLs") or ())
-    named = rule.get("resourceNames")
+    if access.path:
+        return any(_covers(pattern, access.path) for pattern in rule.get("nonResourceURLs") or ())
+    names = rule.get("resourceNames")
+    any_with_subresource = f"*/{access.subresource}" if access.subresource else ""
     return (
-        _has(rule, "apiGroups", ask.group)
-        and _has(rule, "resources", ask.combined, f"*/{ask.subresource}" if ask.subresource else "")
-        and (not named or ask.name in named)
+        _has(rule, "apiGroups", access.group)
+        and _has(rule, "resources", access.combined, any_with_subresource)
+        and (not names or access.name in names)
     )
 
 
 def _has(rule: Raw, field: str, *wanted: str) -> bool:
-    held = rule.get(field) or ()
-    return "*" in held or any(value in held for value in wanted)
+    values = rule.get(field) or ()
+    return "*" in values or any(value in values for value in wanted)
 
 
 def _covers(pattern: str, path: str) -> bool:
@@ -182,7 +203,7 @@ def _covers(pattern: str, path: str) -> bool:
     return path == pattern
 
 
-def _told(binding: Raw, subject: Raw) -> str:
+def _binding_text(binding: Raw, subject: Raw) -> str:
     meta, (kind, role) = binding["metadata"], _role(binding)
     home = meta.get("namespace", "")
     bound = f'{binding["kind"]} "{meta["name"]}{"/" + home if home else ""}"'
@@ -193,80 +214,35 @@ def _told(binding: Raw, subject: Raw) -> str:
 
 
 def joined_errors(errors: list[str]) -> str:
-    """What went wrong on the way to an answer, in one text."""
-    told = list(dict.fromkeys(errors))
-    return told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    """The errors of an evaluation in one text, each once."""
+    distinct = list(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-def forbidden_error(user: User, ask: AccessQuery, verdict: Verdict) -> StatusError:
-    """The 403 for what the user may not do."""
+def forbidden_error(user: User, access: AccessQuery, verdict: Verdict) -> StatusError:
+    """The 403 for access that the user does not have."""
     tail = f": {verdict.reason}" if verdict.reason else ""
-    if ask.path:
-        told = f'forbidden: User "{user.name}" cannot {ask.verb} path "{ask.path}"{tail}'
-        return StatusError(told, status=403, reason="Forbidden", details={})
-    place = f'in the namespace "{ask.namespace}"' if ask.namespace else "at the cluster scope"
+    if access.path:
+        message = f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"{tail}'
+        return StatusError(message, status=403, reason="Forbidden", details={})
+    scope = f'in the namespace "{access.namespace}"' if access.namespace else "at the cluster scope"
     why = (
-        f'User "{user.name}" cannot {ask.verb} resource "{ask.combined}" in API group'
-        f' "{ask.group}" {place}{tail}'
+        f'User "{user.name}" cannot {access.verb} resource "{access.combined}" in API group'
+        f' "{access.group}" {scope}{tail}'
     )
-    return api_errors.forbidden(ask.group, ask.resource, ask.name, why)
+    return api_errors.forbidden(access.group, access.resource, access.name, why)
 
 
-_MANY = frozenset({"list", "watch", "deletecollection"})
-_INTERACTIVE = frozenset({"exec", "attach", "portforward"})
-
-
-class Gate:
-    """Who gets in, and how far."""
-
-    def __init__(self, admin: credentials.ServerCredentials, tokens: Tokens, roles: Rbac) -> None:
-        self._admin = admin
-        self._tokens = tokens
-        self._roles = roles
-
-    def enter(self, headers: CIMultiDictProxy[str]) -> User:
-        """The user a request is made as; 401 for nobody we know."""
-        token = credentials.bearer_token(headers.get("Authorization", ""))
-        user = self._admin.user(token) or (self._tokens.user(token) if token else None)
-        if user is None:
-            raise api_errors.unauthorized()
-        other = authentication.impersonated(headers.items())
-        if other is None:
-            return user
-        for ask in _impersonating(other):
-            self._must(user, ask)
-        return other
-
-    def check(self, user: User, route: Route, query: Mapping[str, str]) -> None:
-        """Raise a 403 if the user may not do this."""
-        ask = _ask(route, query)
-        self._must(user, ask)
-        # A websocket opens with GET, but what goes through it changes things.
-        if route.subresource in _INTERACTIVE and ask.verb == "get" and ask.resource == "pods":
-            verdict = self._roles.decide(user, ask._replace(verb="create"))
-            if not verdict.allowed:
-                raise api_errors.forbidden("", ask.resource, ask.name, verdict.reason)
-
-    def check_path(self, user: User, method: str, path: str) -> None:
-        """The same for a path that names no object."""
-        self._must(user, AccessQuery(method.lower(), path=path))
-
-    def _must(self, user: User, ask: AccessQuery) -> None:
-        verdict = self._roles.decide(user, ask)
-        if not verdict.allowed:
-            raise forbidden_error(user, ask, verdict)
-
-
-def _ask(route: Route, query: Mapping[str, str]) -> AccessQuery:
+def _access_of(route: Route, query: Mapping[str, str]) -> AccessQuery:
     name = route.name
-    if not name and route.verb in _MANY and "fieldSelector" in query:
-        name = _only_name(query["fieldSelector"])
+    if not name and route.verb in _COLLECTION_VERBS and "fieldSelector" in query:
+        name = _selected_name(query["fieldSelector"])
     return AccessQuery(
         route.verb, route.group, route.plural, route.subresource, route.namespace, name
     )
 
 
-def _only_name(selector: str) -> str:
+def _selected_name(selector: str) -> str:
     """The name a field selector narrows a list to: a role may allow that name alone."""
     try:
         terms = parse_fields(selector).terms
@@ -275,24 +251,24 @@ def _only_name(selector: str) -> str:
     return next((value for path, value, same in terms if path == "metadata.name" and same), "")
 
 
-def _impersonating(other: User) -> list[AccessQuery]:
-    """What one must be allowed to do in order to be answered as somebody else."""
-    account = authentication.account_of(other.name)
-    implied = {authentication.AUTHENTICATED}
+def _impersonation(user: User) -> list[AccessQuery]:
+    """The access needed to act as this user: to the name and to each group, uid and extra."""
+    account = account_of(user.name)
+    implied = {AUTHENTICATED}
     if account:
         namespace, name = account
-        asks = [AccessQuery("impersonate", "", "serviceaccounts", namespace=namespace, name=name)]
-        implied |= {authentication.ACCOUNTS, f"{authentication.ACCOUNTS}:{namespace}"}
+        needed = [AccessQuery("impersonate", "", "serviceaccounts", namespace=namespace, name=name)]
+        implied |= {ACCOUNTS, f"{ACCOUNTS}:{namespace}"}
     else:
-        asks = [AccessQuery("impersonate", "", "users", name=other.name)]
-    asks += [
-        AccessQuery("impersonate", "", "groups", name=g) for g in other.groups if g not in implied
+        needed = [AccessQuery("impersonate", "", "users", name=user.name)]
+    needed += [
+        AccessQuery("impersonate", "", "groups", name=g) for g in user.groups if g not in implied
     ]
     group = "authentication.k8s.io"
-    if other.uid:
-        asks.append(AccessQuery("impersonate", group, "uids", name=other.uid))
-    for key, values in other.extra.items():
-        asks += [
+    if user.uid:
+        needed.append(AccessQuery("impersonate", group, "uids", name=user.uid))
+    for key, values in user.extra.items():
+        needed += [
             AccessQuery("impersonate", group, "userextras", key, name=value) for value in values
         ]
-    return asks
+    return needed

@@ -1,13 +1,12 @@
-"""Who may talk to this server: its certificates, the admin's token, the kubeconfig, signing keys.
+"""The server's secrets on disk: certificates, the admin's token, the key that signs tokens.
 
-Called by `serve.py` at start. Everything secret is in files of mode 0600 under the data folder and
-is made once; the certificate is renewed when its names or dates no longer fit.
+All of them are files of mode 0600 under the data folder, created once. The server's certificate is
+renewed when its names or dates no longer fit.
 """
 
 from __future__ import annotations
 
 import base64
-import hmac
 import ipaddress
 import os
 import secrets
@@ -23,14 +22,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from muster.errors import ConfigError
-from muster.local.apiserver.access.authentication import AUTHENTICATED, MASTERS, User
 from muster.local.apiserver.objects import dump
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-ADMIN = "muster-admin"
 _NAMES = (
     "localhost",
     "kubernetes",
@@ -44,38 +41,31 @@ _MARGIN = timedelta(days=30)
 
 @dataclass(frozen=True)
 class ServerCredentials:
-    """The server's identity and its one key."""
+    """The folder of secrets, the admin's token and the CA certificate."""
 
     folder: Path
     token: str
     ca: bytes
 
     def context(self) -> ssl.SSLContext:
-        """TLS for the listening side."""
+        """The TLS context of the listening sockets."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
         return context
 
-    def user(self, token: str) -> User | None:
-        """The admin, if this is the admin's token. Takes as long for any wrong one."""
-        given, ours = token.encode("utf-8", "surrogateescape"), self.token.encode()
-        if not hmac.compare_digest(given, ours):
-            return None
-        return User(ADMIN, (MASTERS, AUTHENTICATED), ADMIN)
-
     def signing_key(self) -> ec.EllipticCurvePrivateKey:
-        """What service accounts' tokens are signed with: kept, so that they outlive a restart."""
+        """The key that signs service accounts' tokens; stored, so that they survive a restart."""
         path = self.folder / "accounts.key"
         if not path.exists():
             _write(path, _pem(ec.generate_private_key(ec.SECP256R1())))
-        found = serialization.load_pem_private_key(path.read_bytes(), None)
-        if not isinstance(found, ec.EllipticCurvePrivateKey):
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ConfigError(f"{path} does not hold an elliptic curve key")
-        return found
+        return key
 
     def write_kubeconfig(self, path: Path, url: str, name: str = "muster") -> None:
-        """A kubeconfig for the admin; readers see the whole file or the former one."""
+        """Write a kubeconfig for the admin in one step: readers see the old file or the new one."""
         cluster = {
             "server": url,
             "certificate-authority-data": base64.b64encode(self.ca).decode(),
@@ -93,14 +83,8 @@ class ServerCredentials:
         _write(path, dump(config))
 
 
-def bearer_token(header: str) -> str:
-    """The token in an Authorization header; empty if there is none."""
-    scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
 def load_or_create(folder: Path, addresses: Sequence[str]) -> ServerCredentials:
-    """Make or find the CA, the server's certificate for these addresses, and the token."""
+    """Read or create the CA, the server's certificate for these addresses, and the token."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     token = folder / "token"
     if not token.exists():
@@ -113,7 +97,7 @@ def load_or_create(folder: Path, addresses: Sequence[str]) -> ServerCredentials:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file at once, never readable by others."""
+    """Replace a file in one step; no other user can ever read it."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -125,9 +109,9 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
     crt, key_file = folder / "ca.crt", folder / "ca.key"
     if crt.exists() and key_file.exists():
         ca = x509.load_pem_x509_certificate(crt.read_bytes())
-        found = serialization.load_pem_private_key(key_file.read_bytes(), None)
-        if isinstance(found, ec.EllipticCurvePrivateKey) and not _expiring(ca):
-            return ca, found
+        ca_key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        if isinstance(ca_key, ec.EllipticCurvePrivateKey) and not _expiring(ca):
+            return ca, ca_key
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "muster")])
     usage = x509.KeyUsage(
@@ -196,14 +180,14 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _alternatives(addresses: Sequence[str]) -> list[x509.GeneralName]:
-    found: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
     for address in dict.fromkeys(("127.0.0.1", "::1", *addresses)):
         try:
-            found.append(x509.IPAddress(ipaddress.ip_address(address)))
+            names.append(x509.IPAddress(ipaddress.ip_address(address)))
         except ValueError:
             if address not in _NAMES:
-                found.append(x509.DNSName(address))
-    return found
+                names.append(x509.DNSName(address))
+    return names
 
 
 def _expiring(certificate: x509.Certificate) -> bool:

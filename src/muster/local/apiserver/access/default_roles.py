@@ -1,7 +1,7 @@
-"""The roles every cluster begins with, and who has them.
+"""The roles and bindings every cluster begins with.
 
-Created by `bootstrap.py` where they are missing. `view`, `edit` and `admin` are made of other roles
-by their labels (`upkeep.py` joins them), so that CRDs' owners can add to them.
+`view`, `edit` and `admin` aggregate other roles by their labels, so that the author of a CRD can
+add to them.
 """
 
 from __future__ import annotations

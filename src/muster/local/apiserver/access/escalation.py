@@ -1,7 +1,6 @@
-"""Nobody gives away more than they have: roles and bindings are written only by their equals.
+"""Nobody can grant more than they have: a check of every write of a role or binding.
 
-`verbs.py` asks before every write. Whoever may `escalate` a role or `bind` to one is exempt, as is
-the server itself.
+Users who may `escalate` a role or `bind` to one are exempt, as is the server itself.
 """
 
 from __future__ import annotations
@@ -13,7 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.access.authentication import INTERNAL_USER
-from muster.local.apiserver.access.authorization import GROUP, AccessQuery, Rbac, rule_allows
+from muster.local.apiserver.access.authorization import (
+    GROUP,
+    AccessQuery,
+    Authorizer,
+    rule_allows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,28 +33,28 @@ _EVERYTHING = (
 
 
 class Escalation(NamedTuple):
-    """What may be written into roles and bindings."""
+    """Checks the permissions that roles and bindings grant."""
 
-    roles: Rbac
+    authorizer: Authorizer
 
     def check(self, call: Call, new: Raw, old: Raw | None = None) -> None:
-        """Raise a 403 if the caller would give away what is not theirs."""
+        """Raise a 403 if the caller grants permissions they do not hold."""
         user, resource = call.user, call.resource
-        if resource.group != GROUP or user is INTERNAL_USER or user.all_powerful:
+        if resource.group != GROUP or user is INTERNAL_USER or user.is_admin:
             return
-        if old is not None and _lasting(new) == _lasting(old):
+        if old is not None and _without_bookkeeping(new) == _without_bookkeeping(old):
             return
         name, namespace = str(new["metadata"].get("name") or ""), call.route.namespace
         if resource.plural in ("roles", "clusterroles"):
-            ask = AccessQuery("escalate", GROUP, resource.plural, "", namespace, name)
+            exempt = AccessQuery("escalate", GROUP, resource.plural, "", namespace, name)
         else:
             referred: Raw = new["roleRef"]
             plural = f"{str(referred['kind']).lower()}s"
-            ask = AccessQuery("bind", GROUP, plural, "", namespace, str(referred["name"]))
-        if self.roles.decide(user, ask).allowed:
+            exempt = AccessQuery("bind", GROUP, plural, "", namespace, str(referred["name"]))
+        if self.authorizer.decide(user, exempt).allowed:
             return
-        held = self.roles.rules(user, namespace)
-        missing = _not_covered(self._given(call, new), held.rules)
+        held = self.authorizer.rules(user, namespace)
+        missing = _not_covered(self._granted(call, new), held.rules)
         if missing:
             groups = " ".join(json.dumps(group) for group in user.groups)
             why = (
@@ -59,50 +63,51 @@ class Escalation(NamedTuple):
             )
             raise api_errors.forbidden(GROUP, resource.plural, name, why)
 
-    def _given(self, call: Call, new: Raw) -> Sequence[Raw]:
-        """The rules that the object gives to somebody."""
+    def _granted(self, call: Call, new: Raw) -> Sequence[Raw]:
+        """The rules that the object grants."""
         if call.resource.plural in ("roles", "clusterroles"):
             joined = _EVERYTHING if new.get("aggregationRule") else ()
             return [*(new.get("rules") or ()), *joined]
-        rules = self.roles.of_binding(new)
+        rules = self.authorizer.of_binding(new)
         if rules is None:
             raise api_errors.not_found(GROUP, call.resource.plural, str(new["roleRef"]["name"]))
         return rules
 
 
-def _lasting(obj: Raw) -> Raw:
-    """All but what the garbage collector writes."""
+def _without_bookkeeping(obj: Raw) -> Raw:
+    """The object without the metadata that the garbage collector writes."""
     left_out = ("ownerReferences", "finalizers", "resourceVersion")
     return obj | {"metadata": {k: v for k, v in obj["metadata"].items() if k not in left_out}}
 
 
-def _not_covered(given: Iterable[Raw], held: Sequence[Raw]) -> list[str]:
-    """What is given and not held, in Kubernetes' words: per resource, with its verbs."""
+def _not_covered(granted: Iterable[Raw], held: Sequence[Raw]) -> list[str]:
+    """The granted permissions that are not held, as Kubernetes lists them: verbs per resource."""
     verbs: defaultdict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
-    for what, ask in (single for rule in given for single in _singles(rule)):
-        if not any(rule_allows(rule, ask) for rule in held) and ask.verb not in verbs[what]:
-            verbs[what].append(ask.verb)
-    return sorted(_told(what, found) for what, found in verbs.items() if found)
+    for target, access in (single for rule in granted for single in _singles(rule)):
+        covered = any(rule_allows(rule, access) for rule in held)
+        if not covered and access.verb not in verbs[target]:
+            verbs[target].append(access.verb)
+    return sorted(_rule_text(target, missing) for target, missing in verbs.items() if missing)
 
 
 def _singles(rule: Raw) -> Iterator[tuple[tuple[tuple[str, str], ...], AccessQuery]]:
-    """A rule in its smallest parts: what it is about, and the one thing that may be done to it."""
+    """Every single access that a rule grants, each with its target."""
     for verb, path in product(rule.get("verbs") or (), rule.get("nonResourceURLs") or ()):
         yield (("NonResourceURLs", path),), AccessQuery(verb, path=path)
     names = rule.get("resourceNames") or ("",)
     for group, resource, name, verb in product(
         rule.get("apiGroups") or (), rule.get("resources") or (), names, rule.get("verbs") or ()
     ):
-        what = (("APIGroups", group), ("Resources", resource))
-        plain, _, sub = resource.partition("/")
-        ask = AccessQuery(verb, group, plain, sub, name=name)
-        yield (*what, ("ResourceNames", name)) if name else what, ask
+        target = (("APIGroups", group), ("Resources", resource))
+        plural, _, subresource = resource.partition("/")
+        access = AccessQuery(verb, group, plural, subresource, name=name)
+        yield (*target, ("ResourceNames", name)) if name else target, access
 
 
-def _told(what: tuple[tuple[str, str], ...], verbs: list[str]) -> str:
-    parts = [f"{field}:{objects.dump([value]).decode()}" for field, value in what]
+def _rule_text(target: tuple[tuple[str, str], ...], verbs: list[str]) -> str:
+    parts = [f"{field}:{objects.dump([value]).decode()}" for field, value in target]
     listed = "[" + " ".join(json.dumps(verb) for verb in verbs) + "]"
-    parts.insert(1 if what[0][0] == "NonResourceURLs" else 2, f"Verbs:{listed}")
+    parts.insert(1 if target[0][0] == "NonResourceURLs" else 2, f"Verbs:{listed}")
     return "{" + ", ".join(parts) + "}"
 
 

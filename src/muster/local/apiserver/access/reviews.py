@@ -1,7 +1,7 @@
-"""Questions instead of objects: may I, may they, what may I, who am I, whose token is this?
+"""Reviews: may I, may they, which rules apply to me, who am I, whose token is this?
 
-Called by `serve.py` for creates of the review kinds; nothing is stored. The answers come from the
-same evaluation that every request goes through.
+A review is created like an object but not stored; its status comes from the same evaluation that
+every request goes through.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.errors import StatusError
-    from muster.local.apiserver.access.authorization import Rbac
+    from muster.local.apiserver.access.authorization import Authorizer
     from muster.local.apiserver.access.service_account_tokens import Tokens
 
 GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
@@ -32,9 +32,9 @@ _PATH = ("verbs", "nonResourceURLs")
 
 
 class Reviews(NamedTuple):
-    """What answers are made from."""
+    """Answers reviews by the roles and tokens of one server."""
 
-    roles: Rbac
+    authorizer: Authorizer
     tokens: Tokens
 
     def answer(self, call: Call, now: datetime) -> Answer:
@@ -65,36 +65,36 @@ class Reviews(NamedTuple):
         return json_answer(review, 201)
 
     def _access(self, user: User, spec: Raw) -> Raw:
-        allowed, reason = self.roles.decide(user, _asked(spec))
+        allowed, reason = self.authorizer.decide(user, _access_of(spec))
         return {"allowed": allowed} | ({"reason": reason} if reason else {})
 
     def _rules(self, user: User, spec: Raw) -> Raw:
         if not spec.get("namespace"):
             raise api_errors.bad_request("no namespace on request")
-        found = self.roles.rules(user, spec["namespace"])
-        shown: Raw = {
-            "resourceRules": [_only(r, _RESOURCE) for r in found.rules if r.get("resources")],
-            "nonResourceRules": [_only(r, _PATH) for r in found.rules if r.get("nonResourceURLs")],
+        rules, errors = self.authorizer.rules(user, spec["namespace"])
+        status: Raw = {
+            "resourceRules": [_only(r, _RESOURCE) for r in rules if r.get("resources")],
+            "nonResourceRules": [_only(r, _PATH) for r in rules if r.get("nonResourceURLs")],
             "incomplete": False,
         }
-        return shown | ({"evaluationError": joined_errors(found.errors)} if found.errors else {})
+        return status | ({"evaluationError": joined_errors(errors)} if errors else {})
 
     def _token(self, spec: Raw) -> Raw:
         if not spec.get("token"):
             raise api_errors.bad_request("token is required for TokenReview in authentication")
         if not spec.get("audiences"):
             spec.pop("audiences", None)
-        asked = spec.get("audiences") or [ISSUER]
-        meant = self.tokens.audiences(spec["token"])
-        user = self.tokens.user(spec["token"], asked)
+        requested = spec.get("audiences") or [ISSUER]
+        of_token = self.tokens.audiences(spec["token"])
+        user = self.tokens.user(spec["token"], requested)
         if user is not None:
-            both = [audience for audience in asked if audience in meant]
+            both = [audience for audience in requested if audience in of_token]
             return {"authenticated": True, "user": user.info(), "audiences": both}
-        why = "invalid bearer token"
-        if meant and not set(asked) & set(meant):
-            told = f"token audiences {_listed(meant)} is invalid for the target audiences"
-            why = f"[{why}, {told} {_listed(asked)}]"
-        return {"user": {}, "error": why}
+        error = "invalid bearer token"
+        if of_token and not set(requested) & set(of_token):
+            mismatch = f"token audiences {_listed(of_token)} is invalid for the target audiences"
+            error = f"[{error}, {mismatch} {_listed(requested)}]"
+        return {"user": {}, "error": error}
 
 
 def _listed(words: list[str]) -> str:
@@ -105,15 +105,15 @@ def _only(rule: Raw, fields: tuple[str, ...]) -> Raw:
     return {field: rule[field] for field in fields if rule.get(field)}
 
 
-def _asked(spec: Raw) -> AccessQuery:
+def _access_of(spec: Raw) -> AccessQuery:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         why = "cannot be specified in combination with resourceAttributes"
         value = objects.dump(shown).decode()
         cause = api_errors.invalid_value("spec.nonResourceAttributes", value, why)
-        told = f"Invalid value: {value}: {why}"
-        raise api_errors.invalid("authorization.k8s.io", "", "", [cause._replace(message=told)])
+        message = f"Invalid value: {value}: {why}"
+        raise api_errors.invalid("authorization.k8s.io", "", "", [cause._replace(message=message)])
     if path is not None:
         return AccessQuery(path.get("verb", ""), path=path.get("path", ""))
     if resource is None:
@@ -129,10 +129,10 @@ def _subject(spec: Raw) -> User:
 
 
 def _check_local(spec: Raw, namespace: str) -> None:
-    asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
-    if asked != namespace:
+    requested = (spec.get("resourceAttributes") or {}).get("namespace", "")
+    if requested != namespace:
         why = "must match metadata.namespace"
-        raise _invalid("spec.resourceAttributes.namespace", asked, why)
+        raise _invalid("spec.resourceAttributes.namespace", requested, why)
 
 
 def _invalid(field: str, value: object, why: str) -> StatusError:

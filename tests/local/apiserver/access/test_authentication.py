@@ -1,0 +1,94 @@
+"""The admin's token, impersonation, and the addresses the server listens on."""
+
+from __future__ import annotations
+
+import hmac
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from muster.errors import StatusError
+from muster.local.apiserver.server import ApiServer
+from tests.local.apiserver.access.accounts import (
+    PODS,
+    RBAC,
+    token_for,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.local.apiserver.running_server import ApiClient
+
+
+async def test_impersonation_needs_the_permission(talk: ApiClient) -> None:
+    token = await token_for(talk)
+    headers = {"Impersonate-User": "jo", "Impersonate-Group": "system:masters"}
+
+    as_master = await talk.say("GET", PODS, **headers)
+    as_jo = await talk.say("GET", PODS, **{"Impersonate-User": "jo"})
+    by_account = await talk.say("GET", PODS, Authorization=f"Bearer {token}", **headers)
+    nobody = await talk.say("GET", PODS, **{"Impersonate-Group": "x"})
+
+    assert [r.status for r in (as_master, as_jo, by_account, nobody)] == [200, 403, 403, 400]
+    assert "cannot impersonate" in by_account.body["message"]
+
+
+async def test_the_admin_cannot_be_locked_out(talk: ApiClient) -> None:
+    for path in (f"{RBAC}/clusterrolebindings", f"{RBAC}/clusterroles"):
+        assert (await talk.say("DELETE", path)).status == 200
+
+    assert (await talk.say("GET", PODS)).status == 200
+
+
+async def test_signing_key_and_token_are_readable_by_their_owner_only(talk: ApiClient) -> None:
+    folder = talk.server.data_dir / "access"
+
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for name in ("token", "accounts.key"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_admins_token_is_compared_in_constant_time(
+    talk: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    compare_digest = hmac.compare_digest
+
+    def recording(given: bytes, ours: bytes) -> bool:
+        compared.append((given, ours))
+        return compare_digest(given, ours)
+
+    monkeypatch.setattr("hmac.compare_digest", recording)
+    secret = talk.server.token
+    for token in ("x", secret[:-1], f"{secret[:-1]}\udce9", secret):
+        "x",
+        talk.server.token[:-1],
+        talk.server.token[:-1] + "\udce9",
+        talk.server.token,
+    ):
+        headers = CIMultiDictProxy(CIMultiDict({"Authorization": f"Bearer {token}"}))
+        with suppress(StatusError):
+            talk.server.authenticator.user(headers)
+
+    assert [ours for _, ours in compared] == [talk.server.token.encode()] * 4
+
+
+def listening(port: int) -> set[str]:
+    connections = psutil.Process().net_connections(kind="tcp")
+    return {c.laddr.ip for c in connections if c.status == "LISTEN" and c.laddr.port == port}
+
+
+async def test_the_server_listens_only_on_loopback_and_the_given_addresses(tmp_path: Path) -> None:
+    alone, both = ApiServer(tmp_path / "a"), ApiServer(tmp_path / "b")
+    await alone.start()
+    await both.start(extra_addresses=("127.0.0.2",))
+    try:
+        assert listening(alone.port) == {"127.0.0.1"}
+        assert listening(both.port) == {"127.0.0.1", "127.0.0.2"}
+    finally:
+        await alone.stop()
+        await both.stop()

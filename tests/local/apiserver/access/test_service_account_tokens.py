@@ -1,0 +1,118 @@
+"""Service accounts and their tokens, over the API."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from muster.local.apiserver.access.service_account_tokens import Tokens
+from muster.local.apiserver.http.requests import Call, Route
+from muster.local.apiserver.server import ApiServer
+from tests.local.apiserver.access.accounts import (
+    ACCOUNTS,
+    PODS,
+    WHO,
+    say_as,
+    token_for,
+)
+from tests.local.apiserver.running_server import running_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.local.apiserver.running_server import ApiClient
+
+
+async def test_every_namespace_has_a_default_account(talk: ApiClient) -> None:
+    await talk.say("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
+
+    for namespace in ("default", "kube-system", "new"):
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+        assert (await talk.say("GET", path)).status == 200
+
+
+async def test_a_deleted_default_account_is_recreated_with_a_new_uid(talk: ApiClient) -> None:
+    before = (await talk.say("GET", f"{ACCOUNTS}/default")).body["metadata"]["uid"]
+    token = await token_for(talk)
+    await talk.say("DELETE", f"{ACCOUNTS}/default")
+    after = (await talk.say("GET", f"{ACCOUNTS}/default")).body["metadata"]["uid"]
+
+    assert after != before
+    assert (await say_as(talk, token, "GET", PODS)).status == 401
+
+
+async def test_a_token_carries_its_accounts_name_and_groups(talk: ApiClient) -> None:
+    reply = await say_as(talk, await token_for(talk), "POST", WHO, {})
+
+    info = reply.body["status"]["userInfo"]
+    assert info["username"] == "system:serviceaccount:default:default"
+    assert "system:serviceaccounts:default" in info["groups"]
+
+
+async def test_a_token_is_valid_after_a_restart(tmp_path: Path) -> None:
+    async with running_server(tmp_path) as talk:
+        token = await token_for(talk)
+    async with running_server(tmp_path) as talk:
+        assert (await say_as(talk, token, "POST", WHO, {})).status == 201
+
+
+async def token_issued_before(server: ApiServer, hours: float) -> str:
+    key = server.credentials.signing_key()
+    then = Tokens(key, server.store, lambda: datetime.now(UTC) - timedelta(hours=hours))
+    resource = server.registry.find("", "v1", "serviceaccounts")
+    assert resource is not None
+    route = Route("create", "", "v1", "serviceaccounts", "default", "default", "token")
+    answer = await then.request(Call(route, resource, body=b"{}"))
+    return str(msgspec.json.decode(answer.body)["status"]["token"])
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(0.9, 201), (1.1, 401), (-0.5, 401)])
+async def test_a_token_is_rejected_before_and_after_its_validity(
+    talk: ApiClient, hours: float, expected: int
+) -> None:
+    token = await token_issued_before(talk.server, hours)
+
+    assert (await say_as(talk, token, "POST", WHO, {})).status == expected
+
+
+def forgeries(token: str) -> list[str]:
+    head, body, signature = token.split(".")
+    return [
+        f"{head}.{body}.{signature[:-8]}AAAAAAAA",
+        f"{head}.{body[:-4]}AAAA.{signature}",
+        f"{head}.{body}.",
+        f"eyJhbGciOiJub25lIn0.{body}.",
+        "..",
+        f"{token}\N{LATIN SMALL LETTER E WITH ACUTE}",
+    ]
+
+
+async def test_a_forged_token_is_rejected(talk: ApiClient) -> None:
+    token = await token_for(talk)
+
+    for forged in forgeries(token):
+        assert (await say_as(talk, forged, "POST", WHO, {})).status == 401, forged
+    assert (await say_as(talk, token, "POST", WHO, {})).status == 201
+
+
+async def test_another_clusters_token_is_rejected(talk: ApiClient, tmp_path: Path) -> None:
+    async with running_server(tmp_path / "other") as other:
+        token = await token_for(other)
+
+    assert (await say_as(talk, token, "POST", WHO, {})).status == 401
+
+
+async def test_a_token_is_invalid_once_its_pod_is_deleted(talk: ApiClient) -> None:
+    await talk.create_pod("p")
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
+    token = await token_for(talk, boundObjectRef=bound)
+    before = await say_as(talk, token, "POST", WHO, {})
+    await talk.say("DELETE", f"{PODS}/p")
+    after = await say_as(talk, token, "POST", WHO, {})
+
+    assert (before.status, after.status) == (201, 401)
+    extra = before.body["status"]["userInfo"]["extra"]
+    assert extra["authentication.kubernetes.io/pod-name"] == ["p"]
