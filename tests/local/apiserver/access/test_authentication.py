@@ -65,11 +65,6 @@ async def test_the_admins_token_is_compared_in_constant_time(
     monkeypatch.setattr("hmac.compare_digest", recording)
     secret = talk.server.token
     for token in ("x", secret[:-1], f"{secret[:-1]}\udce9", secret):
-        "x",
-        talk.server.token[:-1],
-        talk.server.token[:-1] + "\udce9",
-        talk.server.token,
-    ):
         headers = CIMultiDictProxy(CIMultiDict({"Authorization": f"Bearer {token}"}))
         with suppress(StatusError):
             talk.server.authenticator.user(headers)
