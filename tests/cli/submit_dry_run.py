@@ -29,7 +29,7 @@ class DryRun:
 
     @property
     def replicas(self) -> Raw:
-        found: Raw = self.job["spec"][JOB_KIND_BY_NAME[self.job["kind"]].replicas]
+        found: Raw = self.job["spec"][JOB_KIND_BY_NAME[self.job["kind"]].replicas_field]
         return found
 
     def pod(self, role: str) -> Raw:

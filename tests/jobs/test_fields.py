@@ -65,7 +65,7 @@ def test_policies_of_a_job_with_an_unknown_manager_still_count() -> None:
     policy = {"managedBy": "foo", "ttlSecondsAfterFinished": 5}
     raw = {"kind": "TFJob", "spec": {"tfReplicaSpecs": WORKER, "runPolicy": policy}}
 
-    assert parse.job_from_metadata(raw).policy.ttl == 5
+    assert parse.job_from_metadata(raw).policy.ttl_seconds == 5
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_an_empty_place_for_replicas_is_none() -> None:
 def test_the_fields_of_a_replica_may_be_written_in_any_letter_case() -> None:
     role = {"Replicas": 3, "Template": pod(), "RestartPolicy": "Always"}
     job = read({"tfReplicaSpecs": {"Worker": role}})
-    assert (job.total, job.replicas[0].restart) == (3, "Always")
+    assert (job.total, job.replica_specs[0].restart) == (3, "Always")
 
     launcher = {"template": pod("MPIJob"), "RESTARTPOLICY": "Never"}
     spec = {"mpiReplicaSpecs": {**MPI, "Launcher": launcher}, "sshAuthMountPath": "/root/.ssh"}
-    assert read(spec, "MPIJob").replica("Launcher").restart == "Never"  # type: ignore[union-attr]
+    assert read(spec, "MPIJob").replica_spec("Launcher").restart == "Never"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_main_container_is_taken_where_it_is() -> None:
     roles = {"Launcher": {"template": pod("MPIJob")}, "Worker": {"template": two}}
     job = read({"mpiReplicaSpecs": roles, "mainContainer": "side"}, "MPIJob")
 
-    assert [replica.container for replica in job.replicas] == ["mpi", "side"]
+    assert [replica.container for replica in job.replica_specs] == ["mpi", "side"]
 
 
 @pytest.mark.parametrize(
@@ -200,4 +200,4 @@ def test_the_scheduler_that_a_job_names_is_that_of_all_its_replicas(
 ) -> None:
     job = read({field: roles, "schedulerName": "other"}, kind)
 
-    assert {replica.spec["schedulerName"] for replica in job.replicas} == {"other"}
+    assert {replica.spec["schedulerName"] for replica in job.replica_specs} == {"other"}

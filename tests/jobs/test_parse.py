@@ -86,7 +86,7 @@ def tfjob(spec: Raw, name: str = "j") -> Raw:
 
 
 def roles(job: Job) -> dict[str, int]:
-    return {replica.role: replica.count for replica in job.replicas}
+    return {replica.role: replica.count for replica in job.replica_specs}
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_the_benchmark_jobs_are_read(version: str, scheduler: str, expected: str
     job = parse.parse_job(yaml.safe_load(BENCHMARKS.format(version=version, scheduler=scheduler)))
 
     assert roles(job) == {"PS": 1, "Worker": 1}
-    assert [replica.scheduler for replica in job.replicas] == [expected, expected]
-    assert [replica.restart for replica in job.replicas] == ["Never", "Never"]
+    assert [replica.scheduler for replica in job.replica_specs] == [expected, expected]
+    assert [replica.restart for replica in job.replica_specs] == ["Never", "Never"]
     assert {reason for reason, _ in job.warnings} == {"SetPodTemplateRestartPolicy"}
 
 
@@ -106,7 +106,7 @@ def test_the_workshop_job_is_read_with_its_own_letter_case() -> None:
     job = parse.parse_job(yaml.safe_load(WORKSHOP))
 
     assert roles(job) == {"Chief": 1, "PS": 1, "Worker": 2}
-    assert [member.name for member in job.members()] == [
+    assert [member.name for member in job.replicas()] == [
         "training-distributed-user1-chief-0",
         "training-distributed-user1-ps-0",
         "training-distributed-user1-worker-0",
@@ -118,11 +118,11 @@ def test_the_array_form_is_read_and_its_first_role_is_a_chief() -> None:
     job = parse.parse_job(yaml.safe_load(ARRAY))
 
     assert roles(job) == {"Chief": 1, "PS": 1, "Worker": 2}
-    restarts = {replica.role: replica.restart for replica in job.replicas}
+    restarts = {replica.role: replica.restart for replica in job.replica_specs}
     assert restarts == {"Chief": "OnFailure", "PS": "Always", "Worker": "Always"}
-    assert {replica.role: replica.port for replica in job.replicas}["PS"] == 3333
-    assert job.policy.clean == "All"
-    assert job.phases
+    assert {replica.role: replica.port for replica in job.replica_specs}["PS"] == 3333
+    assert job.policy.clean_pod_policy == "All"
+    assert job.has_phases
 
 
 def test_a_termination_policy_names_the_chief() -> None:
@@ -161,7 +161,12 @@ def test_policies_may_be_flat_or_nested(spec: Raw) -> None:
         tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}, **spec})
     ).policy
 
-    assert (policy.clean, policy.ttl, policy.deadline, policy.backoff_limit) == ("Running", 5, 6, 7)
+    assert (
+        policy.clean_pod_policy,
+        policy.ttl_seconds,
+        policy.active_deadline,
+        policy.backoff_limit,
+    ) == ("Running", 5, 6, 7)
 
 
 def test_the_nested_policy_wins() -> None:
@@ -178,13 +183,13 @@ def test_the_scheduler_of_the_whole_job_is_given_to_each_template() -> None:
     raw = yaml.safe_load(ARRAY)
     raw["spec"]["schedulerName"] = "kube-batch"
 
-    assert {replica.scheduler for replica in parse.parse_job(raw).replicas} == {"kube-batch"}
+    assert {replica.scheduler for replica in parse.parse_job(raw).replica_specs} == {"kube-batch"}
 
 
 def test_a_single_container_of_another_name_is_taken_with_a_warning() -> None:
     job = parse.parse_job(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod("main")}}}))
 
-    assert job.replicas[0].container == "main"
+    assert job.replica_specs[0].container == "main"
     assert [reason for reason, _ in job.warnings] == ["UnusualContainerName"]
 
 
@@ -368,7 +373,7 @@ def test_a_port_of_the_first_version_is_a_port() -> None:
 
 def test_a_deadline_may_be_longer_than_68_years() -> None:
     job = parse.parse_job(tfjob({"tfReplicaSpecs": ONE, "activeDeadlineSeconds": 2**40}))
-    assert job.policy.deadline == 2**40
+    assert job.policy.active_deadline == 2**40
 
 
 MPI_POD: Raw = {"spec": {"containers": [{"name": "mpi", "image": "i"}]}}

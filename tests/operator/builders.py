@@ -45,12 +45,15 @@ def replica(count: int = 1, restart: str = "", name: str = "tensorflow", **spec:
 
 def manifest(kind: str = "TFJob", roles: Raw | None = None, name: str = "j", **spec: Any) -> Raw:
     """A job as the API server would hand it out."""
-    shape = JOB_KIND_BY_NAME[kind]
+    job_kind = JOB_KIND_BY_NAME[kind]
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": kind,
         "metadata": {"name": name, "namespace": "ns", "uid": "job-uid", "generation": 1},
-        "spec": {shape.replicas: roles or {"Worker": replica(2), "PS": replica(1)}, **spec},
+        "spec": {
+            job_kind.replicas_field: roles or {"Worker": replica(2), "PS": replica(1)},
+            **spec,
+        },
     }
 
 
@@ -65,7 +68,7 @@ class Model:
         self.manifests: dict[str, Raw] = {}
         self.services: dict[str, Raw] = {}
         self.objects: dict[tuple[str, str], Raw] = {}
-        self.extra = {"installed": ALL_DIALECTS, **seen}
+        self.extra = {"served_dialects": ALL_DIALECTS, **seen}
         self.events: list[EmitEvent] = []
         self.deleted = False
         self.uids = 0

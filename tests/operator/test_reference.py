@@ -129,7 +129,7 @@ FAULTS = {
     "pods back after collection": "a_pod_collected_with_its_job_is_not_brought_back",
     "names too long or with dots": "a_name_is_judged_by_the_longest_name_made_from_it",
     "finished jobs fill the queue": "finished_jobs_are_never_written_to",
-    "the same warning at every look": "what_is_told_again_and_again_is_one_event_written_ever_more_seldom",
+    "the same warning at every look": "an_event_that_repeats_is_one_event_written_at_growing_intervals",
     "gang waits without a word": "the_status_repeats_why_the_gang_waits",
     "one worker dies, the others hang": "the_whole_gang_restarts_if_the_job_says_so_and_counts_once",
 }

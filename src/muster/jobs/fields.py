@@ -167,9 +167,9 @@ _RUN_POLICY = (*_POLICY, "schedulingPolicy")
 
 def _places(kind: str) -> list[str]:
     """The fields of spec that may hold replicas, in small letters, the kind's own first."""
-    all_kinds = (shape.replicas for shape in JOB_KIND_BY_NAME.values())
+    all_kinds = (job_kind.replicas_field for job_kind in JOB_KIND_BY_NAME.values())
     single = ["template"] if kind == "MPIJob" else []
-    fields = (JOB_KIND_BY_NAME[kind].replicas, "replicaSpecs", *all_kinds, *single)
+    fields = (JOB_KIND_BY_NAME[kind].replicas_field, "replicaSpecs", *all_kinds, *single)
     return list(dict.fromkeys(field.lower() for field in fields))
 
 

@@ -66,10 +66,10 @@ class SchedulingPolicy(msgspec.Struct, frozen=True):
 
 
 class RunPolicy(msgspec.Struct, frozen=True):
-    clean: str = "None"
+    clean_pod_policy: str = "None"
     """All, Running or None: which pods a finished job's end takes away."""
-    ttl: int | None = None
-    deadline: int | None = None
+    ttl_seconds: int | None = None
+    active_deadline: int | None = None
     backoff_limit: int | None = None
     suspend: bool = False
     managed_by: str = ""
@@ -87,7 +87,7 @@ class Mpi(msgspec.Struct, frozen=True):
     launcher_works: bool = False
 
 
-class Member(msgspec.Struct, frozen=True):
+class Replica(msgspec.Struct, frozen=True):
     """One replica."""
 
     role: str
@@ -106,7 +106,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     deleting: bool
     labels: dict[str, str]
     annotations: dict[str, str]
-    replicas: tuple[ReplicaSpec, ...]
+    replica_specs: tuple[ReplicaSpec, ...]
     policy: RunPolicy
     spec: Raw
     """As written, for what only one kind reads."""
@@ -115,18 +115,18 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     dynamic_workers: bool = False
     chief: tuple[str, int] | None = None
     """The replica whose end is the job's, where the manifest names one outright."""
-    phases: bool = False
+    has_phases: bool = False
     """Whether its clients read status.phase and status.state, as the first version had them."""
     mpi: Mpi | None = None
     invalid: str = ""
     """What is wrong with its manifest by now; all else here is as the manifest was before."""
-    recalled: bool = False
+    from_pods: bool = False
     """Whether all else here is only what its pods show: nothing can be made of it."""
     warnings: tuple[tuple[str, str], ...] = ()
     """(reason, message): accepted, but worth an event."""
 
     @property
-    def shape(self) -> JobKind:
+    def job_kind(self) -> JobKind:
         return JOB_KIND_BY_NAME[self.kind]
 
     @property
@@ -139,33 +139,33 @@ class Job(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def total(self) -> int:
-        return sum(replica.count for replica in self.replicas)
+        return sum(replica_spec.count for replica_spec in self.replica_specs)
 
     @cached_property
     def _by_role(self) -> dict[str, ReplicaSpec]:
-        return {replica.role: replica for replica in self.replicas}
+        return {replica_spec.role: replica_spec for replica_spec in self.replica_specs}
 
-    def replica(self, role: str) -> ReplicaSpec | None:
+    def replica_spec(self, role: str) -> ReplicaSpec | None:
         return self._by_role.get(role)
 
     def count(self, role: str) -> int:
-        replica = self.replica(role)
-        return replica.count if replica else 0
+        replica_spec = self.replica_spec(role)
+        return replica_spec.count if replica_spec else 0
 
     @cached_property
     def chief_role(self) -> str | None:
         """The role that decides success by itself, if the job has one."""
-        return next((role for role in self.shape.chiefs if self.count(role)), None)
+        return next((role for role in self.job_kind.chief_roles if self.count(role)), None)
 
-    def members(self) -> tuple[Member, ...]:
-        """Every replica the job wants, in a fixed order; an MPI launcher is not among them."""
-        return self._members
+    def replicas(self) -> tuple[Replica, ...]:
+        """Every replica that the spec names, in a fixed order, without an MPI launcher."""
+        return self._replicas
 
     @cached_property
-    def _members(self) -> tuple[Member, ...]:
+    def _replicas(self) -> tuple[Replica, ...]:
         return tuple(
-            Member(one.role, index, names.replica(self.name, one.role, index))
-            for one in self.replicas
+            Replica(one.role, index, names.replica(self.name, one.role, index))
+            for one in self.replica_specs
             if one.role != "Launcher"
             for index in range(one.count)
         )

@@ -18,11 +18,11 @@ class JobKind(msgspec.Struct, frozen=True, dict=True):
     """How one kind of job is written."""
 
     resource: Kind[Raw]
-    replicas: str
+    replicas_field: str
     """The field of spec that maps roles to replicas."""
     roles: tuple[str, ...]
     """Canonical spelling of every role, in the order in which conditions look at them."""
-    chiefs: tuple[str, ...]
+    chief_roles: tuple[str, ...]
     """Roles whose success is the job's success; at most one of them may be present."""
     container: str
     port_name: str
@@ -30,10 +30,10 @@ class JobKind(msgspec.Struct, frozen=True, dict=True):
     restart: str = "Never"
     trainer: str = ""
     """The word in the TRAINER column."""
-    single: tuple[str, ...] = ()
+    single_roles: tuple[str, ...] = ()
     """Roles that have exactly one replica."""
     required: tuple[str, ...] = ()
-    scales: bool = False
+    has_scale: bool = False
     """Whether its CRD has a scale, for which its status says how its pods are found."""
 
     @property
@@ -56,9 +56,9 @@ class JobKind(msgspec.Struct, frozen=True, dict=True):
 
 TENSORFLOW = JobKind(
     resource=TFJOBS,
-    replicas="tfReplicaSpecs",
+    replicas_field="tfReplicaSpecs",
     roles=("Chief", "Evaluator", "Master", "PS", "Worker"),
-    chiefs=("Chief", "Master"),
+    chief_roles=("Chief", "Master"),
     container="tensorflow",
     port_name="tfjob-port",
     port=2222,
@@ -66,42 +66,42 @@ TENSORFLOW = JobKind(
 )
 MPI = JobKind(
     resource=MPIJOBS,
-    replicas="mpiReplicaSpecs",
+    replicas_field="mpiReplicaSpecs",
     roles=("Launcher", "Worker"),
-    chiefs=("Launcher",),
+    chief_roles=("Launcher",),
     container="mpi",
     port_name="mpijob-port",
     port=0,
     trainer="mpijob",
-    single=("Launcher",),
+    single_roles=("Launcher",),
     required=("Launcher",),
 )
 PYTORCH = JobKind(
     resource=PYTORCHJOBS,
-    replicas="pytorchReplicaSpecs",
+    replicas_field="pytorchReplicaSpecs",
     roles=("Master", "Worker"),
-    chiefs=("Master",),
+    chief_roles=("Master",),
     container="pytorch",
     port_name="pytorchjob-port",
     port=23456,
     restart="OnFailure",
     trainer="pytorchjob",
-    single=("Master",),
-    scales=True,
+    single_roles=("Master",),
+    has_scale=True,
 )
 JAX = JobKind(
     resource=JAXJOBS,
-    replicas="jaxReplicaSpecs",
+    replicas_field="jaxReplicaSpecs",
     roles=("Worker",),
-    chiefs=(),
+    chief_roles=(),
     container="jax",
     port_name="jaxjob-port",
     port=6666,
     trainer="jaxjob",
     required=("Worker",),
-    scales=True,
+    has_scale=True,
 )
 
 JOB_KIND_BY_NAME: dict[str, JobKind] = {
-    shape.kind: shape for shape in (TENSORFLOW, MPI, PYTORCH, JAX)
+    job_kind.kind: job_kind for job_kind in (TENSORFLOW, MPI, PYTORCH, JAX)
 }

@@ -173,7 +173,9 @@ def _on_master(pod: Raw) -> Raw:
 
 def _units(spec: Raw, replicas: tuple[ReplicaSpec, ...]) -> int:
     """Slots of a worker where nobody said: its processing units."""
-    worker = next((replica for replica in replicas if replica.role == "Worker"), None)
+    worker = next(
+        (replica_spec for replica_spec in replicas if replica_spec.role == "Worker"), None
+    )
     if worker is None:
         return 1
     resources = worker.main.get("resources") or {}

@@ -35,8 +35,8 @@ MOST_REPLICAS = 10_000
 def parse_job(raw: Raw) -> Job:
     """The job that this manifest, of any version, describes."""
     kind = str(raw.get("kind") or "")
-    shape = JOB_KIND_BY_NAME.get(kind)
-    if shape is None:
+    job_kind = JOB_KIND_BY_NAME.get(kind)
+    if job_kind is None:
         raise InvalidJob(
             "kind", f"{kind!r} is not a job", hint=f"use one of {', '.join(JOB_KIND_BY_NAME)}"
         )
@@ -49,16 +49,16 @@ def parse_job(raw: Raw) -> Job:
     elif single:
         written = ((role, path, body) for role, path, body in mpi.from_template(spec))
     else:
-        written = _from_map(spec, shape)
+        written = _from_map(spec, job_kind)
     first = array is not None or single
-    found = _replicas(shape, written, honour_template=first)
-    job = _assemble(raw, spec, shape, run_policy.read(spec, first=first), found)
+    found = _replicas(job_kind, written, honour_template=first)
+    job = _assemble(raw, spec, job_kind, run_policy.read(spec, first=first), found)
     if array is not None:
-        job = replace(job, phases=True, chief=_termination(spec, job))
+        job = replace(job, has_phases=True, chief=_termination(spec, job))
     if kind == "MPIJob":
-        replicas = mpi.main_named(spec, job.replicas)
+        replicas = mpi.main_named(spec, job.replica_specs)
         options = mpi.options(spec, replicas, single_template=single)
-        job = replace(job, replicas=mpi.with_defaults(spec, replicas, options), mpi=options)
+        job = replace(job, replica_specs=mpi.with_defaults(spec, replicas, options), mpi=options)
     _check(job)
     if kind == "PyTorchJob":
         job = replace(job, warnings=(*job.warnings, *pytorch.check(job)))
@@ -81,11 +81,11 @@ def _from_array(array: object) -> Iterator[_Written]:
         yield role, path, _fields(body, path)
 
 
-def _from_map(spec: Raw, shape: JobKind) -> Iterator[_Written]:
-    path = f"spec.{shape.replicas}"
-    found = lookup(spec, shape.replicas, "spec")
+def _from_map(spec: Raw, job_kind: JobKind) -> Iterator[_Written]:
+    path = f"spec.{job_kind.replicas_field}"
+    found = lookup(spec, job_kind.replicas_field, "spec")
     if found is None:
-        raise InvalidJob(path, "is missing", hint=_instead(spec, shape))
+        raise InvalidJob(path, "is missing", hint=_instead(spec, job_kind))
     for role, body in mapping(found, path).items():
         where = f"{path}.{role}"
         yield str(role), where, _fields(mapping(body, where), where)
@@ -96,42 +96,48 @@ def _fields(body: Raw, path: str) -> Raw:
     return {name: lookup(body, name, path) for name in _REPLICA}
 
 
-def _instead(spec: Raw, shape: JobKind) -> str:
+def _instead(spec: Raw, job_kind: JobKind) -> str:
     """What to write where the replicas are missing; their field may be there, misspelt."""
     from difflib import get_close_matches  # only ever needed here, and every command pays for it
 
-    alike = get_close_matches(shape.replicas.lower(), [str(key).lower() for key in spec], 1)
+    alike = get_close_matches(
+        job_kind.replicas_field.lower(), [str(key).lower() for key in spec], 1
+    )
     written = next((key for key in spec if str(key).lower() in alike), None)
     if written is not None:
-        return f"write {shape.replicas} instead of {written}"
-    return f"write spec.{shape.replicas}.{shape.roles[-1]}.template"
+        return f"write {job_kind.replicas_field} instead of {written}"
+    return f"write spec.{job_kind.replicas_field}.{job_kind.roles[-1]}.template"
 
 
 def _replicas(
-    shape: JobKind, written: Iterator[_Written], *, honour_template: bool
+    job_kind: JobKind, written: Iterator[_Written], *, honour_template: bool
 ) -> tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]]:
     found: dict[str, ReplicaSpec] = {}
     warnings: list[tuple[str, str]] = []
     for role_written, path, body in written:
-        role = shape.role(role_written)
+        role = job_kind.role(role_written)
         if role is None:
-            known = ", ".join(shape.roles)
+            known = ", ".join(job_kind.roles)
             raise InvalidJob(path, f"unknown role {role_written!r}", hint=f"use one of {known}")
         if role in found:
             raise InvalidJob(
                 path, f"the role {role} appears twice", hint=f"join it with {found[role].path}"
             )
-        found[role] = _replica(shape, role, path, body, honour_template, warnings)
+        found[role] = _replica(job_kind, role, path, body, honour_template, warnings)
     if not found:
         raise InvalidJob(
-            f"spec.{shape.replicas}", "has no roles", hint=f"add {shape.roles[-1]} with a template"
+            f"spec.{job_kind.replicas_field}",
+            "has no roles",
+            hint=f"add {job_kind.roles[-1]} with a template",
         )
-    ordered = sorted(found.values(), key=lambda replica: shape.roles.index(replica.role))
+    ordered = sorted(
+        found.values(), key=lambda replica_spec: job_kind.roles.index(replica_spec.role)
+    )
     return tuple(ordered), tuple(warnings)
 
 
 def _replica(
-    shape: JobKind,
+    job_kind: JobKind,
     role: str,
     path: str,
     body: Raw,
@@ -142,7 +148,7 @@ def _replica(
     template = mapping(body.get("template"), f"{path}.template")
     pod_template.check(template, f"{path}.template")
     pod = mapping(template.get("spec"), f"{path}.template.spec")
-    container = pod_template.main_container(shape, template, f"{path}.template", warnings)
+    container = pod_template.main_container(job_kind, template, f"{path}.template", warnings)
     restart = text(body.get("restartPolicy"), f"{path}.restartPolicy")
     inner = text(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy")
     if restart and restart not in RESTART_POLICIES:
@@ -153,8 +159,8 @@ def _replica(
         )
     if honour_template:
         restart = restart or inner or "Always"
-    elif inner and inner != (restart or shape.restart):
-        applied = restart or shape.restart
+    elif inner and inner != (restart or job_kind.restart):
+        applied = restart or job_kind.restart
         warnings.append(
             (
                 "SetPodTemplateRestartPolicy",
@@ -163,14 +169,14 @@ def _replica(
             )
         )
     written = integer(body.get("tfPort"), f"{path}.tfPort", 0, 65535)
-    port = written or pod_template.port(shape, template, container)
-    return ReplicaSpec(role, count, template, restart or shape.restart, port, container, path)
+    port = written or pod_template.port(job_kind, template, container)
+    return ReplicaSpec(role, count, template, restart or job_kind.restart, port, container, path)
 
 
 def _assemble(
     raw: Raw,
     spec: Raw,
-    shape: JobKind,
+    job_kind: JobKind,
     policy: RunPolicy,
     written: tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]],
 ) -> Job:
@@ -178,10 +184,10 @@ def _assemble(
     meta = mapping(raw.get("metadata"), "metadata")
     scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
     if scheduler:
-        replicas = tuple(_scheduled_by(replica, scheduler) for replica in replicas)
+        replicas = tuple(_scheduled_by(replica_spec, scheduler) for replica_spec in replicas)
     created = meta.get("creationTimestamp")
     return Job(
-        kind=shape.kind,
+        kind=job_kind.kind,
         key=Key(str(meta.get("namespace") or ""), text(meta.get("name"), "metadata.name")),
         uid=str(meta.get("uid") or ""),
         generation=int(meta.get("generation") or 0),
@@ -189,7 +195,7 @@ def _assemble(
         deleting=bool(meta.get("deletionTimestamp")),
         labels=pod_template.strings(meta.get("labels"), "metadata.labels"),
         annotations=pod_template.strings(meta.get("annotations"), "metadata.annotations"),
-        replicas=replicas,
+        replica_specs=replicas,
         policy=policy,
         spec=spec,
         status=mapping(raw.get("status"), "status"),
@@ -199,9 +205,9 @@ def _assemble(
     )
 
 
-def _scheduled_by(replica: ReplicaSpec, scheduler: str) -> ReplicaSpec:
-    template = {**replica.template, "spec": {**replica.spec, "schedulerName": scheduler}}
-    return replace(replica, template=template)
+def _scheduled_by(replica_spec: ReplicaSpec, scheduler: str) -> ReplicaSpec:
+    template = {**replica_spec.template, "spec": {**replica_spec.spec, "schedulerName": scheduler}}
+    return replace(replica_spec, template=template)
 
 
 def _success_policy(spec: Raw) -> str:
@@ -222,8 +228,8 @@ def _termination(spec: Raw, job: Job) -> tuple[str, int] | None:
         return None
     written = text(chief.get("replicaName"), f"{path}.replicaName") or "Master"
     index = integer(chief.get("replicaIndex"), f"{path}.replicaIndex", 0)
-    role = job.shape.role(written)
-    if role == "Master" and not job.replica("Master") and job.replica("Chief"):
+    role = job.job_kind.role(written)
+    if role == "Master" and not job.replica_spec("Master") and job.replica_spec("Chief"):
         role = "Chief"
     if role is None or index >= job.count(role):
         raise InvalidJob(
@@ -234,40 +240,46 @@ def _termination(spec: Raw, job: Job) -> tuple[str, int] | None:
 
 def _check(job: Job) -> None:
     """What must hold between the parts of a job."""
-    shape = job.shape
-    chiefs = [replica for replica in job.replicas if replica.role in shape.chiefs]
+    job_kind = job.job_kind
+    chiefs = [
+        replica_spec
+        for replica_spec in job.replica_specs
+        if replica_spec.role in job_kind.chief_roles
+    ]
     if len(chiefs) > 1:
         raise InvalidJob(
             chiefs[1].path,
             f"there is a {chiefs[0].role} already",
-            hint=f"keep one of {' and '.join(shape.chiefs)}",
+            hint=f"keep one of {' and '.join(job_kind.chief_roles)}",
         )
-    for role in shape.required:
-        if not job.replica(role):
-            path = f"spec.{shape.replicas}.{role}"
-            raise InvalidJob(path, "is missing", hint=f"a {shape.kind} needs a {role}")
-    for replica in job.replicas:
-        if replica.role in shape.single and replica.count != 1:
+    for role in job_kind.required:
+        if not job.replica_spec(role):
+            path = f"spec.{job_kind.replicas_field}.{role}"
+            raise InvalidJob(path, "is missing", hint=f"a {job_kind.kind} needs a {role}")
+    for replica_spec in job.replica_specs:
+        if replica_spec.role in job_kind.single_roles and replica_spec.count != 1:
             raise InvalidJob(
-                f"{replica.path}.replicas",
-                f"is {replica.count}; a {shape.kind} has exactly one {replica.role}",
+                f"{replica_spec.path}.replicas",
+                f"is {replica_spec.count}; a {job_kind.kind} has exactly one {replica_spec.role}",
                 hint="write 1 or leave it out",
             )
-        if replica.role in shape.chiefs and replica.count > 1:
+        if replica_spec.role in job_kind.chief_roles and replica_spec.count > 1:
             raise InvalidJob(
-                f"{replica.path}.replicas",
-                f"is {replica.count}; a {shape.kind} has one {replica.role}",
+                f"{replica_spec.path}.replicas",
+                f"is {replica_spec.count}; a {job_kind.kind} has one {replica_spec.role}",
                 hint="write 1 or leave it out; others are workers",
             )
     if job.total > MOST_REPLICAS:
-        largest = max(job.replicas, key=lambda replica: replica.count)
+        largest = max(job.replica_specs, key=lambda replica_spec: replica_spec.count)
         raise InvalidJob(
             f"{largest.path}.replicas",
             f"is {largest.count}; the job would have {job.total} members",
             hint=f"write so many that there are at most {MOST_REPLICAS} in all",
         )
-    derived = [names.replica(job.name, one.role, max(one.count - 1, 0)) for one in job.replicas]
-    if job.replica("Launcher"):
+    derived = [
+        names.replica(job.name, one.role, max(one.count - 1, 0)) for one in job.replica_specs
+    ]
+    if job.replica_spec("Launcher"):
         derived.append(names.launcher(job.name, job.uid, 0))
     names.check(job.name, derived)
 
@@ -290,7 +302,7 @@ def job_from_metadata(raw: Raw) -> Job:
         deleting=bool(meta.get("deletionTimestamp")),
         labels={},
         annotations={},
-        replicas=(),
+        replica_specs=(),
         policy=policy,
         spec={},
         status=raw.get("status") or {},

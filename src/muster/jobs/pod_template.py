@@ -66,39 +66,41 @@ def _check_container(container: Raw, path: str) -> None:
 
 
 def main_container(
-    shape: JobKind, template: Raw, path: str, warnings: list[tuple[str, str]]
+    job_kind: JobKind, template: Raw, path: str, warnings: list[tuple[str, str]]
 ) -> str:
     """The name of the container that trains; every container must be able to start."""
     path = f"{path}.spec.containers"
     containers = (template.get("spec") or {}).get("containers")
     if not containers:
-        raise InvalidJob(path, "is empty", hint=f"add a container named {shape.container!r}")
+        raise InvalidJob(path, "is empty", hint=f"add a container named {job_kind.container!r}")
     called: list[str] = []
     for i, container in enumerate(containers):
         called.append(text(container.get("name"), f"{path}[{i}].name"))
         if not called[-1]:
-            raise InvalidJob(f"{path}[{i}].name", "is missing", hint=f"write {shape.container!r}")
+            raise InvalidJob(
+                f"{path}[{i}].name", "is missing", hint=f"write {job_kind.container!r}"
+            )
         if not text(container.get("image"), f"{path}[{i}].image"):
             raise InvalidJob(f"{path}[{i}].image", "is missing", hint="name an image")
-    if shape.container in called:
-        return shape.container
-    if not shape.port:
+    if job_kind.container in called:
+        return job_kind.container
+    if not job_kind.port:
         return called[0]
     if len(called) == 1:
-        message = f"{path}[0] is named {called[0]!r}; it is taken for {shape.container!r}"
+        message = f"{path}[0] is named {called[0]!r}; it is taken for {job_kind.container!r}"
         warnings.append(("UnusualContainerName", message))
         return called[0]
     raise InvalidJob(
         path,
-        f"none of {', '.join(called)} is named {shape.container!r}",
-        hint=f"name the container that trains {shape.container!r}",
+        f"none of {', '.join(called)} is named {job_kind.container!r}",
+        hint=f"name the container that trains {job_kind.container!r}",
     )
 
 
-def port(shape: JobKind, template: Raw, container: str) -> int:
+def port(job_kind: JobKind, template: Raw, container: str) -> int:
     """The port on which members reach the container that trains."""
     main = next(c for c in template["spec"]["containers"] if c["name"] == container)
     for row in main.get("ports") or ():
-        if row.get("name") == shape.port_name:
+        if row.get("name") == job_kind.port_name:
             return int(row["containerPort"])
-    return shape.port
+    return job_kind.port

@@ -76,8 +76,8 @@ def _from_one(policy: Raw, field: str, most: int = 2**31 - 1) -> int | None:
 
 
 def _check_workers(job: Job) -> None:
-    path = f"spec.{job.shape.replicas}.Worker"
-    if not job.replica("Worker"):
+    path = f"spec.{job.job_kind.replicas_field}.Worker"
+    if not job.replica_spec("Worker"):
         raise InvalidJob(path, "is missing", hint="an elastic job needs workers")
     if not job.count("Worker"):
         raise InvalidJob(f"{path}.replicas", "is 0", hint="an elastic job needs one or more")

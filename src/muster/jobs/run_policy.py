@@ -36,9 +36,9 @@ def read(spec: Raw, *, first: bool) -> RunPolicy:
         return None if value is None else integer(value, path, 0, most)
 
     return RunPolicy(
-        clean=_cleaning(spec, *where("cleanPodPolicy"), "All" if first else "None"),
-        ttl=number("ttlSecondsAfterFinished"),
-        deadline=number("activeDeadlineSeconds", 2**63 - 1),
+        clean_pod_policy=_cleaning(spec, *where("cleanPodPolicy"), "All" if first else "None"),
+        ttl_seconds=number("ttlSecondsAfterFinished"),
+        active_deadline=number("activeDeadlineSeconds", 2**63 - 1),
         backoff_limit=number("backoffLimit"),
         suspend=boolean(*where("suspend")),
         managed_by=text(*where("managedBy")),

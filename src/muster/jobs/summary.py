@@ -145,8 +145,8 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
 
 def pods_of_job(kind: str, key: Key, uid: str, pods: Iterable[Pod]) -> list[Pod]:
     """The pods of this job: those it owns, or (made by an older operator) those so labelled."""
-    shape = JOB_KIND_BY_NAME.get(kind)
-    wanted = names.selector(shape.operator, key.name) if shape else {}
+    job_kind = JOB_KIND_BY_NAME.get(kind)
+    wanted = names.selector(job_kind.operator, key.name) if job_kind else {}
     return [pod for pod in pods if _belongs(pod, key, uid, wanted)]
 
 
@@ -183,7 +183,7 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
     found = []
     for pod in pods:
         labels = pod.metadata.labels
-        role = job.shape.role(labels.get(names.ROLE, ""))
+        role = job.job_kind.role(labels.get(names.ROLE, ""))
         if role and job.leads(role, _index(labels.get(names.INDEX, ""))):
             found.append(pod)
     moving = [pod for pod in found if pod.status.phase != "Pending"]
@@ -276,11 +276,13 @@ def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
     """What the job's templates ask for; of a job that makes no sense, what its pods ask for."""
     if job is None:
         return sum(gpus(pod) for pod in pods)
-    return sum(replica.count * _gpus(_limits(replica)) for replica in job.replicas)
+    return sum(
+        replica_spec.count * _gpus(_limits(replica_spec)) for replica_spec in job.replica_specs
+    )
 
 
-def _limits(replica: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
-    for container in replica.spec.get("containers") or ():
+def _limits(replica_spec: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
+    for container in replica_spec.spec.get("containers") or ():
         yield (container.get("resources") or {}).get("limits") or {}
 
 
@@ -295,7 +297,9 @@ def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
             return pod.spec.priority_class_name
     if job is None:
         return ""
-    declared = (str(replica.spec.get("priorityClassName") or "") for replica in job.replicas)
+    declared = (
+        str(replica_spec.spec.get("priorityClassName") or "") for replica_spec in job.replica_specs
+    )
     return next((name for name in declared if name), job.policy.scheduling.priority_class)
 
 

@@ -25,17 +25,17 @@ def job_from_pods(raw: Raw, pods: Iterable[Pod]) -> Job:
 
     Raises InvalidJob if they make no job.
     """
-    shape = JOB_KIND_BY_NAME[raw["kind"]]
+    job_kind = JOB_KIND_BY_NAME[raw["kind"]]
     roles: dict[str, Raw] = {}
     for pod in pods:
-        role = shape.role(pod.metadata.labels.get(names.ROLE, ""))
+        role = job_kind.role(pod.metadata.labels.get(names.ROLE, ""))
         index = pod.metadata.labels.get(names.INDEX, "")
         if role is None or not (index.isascii() and index.isdecimal()):
             continue
         known = roles.get(role) or _replica(pod)
         roles[role] = {**known, "replicas": max(int(index) + 1, known.get("replicas", 1))}
-    job = parse.parse_job({**raw, "spec": {shape.replicas: roles}})
-    return replace(job, policy=parse.job_from_metadata(raw).policy, recalled=True)
+    job = parse.parse_job({**raw, "spec": {job_kind.replicas_field: roles}})
+    return replace(job, policy=parse.job_from_metadata(raw).policy, from_pods=True)
 
 
 def _replica(pod: Pod) -> Raw:

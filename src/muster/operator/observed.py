@@ -41,20 +41,20 @@ class Observed(msgspec.Struct, frozen=True):
     """Controlled by the job."""
     orphans: tuple[Pod, ...] = ()
     """Labelled as the job's, controlled by nobody."""
-    strays: tuple[Pod, ...] = ()
+    released: tuple[Pod, ...] = ()
     """Controlled by the job, but no longer labelled as its own."""
-    former: tuple[Pod, ...] = ()
+    of_former_job: tuple[Pod, ...] = ()
     """Of an earlier job of this name, which are not gone yet."""
     services: tuple[Service, ...] = ()
     objects: Mapping[tuple[str, str], Raw] = {}
     """Other objects the job owns, whole, by resource (`configmaps`) and name."""
-    installed: frozenset[str] = frozenset()
+    served_dialects: frozenset[str] = frozenset()
     """Resources of gang dialects that this cluster serves (`podgroups.scheduling.volcano.sh`)."""
     ports: frozenset[int] = frozenset()
     """Host ports that others use or were promised."""
-    refused: str = ""
+    quota_refusal: str = ""
     """Why pods may not be created at present: a quota is exhausted."""
-    hindered: Raw = {}
+    blocked: Raw = {}
     """Reason and message why an object could not be made when it was tried last."""
     priorities: Mapping[str, int] = {}
     """Values of priority classes."""

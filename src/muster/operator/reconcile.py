@@ -87,16 +87,16 @@ class Reconciler:
         try:
             job = parse.parse_job(raw)
         except InvalidJob as error:
-            if is_rejected(raw["status"]) or not self._watched.works(uid):
+            if is_rejected(raw["status"]) or not self._watched.has_worked(uid):
                 raise
             return replace(self._former(raw), invalid=describe(error))
-        self._memory.understand(uid, raw["spec"])
+        self._memory.record_valid_spec(uid, raw["spec"])
         return job
 
     def _former(self, raw: Raw) -> Job:
         """The job as it was before its manifest was made senseless."""
         uid = raw["metadata"]["uid"]
-        before = self._memory.understood(uid)
+        before = self._memory.valid_spec(uid)
         if before is None:
             return job_from_pods(raw, self._watched.pods.by(OWNER, uid))
         return parse.parse_job({**raw, "spec": before})
@@ -106,45 +106,45 @@ class Reconciler:
         ended = raw["status"]
         if conditions.outcome(ended) is None or is_rejected(ended) or _expires(raw):
             return False
-        return not self._watched.owns(raw["metadata"]["uid"])
+        return not self._watched.has_objects(raw["metadata"]["uid"])
 
     async def _decide(self, job: Job) -> list[Action]:
         now = self._clock()
-        seen = self._watched.seen(job, self._memory, now)
-        if _starts(job) and addresses.replicas_without_port(job, seen, self._settings):
+        observed = self._watched.observe(job, self._memory, now)
+        if _starts(job) and addresses.replicas_without_port(job, observed, self._settings):
             held = await self._occupied.held(job.uid)
             # Nothing is awaited from here on: what is chosen now is promised at once.
-            held |= self._watched.ports(job) | self._occupied.promised(job.uid)
-            seen = replace(self._watched.seen(job, self._memory, now), ports=held)
-            chosen = addresses.addresses_of(job, seen, self._settings).own_ports
-            self._occupied.promise(job.uid, chosen.values())
-        return decide(job, seen, self._settings, now)
+            held |= self._watched.ports(job) | self._occupied.reserved(job.uid)
+            observed = replace(self._watched.observe(job, self._memory, now), ports=held)
+            chosen = addresses.addresses_of(job, observed, self._settings).own_ports
+            self._occupied.reserve(job.uid, chosen.values())
+        return decide(job, observed, self._settings, now)
 
     async def _reject(self, raw: Raw, error: InvalidJob) -> RequeueAfter | None:
         """Say that it makes no sense; when that is said and it ended, clean up after it."""
         job, now = parse.job_from_metadata(raw), self._clock()
         if job.policy.managed_by == MULTIKUEUE:
             return None
-        said = reject(raw, error, now, runs=self._watched.runs(job.uid))
+        said = reject(raw, error, now, runs=self._watched.has_running_pod(job.uid))
         if said:
             await self._actor.apply(job, said)
             return RequeueAfter(0.0)
         if job.deleting or conditions.outcome(job.status) is None:
             return None
-        left = end(job, job.status, self._watched.seen(job, self._memory, now), now)
+        left = end(job, job.status, self._watched.observe(job, self._memory, now), now)
         again = await self._actor.apply(job, left)
         return None if again is None else RequeueAfter(again)
 
     async def _refuse(self, job: Job, error: InvalidJob) -> RequeueAfter:
         """Some of its pods cannot be: say so, and look again at what is to become of the rest."""
         now = self._clock()
-        seen = self._watched.seen(job, self._memory, now)
-        await self._actor.apply(job, refuse(job, describe(error), seen, now))
+        observed = self._watched.observe(job, self._memory, now)
+        await self._actor.apply(job, refuse(job, describe(error), observed, now))
         return RequeueAfter(0.0)
 
     def _replaces(self, job: Job, actions: Sequence[Action]) -> bool:
         """Whether something is created for a job that was looked at before."""
-        begun = conditions.condition(job.status, "Created") or self._memory.begun(job.uid)
+        begun = conditions.condition(job.status, "Created") or self._memory.has_started(job.uid)
         return bool(begun) and any(isinstance(action, Create) for action in actions)
 
     async def _still_there(self, job: Job) -> bool:
@@ -154,7 +154,7 @@ class Reconciler:
         end they look lost, and replacing them would make objects that belong to nobody.
         """
         try:
-            live = await self._client.get(job.shape.resource, job.key)
+            live = await self._client.get(job.job_kind.resource, job.key)
         except NotFound:
             return False
         meta = live["metadata"]

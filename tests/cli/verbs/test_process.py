@@ -111,7 +111,11 @@ def test_the_seeds_job_has_one_chief_one_ps_and_the_workers_asked_for(seed_line:
     assert container["command"] == ["python", "/opt/training/train.py", "--steps", "100"]
     assert {"name": "BUCKET", "value": "user1"} in container["env"]
     read = parse.parse_job(job)
-    assert [(r.role, r.count) for r in read.replicas] == [("Chief", 1), ("PS", 1), ("Worker", 2)]
+    assert [(r.role, r.count) for r in read.replica_specs] == [
+        ("Chief", 1),
+        ("PS", 1),
+        ("Worker", 2),
+    ]
 
 
 def test_yaml_and_json_say_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,15 @@ import pytest
 
 from muster.api.meta import Raw
 from muster.errors import UsageError
-from muster.jobs.submission import Jax, Mpi, PyTorch, Submission, TensorFlow, bundle, idle
+from muster.jobs.submission import (
+    Jax,
+    Mpi,
+    PyTorch,
+    Submission,
+    TensorFlow,
+    bundle,
+    flags_without_effect,
+)
 
 
 def built(**flags: Any) -> Raw:
@@ -74,8 +82,8 @@ def test_flags_for_roles_that_the_job_does_not_have_are_told() -> None:
     alone = TensorFlow(name="j", command=("x",), image="i", worker_cpu="1", evaluator_memory="1Gi")
 
     why = "has no effect: the job has no such role"
-    assert idle(asked) == [f"--chief-port {why}", f"--ps-cpu {why}"]
-    assert idle(alone) == [f"--evaluator-memory {why}"]
+    assert flags_without_effect(asked) == [f"--chief-port {why}", f"--ps-cpu {why}"]
+    assert flags_without_effect(alone) == [f"--evaluator-memory {why}"]
 
 
 def test_flags_for_a_tensorboard_that_the_job_does_not_have_are_told() -> None:
@@ -83,11 +91,11 @@ def test_flags_for_a_tensorboard_that_the_job_does_not_have_are_told() -> None:
         "name": "j", "command": ("x",), "image": "i", "logdir": "/l", "tensorboard_image": "t"
     }  # fmt: skip
 
-    assert idle(TensorFlow(**asked)) == [
+    assert flags_without_effect(TensorFlow(**asked)) == [
         "--logdir has no effect without --tensorboard",
         "--tensorboard-image has no effect without --tensorboard",
     ]
-    assert idle(TensorFlow(**asked, tensorboard=True)) == []
+    assert flags_without_effect(TensorFlow(**asked, tensorboard=True)) == []
 
 
 def test_an_explicit_chief_does_not_lose_the_one_worker() -> None:
@@ -295,5 +303,9 @@ def test_a_wrong_name_comes_with_the_nearest_right_one(wrong: str, right: str) -
 def test_a_retry_that_gives_no_second_try_is_told_of(kind: type[Submission], told: int) -> None:
     once = kind(name="j", command=("x",), image="i", retry=1)
 
-    assert len(idle(once)) == told
-    assert idle(replace(once, retry=2)) == idle(replace(once, retry=0)) == []
+    assert len(flags_without_effect(once)) == told
+    assert (
+        flags_without_effect(replace(once, retry=2))
+        == flags_without_effect(replace(once, retry=0))
+        == []
+    )

@@ -50,13 +50,13 @@ def scheduled_by(name: str) -> Raw:
 def test_the_dialect_follows_the_scheduler_and_what_is_installed(
     scheduler: str, missing: set[str], resource: str | None
 ) -> None:
-    model = settled(scheduled_by(scheduler), installed=ALL_DIALECTS - missing)
+    model = settled(scheduled_by(scheduler), served_dialects=ALL_DIALECTS - missing)
 
     assert [found for found, _ in model.objects] == ([resource] if resource else [])
 
 
 def test_without_its_crd_the_gang_is_declared_by_labels() -> None:
-    model = settled(manifest(), installed=frozenset())
+    model = settled(manifest(), served_dialects=frozenset())
 
     labels = model.manifests["j-worker-1"]["metadata"]["labels"]
     assert labels["pod-group.scheduling.sigs.k8s.io/name"] == "j"
@@ -167,7 +167,7 @@ def test_arenas_labels_do_not_keep_a_job_from_the_clusters_dialect(
     worker["template"]["metadata"] = {"labels": labels}
     raw = manifest(roles={"Worker": worker})
     raw["metadata"]["annotations"] = {"muster.dev/gang": "true"}
-    model = settled(raw, installed=installed)
+    model = settled(raw, served_dialects=installed)
 
     assert list(model.objects) == groups
     pod = model.manifests["j-worker-0"]
@@ -271,8 +271,8 @@ def test_whoever_comes_later_speaks_the_dialect_of_those_who_live(before: str, a
 
 
 def test_a_crd_that_appears_later_splits_no_gang() -> None:
-    model = settled(manifest(), installed=frozenset())
-    model.extra["installed"] = ALL_DIALECTS
+    model = settled(manifest(), served_dialects=frozenset())
+    model.extra["served_dialects"] = ALL_DIALECTS
     model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
     model.settle()
 

@@ -70,12 +70,12 @@ def happen(model: Model, what: str, which: int) -> None:
             policy = {**model.raw["spec"]["runPolicy"], "suspend": what == "suspend"}
             model.edit(runPolicy=policy)
         case "scale":
-            field = model.job.shape.replicas
+            field = model.job.job_kind.replicas_field
             roles = model.raw["spec"][field]
             worker = {**roles["Worker"], "replicas": which % 4 + 1}
             model.edit(**{field: {**roles, "Worker": worker}})
         case "refuse" | "allow":
-            model.extra["refused"] = "exceeded quota" if what == "refuse" else ""
+            model.extra["quota_refusal"] = "exceeded quota" if what == "refuse" else ""
         case _:
             names = sorted(name for name, pod in model.pods.items() if not pod.finished)
             if names:

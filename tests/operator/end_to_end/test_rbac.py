@@ -130,7 +130,7 @@ def endings() -> Iterator[tuple[str, Kind[Raw], Raw]]:
     }
 
     def spec(kind: str, **more: Any) -> Raw:
-        return {JOB_KIND_BY_NAME[kind].replicas: roles[kind], "runPolicy": policy, **more}
+        return {JOB_KIND_BY_NAME[kind].replicas_field: roles[kind], "runPolicy": policy, **more}
 
     for kind in (TFJOBS, PYTORCHJOBS, JAXJOBS, MPIJOBS):
         yield kind.plural, kind, body(kind.kind, "v1", "j", spec(kind.kind))
@@ -163,7 +163,7 @@ def lasting() -> Iterator[tuple[str, Kind[Raw], Raw]]:
 
     def made(kind: Kind[Raw], roles: Raw, dialect: str = "volcano", **spec: Any) -> Raw:
         marks = {"muster.dev/gang-dialect": dialect}
-        field = JOB_KIND_BY_NAME[kind.kind].replicas
+        field = JOB_KIND_BY_NAME[kind.kind].replicas_field
         return body(kind.kind, "v1", "j", {field: roles, **spec}, annotations=marks)
 
     for dialect in DIALECTS:
@@ -180,7 +180,7 @@ async def changes(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
     ns, key = await namespace(client, f"changes-{name}"), Key(f"changes-{name}", "j")
     await client.create(kind, job, namespace=ns)
     await reaches(client, kind, key, "Running")
-    field = JOB_KIND_BY_NAME[kind.kind].replicas
+    field = JOB_KIND_BY_NAME[kind.kind].replicas_field
     await client.patch(kind, key, {"spec": {field: {"Worker": {"replicas": 2}}}})
     await pods(client, ns, 3 if kind is MPIJOBS else 2)
     await client.patch(kind, key, {"spec": {"runPolicy": {"suspend": True}}})

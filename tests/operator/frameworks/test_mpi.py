@@ -290,7 +290,7 @@ def test_one_template_is_sized_by_its_units(spec: Raw, workers: int, units: int)
     read = parse.parse_job(raw)
 
     assert read.count("Worker") == workers
-    worker = read.replica("Worker")
+    worker = read.replica_spec("Worker")
     assert worker is not None
     assert worker.main["resources"]["limits"]["nvidia.com/gpu"] == units
     assert read.mpi is not None

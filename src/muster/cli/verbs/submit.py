@@ -95,7 +95,7 @@ def submit_flags(
     submission.bundle(
         args, submission.Site(local=True, files=defaults.config_files(args))
     )  # refuse before any cluster
-    for sentence in submission.idle(args):
+    for sentence in submission.flags_without_effect(args):
         note(sentence)
     cluster = _cluster(where, order)
     namespace = _namespace(where, cluster)

@@ -62,10 +62,12 @@ class JobWatch:
             policy = parse.parse_job(self._raw).policy
         except InvalidJob:
             return False
-        if self._gone or (policy.ttl is not None and policy.ttl < SOON):
+        if self._gone or (policy.ttl_seconds is not None and policy.ttl_seconds < SOON):
             return False
         done = [one for one in job.instances if one.phase in ("Succeeded", "Failed")]
-        return any(policy.clean != "All" or one.role.lower() == "launcher" for one in done)
+        return any(
+            policy.clean_pod_policy != "All" or one.role.lower() == "launcher" for one in done
+        )
 
     def wait(self, seconds: float) -> None:
         """Let about that time pass, and see what happens to the job meanwhile."""

@@ -30,7 +30,7 @@ def with_defaults(kind: type[submission.Submission], given: dict[str, Any]) -> d
     """The fields of a submission: what was written, and for the rest what files say."""
     said = {name: value for name, value in given.items() if value is not None}
     if "gang" not in said:
-        said["gang"] = gang_default(kind.shape.trainer)
+        said["gang"] = gang_default(kind.job_kind.trainer)
     kept = config_file.read()
     if not said.get("image_pull_secret"):
         words = (word.strip() for word in kept.get("imagePullSecrets", "").split(","))

@@ -19,7 +19,7 @@ from muster.jobs.submission.flags import (
     TensorFlow,
 )
 from muster.jobs.submission.job_manifest import Bundle, bundle
-from muster.jobs.submission.roles import idle
+from muster.jobs.submission.roles import flags_without_effect
 
 __all__ = [
     "ALIASES",
@@ -32,7 +32,7 @@ __all__ = [
     "Submission",
     "TensorFlow",
     "bundle",
-    "idle",
+    "flags_without_effect",
     "pairs",
     "seconds",
     "suggest_name",

@@ -31,7 +31,7 @@ class Site:
 class Submission:
     """The flags every kind of job shares."""
 
-    shape: ClassVar[JobKind]
+    job_kind: ClassVar[JobKind]
 
     name: str
     command: tuple[str, ...]
@@ -82,14 +82,14 @@ class Submission:
     @property
     def type(self) -> str:
         """tfjob, mpijob, …: arena's word for the kind."""
-        return self.shape.trainer
+        return self.job_kind.trainer
 
 
 @dataclass(frozen=True)
 class TensorFlow(Submission):
     """The flags of `submit tf`."""
 
-    shape: ClassVar[JobKind] = TENSORFLOW
+    job_kind: ClassVar[JobKind] = TENSORFLOW
 
     worker_image: str = ""
     ps_image: str = ""
@@ -141,7 +141,7 @@ class UniformSubmission(Submission):
 class Mpi(UniformSubmission):
     """The flags of `submit mpi`."""
 
-    shape: ClassVar[JobKind] = MPI
+    job_kind: ClassVar[JobKind] = MPI
 
     clean_task_policy: str = "All"
     gputopology: bool = False
@@ -152,7 +152,7 @@ class Mpi(UniformSubmission):
 class PyTorch(UniformSubmission):
     """The flags of `submit pytorch`."""
 
-    shape: ClassVar[JobKind] = PYTORCH
+    job_kind: ClassVar[JobKind] = PYTORCH
 
     nproc_per_node: str = ""
 
@@ -161,11 +161,11 @@ class PyTorch(UniformSubmission):
 class Jax(UniformSubmission):
     """The flags of `submit jax`."""
 
-    shape: ClassVar[JobKind] = JAX
+    job_kind: ClassVar[JobKind] = JAX
 
 
 BY_TYPE: dict[str, type[Submission]] = {
-    kind.shape.trainer: kind for kind in (TensorFlow, Mpi, PyTorch, Jax)
+    kind.job_kind.trainer: kind for kind in (TensorFlow, Mpi, PyTorch, Jax)
 }
 ALIASES = {
     "tf": "tfjob",

@@ -46,7 +46,7 @@ def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - fro
     labels = _labels(args, site)
     metadata: Raw = {"name": args.name, "labels": labels, "annotations": _annotations(args)}
     metadata["annotations"] |= _about(args, site, present)
-    resource = args.shape.resource
+    resource = args.job_kind.resource
     job: Raw = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -74,7 +74,7 @@ def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, s
             pass
     pods = labels | (_topology(args) if isinstance(args, Mpi) and args.gputopology else {})
     gang = {GROUP_NAME: f"{args.type}-{args.name}", GROUP_MIN: str(members)} if args.gang else {}
-    spec[args.shape.replicas] = {
+    spec[args.job_kind.replicas_field] = {
         role.name: _replica(args, site, role, pods | (gang if role.member else {}))
         for role in present
     }
@@ -98,7 +98,7 @@ def _topology(args: Mpi) -> dict[str, str]:
 
 
 def _labels(args: Submission, site: Site) -> dict[str, str]:
-    arena = {"app": args.type, "release": args.name, "createdBy": args.shape.kind}
+    arena = {"app": args.type, "release": args.name, "createdBy": args.job_kind.kind}
     if site.user:
         digest = hashlib.md5(site.user.encode(), usedforsecurity=False)
         arena[USER_ID] = digest.hexdigest()

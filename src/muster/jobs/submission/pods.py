@@ -88,9 +88,9 @@ def _volumes(args: Submission, site: Site, role: Role) -> list[Mounted]:
 
 
 def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> Raw:
-    port_name = args.shape.port_name
+    port_name = args.job_kind.port_name
     container: Raw = {
-        "name": args.shape.container,
+        "name": args.job_kind.container,
         "image": role.image,
         "imagePullPolicy": flag_values.choice(
             "--image-pull-policy", args.image_pull_policy, PULL_POLICIES

@@ -81,7 +81,7 @@ def _again(args: Submission) -> str:
     return "OnFailure" if args.retry else "Never"
 
 
-def idle(args: Submission) -> list[str]:
+def flags_without_effect(args: Submission) -> list[str]:
     """A sentence about each flag that was given in vain."""
     return _without_board(args) + _without_role(args) + _without_retry(args)
 

@@ -85,7 +85,7 @@ class Executor:
     async def apply(self, job: Job, actions: Sequence[Action]) -> float | None:
         """Do all of it; the answer is when to look again, if at all."""
         again = min((a.seconds for a in actions if isinstance(a, Requeue)), default=None)
-        if self._memory.begin(job.uid) and _is_birth(job, actions):
+        if self._memory.mark_started(job.uid) and _is_birth(job, actions):
             # Pods before the news of them: those waiting in line get theirs first, too.
             actions = [a for a in actions if not isinstance(a, PatchStatus | EmitEvent)]
             again = 0.0
@@ -93,9 +93,9 @@ class Executor:
             for _, stage in groupby(actions, key=_stage):
                 await self._all_of(job, list(stage))
         except StopActions as stop:
-            new = stop.why is not None and self._memory.hinder(job.uid, stop.why)
+            new = stop.why is not None and self._memory.record_blocked(job.uid, stop.why)
             return 0.0 if new else stop.again
-        if self._memory.hinder(job.uid, {}):
+        if self._memory.record_blocked(job.uid, {}):
             return 0.0  # It goes on, and its status is to say so.
         return again
 
@@ -128,7 +128,7 @@ class Executor:
 
     def _tell(self, job: Job, told: EmitEvent) -> None:
         metrics.count_job_event(job, told.reason)
-        version, component = job.shape.resource.api_version, job.shape.operator
+        version, component = job.job_kind.resource.api_version, job.job_kind.operator
         subject = EventSubject(version, job.kind, job.namespace, job.name, job.uid, component)
         self._recorder.record(subject, told)
 
@@ -160,13 +160,13 @@ class Executor:
             return False
         except Forbidden as error:
             if kind == PODS and "exceeded quota" in str(error):
-                self._memory.refuse(job.uid, str(error))
+                self._memory.record_quota_refusal(job.uid, str(error))
                 raise StopActions(0.0) from error
-            self._memory.hinder(job.uid, _hindrance(action, "made", error))
+            self._memory.record_blocked(job.uid, _hindrance(action, "made", error))
             raise
         except (Invalid, BadRequest) as error:
             if kind != PODS:
-                self._memory.hinder(job.uid, _hindrance(action, "made", error))
+                self._memory.record_blocked(job.uid, _hindrance(action, "made", error))
                 raise
             raise _invalid_template(job, action, error) from error
         metrics.count_write(kind.resource, "create")
@@ -178,10 +178,10 @@ class Executor:
         try:
             await self._client.patch(undecoded(action.kind), key, action.change)
         except (Forbidden, Invalid, BadRequest) as error:
-            self._memory.hinder(job.uid, _hindrance(action, "changed", error))
+            self._memory.record_blocked(job.uid, _hindrance(action, "changed", error))
             raise
         if action.kind == PODS:
-            self._memory.outdated(job.uid, action.kind, action.name)
+            self._memory.drop_created(job.uid, action.kind, action.name)
 
     async def _already(self, job: Job, action: Create) -> None:
         """The name is taken: by ourselves a moment ago, or by somebody whose end we wait for."""
@@ -216,7 +216,7 @@ class Executor:
         uid = meta["uid"] if meta is not None else made.metadata.uid
         name = meta["name"] if meta is not None else made.metadata.name
         if not self._watched.holds(kind, Key(job.namespace, name), uid):
-            self._memory.made(job.uid, kind, made)
+            self._memory.record_created(job.uid, kind, made)
 
     async def _delete(self, job: Job, action: Delete) -> bool:
         key = Key(job.namespace, action.name)
@@ -226,24 +226,24 @@ class Executor:
             return False  # Gone, or another now: either way not there any more.
         metrics.count_write(action.kind.resource, "delete")
         if action.uid:
-            self._memory.deleted(job.uid, action.uid)
+            self._memory.record_deleted(job.uid, action.uid)
         return True
 
     async def _write_status(self, job: Job, change: Raw) -> None:
         body = {"metadata": {"uid": job.uid}, "status": change}
-        kind = job.shape.resource
+        kind = job.job_kind.resource
         try:
             written = await self._client.patch(kind, job.key, body, subresource="status")
         except (NotFound, Conflict):
             raise StopActions(None) from None  # The job is gone, or another of its name is there.
         if not job.status.get("conditions"):
             metrics.count_job_event(job, f"{job.kind}Created")
-        self._memory.wrote(job.uid, written)
+        self._memory.record_job(job.uid, written)
 
     async def _delete_job(self, job: Job) -> None:
         try:
             await self._client.delete(
-                job.shape.resource, job.key, uid=job.uid, propagation="Background"
+                job.job_kind.resource, job.key, uid=job.uid, propagation="Background"
             )
         except (NotFound, Conflict):
             return
@@ -266,7 +266,7 @@ def _left_behind(job: Job, meta: Raw) -> bool:
 
 
 def _is_labelled(job: Job, meta: Raw) -> bool:
-    wanted = names.selector(job.shape.operator, job.name).items()
+    wanted = names.selector(job.job_kind.operator, job.name).items()
     return wanted <= (meta.get("labels") or {}).items()
 
 
@@ -294,6 +294,6 @@ def _hindrance(action: Create | Patch, verb: str, error: ApiError) -> Raw:
 def _invalid_template(job: Job, action: Create, error: Invalid | BadRequest) -> InvalidJob:
     """The API server says that the pod of this template cannot be."""
     role = action.manifest["metadata"]["labels"].get(names.ROLE, "")
-    replica = job.replica(job.shape.role(role) or "")
-    path = f"{replica.path}.template" if replica else "spec"
+    replica_spec = job.replica_spec(job.job_kind.role(role) or "")
+    path = f"{replica_spec.path}.template" if replica_spec else "spec"
     return InvalidJob(path, str(error), hint="correct the template")

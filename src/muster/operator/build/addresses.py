@@ -18,7 +18,7 @@ from muster.jobs import names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.observed import Observed, Settings
 
 HOST_PORT_ANNOTATION = "muster.dev/host-port"
@@ -49,8 +49,8 @@ class Addresses:
         own = self.own_ports.get(names.replica(self.job.name, role, index))
         if own is not None:
             return own
-        replica = self.job.replica(role)
-        return replica.port if replica else self.job.shape.port
+        replica_spec = self.job.replica_spec(role)
+        return replica_spec.port if replica_spec else self.job.job_kind.port
 
     @cached_property
     def addresses(self) -> dict[str, list[str]]:
@@ -60,7 +60,7 @@ class Addresses:
                 f"{self.host(one.role, index)}:{self.port(one.role, index)}"
                 for index in range(one.count)
             ]
-            for one in self.job.replicas
+            for one in self.job.replica_specs
         }
 
     @cached_property
@@ -72,44 +72,44 @@ class Addresses:
         }
 
 
-def addresses_of(job: Job, seen: Observed, settings: Settings) -> Addresses:
+def addresses_of(job: Job, observed: Observed, settings: Settings) -> Addresses:
     """The job's addresses: ports from the services that record them, new ones where none does."""
     chosen: dict[str, int] = {}
-    if not job.shape.port:
+    if not job.job_kind.port:
         return Addresses(job, settings, chosen)
-    known = recorded_ports(job, seen)
-    wanted = [member for member in job.members() if on_host_network(job, member, settings)]
-    for member in wanted:
-        if member.name in known:
-            chosen[member.name] = known[member.name]
-    taken = set(seen.ports) | set(chosen.values()) | _listened_on(job)
-    for member in wanted:
-        if member.name not in chosen:
-            chosen[member.name] = _free(f"{job.uid}/{member.name}", settings.host_ports, taken)
-            taken.add(chosen[member.name])
+    known = recorded_ports(job, observed)
+    wanted = [replica for replica in job.replicas() if on_host_network(job, replica, settings)]
+    for replica in wanted:
+        if replica.name in known:
+            chosen[replica.name] = known[replica.name]
+    taken = set(observed.ports) | set(chosen.values()) | _listened_on(job)
+    for replica in wanted:
+        if replica.name not in chosen:
+            chosen[replica.name] = _free(f"{job.uid}/{replica.name}", settings.host_ports, taken)
+            taken.add(chosen[replica.name])
     return Addresses(job, settings, chosen)
 
 
-def recorded_ports(job: Job, seen: Observed) -> dict[str, int]:
+def recorded_ports(job: Job, observed: Observed) -> dict[str, int]:
     """The ports that were chosen for members, by member name."""
     return {
         service.metadata.name: port.port
-        for service in seen.services
+        for service in observed.services
         for port in service.spec.ports
-        if port.name == job.shape.port_name
+        if port.name == job.job_kind.port_name
         and service.metadata.annotations.get(HOST_PORT_ANNOTATION) == str(port.port)
     }
 
 
-def replicas_without_port(job: Job, seen: Observed, settings: Settings) -> list[Member]:
+def replicas_without_port(job: Job, observed: Observed, settings: Settings) -> list[Replica]:
     """The members on the host's network whose services record no port yet."""
-    if not job.shape.port:
+    if not job.job_kind.port:
         return []
-    known = recorded_ports(job, seen)
+    known = recorded_ports(job, observed)
     return [
-        member
-        for member in job.members()
-        if member.name not in known and on_host_network(job, member, settings)
+        replica
+        for replica in job.replicas()
+        if replica.name not in known and on_host_network(job, replica, settings)
     ]
 
 
@@ -117,17 +117,17 @@ def _listened_on(job: Job) -> set[int]:
     """Ports that containers of the job have on their host whatever is chosen."""
     return {
         int(port[field])
-        for replica in job.replicas
-        for container in replica.spec["containers"]
+        for replica_spec in job.replica_specs
+        for container in replica_spec.spec["containers"]
         for port in container.get("ports") or ()
         for field in ("containerPort", "hostPort")
         if isinstance(port.get(field), int)
     }
 
 
-def on_host_network(job: Job, member: Member, settings: Settings) -> bool:
-    replica = job.replica(member.role)
-    return bool(settings.address) or (replica is not None and replica.host_network)
+def on_host_network(job: Job, replica: Replica, settings: Settings) -> bool:
+    replica_spec = job.replica_spec(replica.role)
+    return bool(settings.address) or (replica_spec is not None and replica_spec.host_network)
 
 
 def _free(seed: str, ports: range, taken: set[int]) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member, ReplicaSpec
+    from muster.jobs.job import Job, Replica, ReplicaSpec
     from muster.operator.observed import Observed, Settings
 
 LATE_MEMBERS = "muster.dev/late"
@@ -80,22 +80,22 @@ class Gang:
 
     def _late(self) -> dict[str, str]:
         """What a launcher will ask for, where it is of the group: its room is placed and held."""
-        launcher = self.job.replica("Launcher")
+        launcher = self.job.replica_spec("Launcher")
         if launcher is None or self.dialect == "coscheduling":
             return {}
         return {LATE_MEMBERS: json.dumps({"launcher": _resources([launcher], 1, {})})}
 
     @property
     def operator(self) -> str:
-        return self.job.shape.operator
+        return self.job.job_kind.operator
 
-    def annotations(self, member: Member) -> dict[str, str]:
+    def annotations(self, replica: Replica) -> dict[str, str]:
         if self.dialect in ("volcano", "kube-batch"):
-            return {GROUP_NAME: self.job.name, TASK: member.role.lower()}
+            return {GROUP_NAME: self.job.name, TASK: replica.role.lower()}
         return {}
 
-    def labels(self, member: Member) -> dict[str, str]:
-        if member.role == "Launcher":
+    def labels(self, replica: Replica) -> dict[str, str]:
+        if replica.role == "Launcher":
             return {}
         if self.dialect == "coscheduling":
             return {COSCHEDULING: self.job.name}
@@ -109,89 +109,93 @@ class Gang:
         return {}
 
 
-def gang_of(job: Job, seen: Observed, settings: Settings) -> Gang:
+def gang_of(job: Job, observed: Observed, settings: Settings) -> Gang:
     """The gang this job is to have."""
     members = _members(job)
-    size = sum(replica.count for replica in members)
+    size = sum(replica_spec.count for replica_spec in members)
     least = job.policy.scheduling.min_available
     if least is not None:
         size = min(least, size)
-    dialect = _spoken(job, seen, settings)
+    dialect = _spoken(job, observed, settings)
     filled = settings.scheduler if dialect != "none" else ""
-    resources = job.policy.scheduling.min_resources or _resources(members, size, seen.priorities)
+    resources = job.policy.scheduling.min_resources or _resources(
+        members, size, observed.priorities
+    )
     return Gang(job, dialect, size, filled, resources)
 
 
-def warnings(job: Job, seen: Observed, settings: Settings) -> list[EmitEvent]:
+def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent]:
     """Pods of a gang that are addressed to a scheduler of which we do not know that it has any."""
-    if _dialect(job, seen, settings) == "none":
+    if _dialect(job, observed, settings) == "none":
         return []
     strange = [r for r in _members(job) if r.scheduler and r.scheduler not in _KNOWN]
     return [
         EmitEvent(
             "SetPodTemplateSchedulerName",
-            f"{replica.path}.template.spec.schedulerName {replica.scheduler} is kept: "
+            f"{replica_spec.path}.template.spec.schedulerName {replica_spec.scheduler} is kept: "
             "the job's pods start together only if that scheduler knows gangs",
             "Warning",
         )
-        for replica in strange
-        if replica.scheduler != settings.scheduler
+        for replica_spec in strange
+        if replica_spec.scheduler != settings.scheduler
     ]
 
 
 def _members(job: Job) -> list[ReplicaSpec]:
     """Those who must start together; a launcher comes later and is not waited for."""
-    return [replica for replica in job.replicas if replica.role != "Launcher"]
+    return [replica_spec for replica_spec in job.replica_specs if replica_spec.role != "Launcher"]
 
 
-def _spoken(job: Job, seen: Observed, settings: Settings) -> str:
+def _spoken(job: Job, observed: Observed, settings: Settings) -> str:
     """The dialect in which the gang is declared: that of its living pods if it can still be."""
-    wanted = _dialect(job, seen, settings)
-    kept = gang_dialect.dialect_of_living_pods(job, seen, wanted)
-    return kept if DIALECTS[kept][0] is None or _served(kept, seen) else wanted
+    wanted = _dialect(job, observed, settings)
+    kept = gang_dialect.dialect_of_living_pods(job, observed, wanted)
+    return kept if DIALECTS[kept][0] is None or _served(kept, observed) else wanted
 
 
-def _dialect(job: Job, seen: Observed, settings: Settings) -> str:
+def _dialect(job: Job, observed: Observed, settings: Settings) -> str:
     switch = job.annotation("gang").lower()
     if switch == "false" or (not settings.gang and switch != "true"):
         return "none"
-    if any(_declared(replica, switch == "true") for replica in job.replicas):
+    if any(_declared(replica_spec, switch == "true") for replica_spec in job.replica_specs):
         return "declared"
     dialect = job.annotation("gang-dialect") or settings.dialect
     if dialect == "auto" or dialect not in DIALECT_CHOICES:
-        dialect = _auto(job, seen, settings)
-    labelled = any(_declared(replica, False) for replica in job.replicas)
+        dialect = _auto(job, observed, settings)
+    labelled = any(_declared(replica_spec, False) for replica_spec in job.replica_specs)
     return "declared" if dialect == "labels" and labelled else dialect
 
 
-def _auto(job: Job, seen: Observed, settings: Settings) -> str:
-    named = next((replica.scheduler for replica in _members(job) if replica.scheduler), "")
+def _auto(job: Job, observed: Observed, settings: Settings) -> str:
+    named = next(
+        (replica_spec.scheduler for replica_spec in _members(job) if replica_spec.scheduler), ""
+    )
     scheduler = named or settings.scheduler
     if scheduler == "kube-batchd":
         return "pdb"
     if scheduler == "kube-batch":
-        return "kube-batch" if _served("kube-batch", seen) else "pdb"
+        return "kube-batch" if _served("kube-batch", observed) else "pdb"
     wanted = "coscheduling" if scheduler.startswith("scheduler-plugins") else "volcano"
     # Without the dialect's CRD the gang is declared by labels, which need no object: a job that
     # waits for a CRD to be installed would wait without a word.
-    return wanted if _served(wanted, seen) else "labels"
+    return wanted if _served(wanted, observed) else "labels"
 
 
-def _served(dialect: str, seen: Observed) -> bool:
+def _served(dialect: str, observed: Observed) -> bool:
     kind = DIALECTS[dialect][0]
-    return kind is not None and kind.resource in seen.installed
+    return kind is not None and kind.resource in observed.served_dialects
 
 
-def _declared(replica: ReplicaSpec, asked: bool) -> bool:
+def _declared(replica_spec: ReplicaSpec, asked: bool) -> bool:
     """Whether the template names a gang.
 
     `arena submit --gang` labels pods for schedulers that read no more than that. It asks for a gang
     by annotation as well, and then gets the cluster's own dialect: the labels alone say nothing.
     """
-    meta = replica.template.get("metadata") or {}
+    meta = replica_spec.template.get("metadata") or {}
     marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
     names = (name for name in DECLARED if not (asked and name == LABEL_NAME))
-    return any(name in marks for name in names) or bool(replica.spec.get("schedulingGroup"))
+    return any(name in marks for name in names) or bool(replica_spec.spec.get("schedulingGroup"))
 
 
 def _resources(replicas: list[ReplicaSpec], size: int, priorities: Mapping[str, int]) -> Raw:
@@ -200,19 +204,19 @@ def _resources(replicas: list[ReplicaSpec], size: int, priorities: Mapping[str, 
     sums: dict[str, int] = {}
     left = size
     try:
-        for replica in order:
-            counted = min(replica.count, left)
+        for replica_spec in order:
+            counted = min(replica_spec.count, left)
             left -= counted
-            for name, amount in quantity.sum_resources(_asked(replica)).items():
+            for name, amount in quantity.sum_resources(_asked(replica_spec)).items():
                 sums[name] = sums.get(name, 0) + amount * counted
     except InvalidQuantity:
         return {}  # The API server refuses the pods and says so better.
     return {name: f"{n}m" if name == "cpu" else str(n) for name, n in sorted(sums.items()) if n}
 
 
-def _asked(replica: ReplicaSpec) -> list[Raw]:
+def _asked(replica_spec: ReplicaSpec) -> list[Raw]:
     """What each container asks for, with limits standing in where it has no request."""
-    rows = [container.get("resources") or {} for container in replica.spec["containers"]]
+    rows = [container.get("resources") or {} for container in replica_spec.spec["containers"]]
     return [{**(row.get("limits") or {}), **(row.get("requests") or {})} for row in rows]
 
 
@@ -220,10 +224,12 @@ def _volcano(gang: Gang) -> Raw:
     spec = _kube_batch(gang)
     if gang.resources:
         spec["minResources"] = gang.resources
-    whole = sum(replica.count for replica in _members(gang.job))
+    whole = sum(replica_spec.count for replica_spec in _members(gang.job))
     if gang.size == whole:
         spec["minTaskMember"] = {
-            replica.role.lower(): replica.count for replica in _members(gang.job) if replica.count
+            replica_spec.role.lower(): replica_spec.count
+            for replica_spec in _members(gang.job)
+            if replica_spec.count
         }
     return spec
 

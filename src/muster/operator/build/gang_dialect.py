@@ -29,19 +29,19 @@ _ALIKE = ("volcano", "kube-batch")
 UNMARKED = ("pdb", "none", "declared")
 
 
-def dialect_of_living_pods(job: Job, seen: Observed, wanted: str) -> str:
+def dialect_of_living_pods(job: Job, observed: Observed, wanted: str) -> str:
     """The dialect of the pods that live, those with a node first; `wanted` if that is open."""
     if wanted == "declared":
         return wanted
-    living = _living(job, seen)
+    living = _living(job, observed)
     placed = [pod for pod in living if pod.spec.node_name]
     spoken = Counter(_mark(job, pod) for pod in placed or living)
     marked = [mark for mark, _ in spoken.most_common() if mark]
     if marked:
-        return _told_apart(job, seen, wanted) if marked[0] in _ALIKE else marked[0]
+        return _told_apart(job, observed, wanted) if marked[0] in _ALIKE else marked[0]
     if not spoken or wanted in UNMARKED:
         return wanted
-    return "pdb" if (POD_DISRUPTION_BUDGETS.resource, job.name) in seen.objects else "none"
+    return "pdb" if (POD_DISRUPTION_BUDGETS.resource, job.name) in observed.objects else "none"
 
 
 def has_marks_of(job: Job, pod: Pod, dialect: str) -> bool:
@@ -52,9 +52,9 @@ def has_marks_of(job: Job, pod: Pod, dialect: str) -> bool:
     return mark == dialect or (mark in _ALIKE and dialect in _ALIKE)
 
 
-def _living(job: Job, seen: Observed) -> list[Pod]:
+def _living(job: Job, observed: Observed) -> list[Pod]:
     """Members that run or wait; of those found without an owner only the marked say something."""
-    everyone = [*seen.pods, *(pod for pod in seen.orphans if _mark(job, pod))]
+    everyone = [*observed.pods, *(pod for pod in observed.orphans if _mark(job, pod))]
     return [
         pod
         for pod in everyone
@@ -79,15 +79,15 @@ def _mark(job: Job, pod: Pod) -> str:
 
 def _from_template(job: Job, pod: Pod) -> bool:
     """Whether the labels of the plainest dialect were written by the job's user."""
-    replica = job.replica(role_of(job, pod))
-    meta = (replica.template.get("metadata") or {}) if replica else {}
+    replica_spec = job.replica_spec(role_of(job, pod))
+    meta = (replica_spec.template.get("metadata") or {}) if replica_spec else {}
     return LABEL_NAME in (meta.get("labels") or {})
 
 
-def _told_apart(job: Job, seen: Observed, wanted: str) -> str:
+def _told_apart(job: Job, observed: Observed, wanted: str) -> str:
     """Of the two dialects with one mark, that whose object exists."""
     kinds = {"volcano": VOLCANO_POD_GROUPS.resource, "kube-batch": KUBE_BATCH_POD_GROUPS.resource}
     for dialect, resource in kinds.items():
-        if (resource, job.name) in seen.objects:
+        if (resource, job.name) in observed.objects:
             return dialect
     return wanted if wanted in _ALIKE else "volcano"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member, ReplicaSpec
+    from muster.jobs.job import Job, Replica, ReplicaSpec
     from muster.operator.build.addresses import Addresses
     from muster.operator.build.gang import Gang
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def owner_reference(job: Job) -> Raw:
     """The reference by which a job's objects belong to it; always in the storage version."""
     return {
-        "apiVersion": job.shape.resource.api_version,
+        "apiVersion": job.job_kind.resource.api_version,
         "kind": job.kind,
         "name": job.name,
         "uid": job.uid,
@@ -46,20 +46,20 @@ def metadata(job: Job, name: str, labels: dict[str, str]) -> Raw:
     }
 
 
-def labels(job: Job, member: Member) -> dict[str, str]:
+def labels(job: Job, replica: Replica) -> dict[str, str]:
     """What a member is found by."""
-    return names.labels(job.shape.operator, job.name, member.role, member.index)
+    return names.labels(job.job_kind.operator, job.name, replica.role, replica.index)
 
 
-def service_manifest(job: Job, member: Member, hosts: Addresses) -> Raw:
+def service_manifest(job: Job, replica: Replica, hosts: Addresses) -> Raw:
     """The headless service that gives a member its stable name, from before it is ready."""
-    replica = job.replica(member.role)
-    main = replica.main if replica else {}
-    mine = {"name": job.shape.port_name, "port": hosts.port(member.role, member.index)}
+    replica_spec = job.replica_spec(replica.role)
+    main = replica_spec.main if replica_spec else {}
+    mine = {"name": job.job_kind.port_name, "port": hosts.port(replica.role, replica.index)}
     others = _ports(main.get("ports") or (), mine)
-    selector = labels(job, member)
-    meta = metadata(job, member.name, selector)
-    if member.name in hosts.own_ports:
+    selector = labels(job, replica)
+    meta = metadata(job, replica.name, selector)
+    if replica.name in hosts.own_ports:
         meta["annotations"] = {HOST_PORT_ANNOTATION: str(mine["port"])}
     return {
         "apiVersion": "v1",
@@ -89,48 +89,48 @@ def _ports(written: Iterable[Raw], mine: Raw) -> list[Raw]:
     return found
 
 
-def pod_manifest(job: Job, member: Member, hosts: Addresses, gang: Gang) -> Raw:
+def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Raw:
     """The member's pod, still without what its kind adds."""
-    replica = job.replica(member.role)
-    assert replica is not None
-    template = replica.template.get("metadata") or {}
-    own = labels(job, member)
-    if job.leads(member.role, member.index):
+    replica_spec = job.replica_spec(replica.role)
+    assert replica_spec is not None
+    template = replica_spec.template.get("metadata") or {}
+    own = labels(job, replica)
+    if job.leads(replica.role, replica.index):
         own[names.JOB_ROLE] = "master"
     meta = metadata(
-        job, member.name, {**(template.get("labels") or {}), **gang.labels(member), **own}
+        job, replica.name, {**(template.get("labels") or {}), **gang.labels(replica), **own}
     )
-    meta["annotations"] = {**(template.get("annotations") or {}), **gang.annotations(member)}
+    meta["annotations"] = {**(template.get("annotations") or {}), **gang.annotations(replica)}
     if template.get("finalizers"):
         meta["finalizers"] = template["finalizers"]
-    spec = {**replica.spec, "restartPolicy": _restart(replica), **gang.pod_spec()}
+    spec = {**replica_spec.spec, "restartPolicy": _restart(replica_spec), **gang.pod_spec()}
     if gang.scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = gang.scheduler
     spec["containers"] = [
-        _with_port(job, member, container, hosts)
-        if container["name"] == replica.container
+        _with_port(job, replica, container, hosts)
+        if container["name"] == replica_spec.container
         # A pod's containers are a list of its own, so that kinds may add to them.
         else dict(container)
-        for container in replica.spec["containers"]
+        for container in replica_spec.spec["containers"]
     ]
-    if on_host_network(job, member, hosts.settings):
+    if on_host_network(job, replica, hosts.settings):
         spec["hostNetwork"] = True
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def _restart(replica: ReplicaSpec) -> str:
-    return "Never" if replica.restart == "ExitCode" else replica.restart
+def _restart(replica_spec: ReplicaSpec) -> str:
+    return "Never" if replica_spec.restart == "ExitCode" else replica_spec.restart
 
 
-def _with_port(job: Job, member: Member, container: Raw, hosts: Addresses) -> Raw:
-    number = hosts.port(member.role, member.index)
+def _with_port(job: Job, replica: Replica, container: Raw, hosts: Addresses) -> Raw:
+    number = hosts.port(replica.role, replica.index)
     if not number:
         return dict(container)
-    name = job.shape.port_name
+    name = job.job_kind.port_name
     ports = [port for port in container.get("ports") or () if port.get("name") != name]
     mine: dict[str, Any] = {"name": name, "containerPort": number}
-    if member.name in hosts.own_ports:
+    if replica.name in hosts.own_ports:
         mine["hostPort"] = number
     return {**container, "ports": [*ports, mine]}
 
@@ -145,7 +145,7 @@ def add_environment(manifest: Raw, container: str, variables: dict[str, str]) ->
 
 def role_of(job: Job, pod: Pod) -> str:
     """The role of a pod of this job, as `job` spells it; empty if it has none."""
-    return job.shape.role(pod.metadata.labels.get(names.ROLE, "")) or ""
+    return job.job_kind.role(pod.metadata.labels.get(names.ROLE, "")) or ""
 
 
 def index_of(pod: Pod) -> int:

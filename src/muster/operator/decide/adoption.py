@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.observed import Observed, Settings
 
 FIELD = "unclaimed"
@@ -28,17 +28,17 @@ _MOST = 8
 
 
 def adopt_and_release(
-    job: Job, wanted: Sequence[Member], seen: Observed, settings: Settings
+    job: Job, wanted: Sequence[Replica], observed: Observed, settings: Settings
 ) -> list[Action]:
     """Pods that belong to nobody become the job's, marked as of its gang; strays are let go."""
-    members = {member.name: member for member in wanted}
-    found = [pod for pod in seen.orphans if pod.metadata.name in members]
-    group = gang.gang_of(job, seen, settings) if found else None
-    actions: list[Action] = [_owned(pod, _others(job, pod)) for pod in seen.strays]
+    members = {replica.name: replica for replica in wanted}
+    found = [pod for pod in observed.orphans if pod.metadata.name in members]
+    group = gang.gang_of(job, observed, settings) if found else None
+    actions: list[Action] = [_owned(pod, _others(job, pod)) for pod in observed.released]
     for pod in found:
-        member = members[pod.metadata.name]
+        replica = members[pod.metadata.name]
         more = (
-            {"labels": group.labels(member), "annotations": group.annotations(member)}
+            {"labels": group.labels(replica), "annotations": group.annotations(replica)}
             if group
             else {}
         )
@@ -48,11 +48,13 @@ def adopt_and_release(
 
 
 def report_unclaimed(
-    current: Raw, wanted: Sequence[Member], seen: Observed
+    current: Raw, wanted: Sequence[Replica], observed: Observed
 ) -> tuple[Raw, list[EmitEvent]]:
     """The status with the pods that only pass for the job's, and an event when those change."""
-    names = {member.name for member in wanted}
-    others = sorted(p.metadata.name for p in seen.orphans if p.metadata.name not in names)[:_MOST]
+    names = {replica.name for replica in wanted}
+    others = sorted(p.metadata.name for p in observed.orphans if p.metadata.name not in names)[
+        :_MOST
+    ]
     if others == (current.get(FIELD) or []):
         return current, []
     rest = {name: value for name, value in current.items() if name != FIELD}

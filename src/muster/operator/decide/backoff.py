@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
 
 FIELD = "failures"
 _FIRST, _LONGEST = 10.0, 300.0
@@ -38,19 +38,19 @@ def record_failures(job: Job, current: Raw, failed: Iterable[Pod], now: datetime
     return {**rest, FIELD: rows} if rows else rest
 
 
-def seconds_left(current: Raw, member: Member, now: datetime) -> float:
+def seconds_left(current: Raw, replica: Replica, now: datetime) -> float:
     """Seconds until this member may be made; none or less: now."""
-    row = (current.get(FIELD) or {}).get(f"{member.role.lower()}-{member.index}")
+    row = (current.get(FIELD) or {}).get(f"{replica.role.lower()}-{replica.index}")
     return _pause(row) - _ago(row, now) if row else 0.0
 
 
-def reason(current: Raw, wanted: Iterable[Member], now: datetime) -> Raw | None:
+def reason(current: Raw, wanted: Iterable[Replica], now: datetime) -> Raw | None:
     """Why some of these are not there yet, for `status.waiting`."""
-    times = {member: seconds_left(current, member, now) for member in wanted}
-    late = [member for member, seconds in times.items() if seconds > 0]
+    times = {replica: seconds_left(current, replica, now) for replica in wanted}
+    late = [replica for replica, seconds in times.items() if seconds > 0]
     if not late:
         return None
-    last = max(late, key=lambda member: times[member])
+    last = max(late, key=lambda replica: times[replica])
     row = current[FIELD][f"{last.role.lower()}-{last.index}"]
     at = timestamp(datetime.fromisoformat(row["at"]) + timedelta(seconds=_pause(row)))
     message = f"{last.role} {last.index} failed {row['count']} times; it comes back at {at}"

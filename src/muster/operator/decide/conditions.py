@@ -169,17 +169,19 @@ def resumed(job: Job, status: Raw, now: datetime) -> Raw:
 def replica_counts(job: Job, pods_of: dict[str, list[Pod]]) -> Raw:
     """replicaStatuses: Running pods are active, and one being deleted is nothing any more."""
     result: Raw = {}
-    for replica in job.replicas:
-        pods = pods_of.get(replica.role, [])
+    for replica_spec in job.replica_specs:
+        pods = pods_of.get(replica_spec.role, [])
         active = [pod for pod in not_terminating(pods) if pod.status.phase == "Running"]
         row: dict[str, Any] = {
             "active": len(active),
             "succeeded": sum(pod.status.phase == "Succeeded" for pod in pods),
             "failed": sum(pod.status.phase == "Failed" for pod in not_terminating(pods)),
         }
-        if job.shape.scales:
-            row["selector"] = names.selector_text(job.shape.operator, job.name, replica.role)
-        result[replica.role] = {name: count for name, count in row.items() if count}
+        if job.job_kind.has_scale:
+            row["selector"] = names.selector_text(
+                job.job_kind.operator, job.name, replica_spec.role
+            )
+        result[replica_spec.role] = {name: count for name, count in row.items() if count}
     return result
 
 

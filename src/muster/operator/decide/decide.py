@@ -45,53 +45,53 @@ if TYPE_CHECKING:
     from muster.operator.observed import Observed, Settings
 
 
-def decide(job: Job, seen: Observed, settings: Settings, now: datetime) -> list[Action]:
+def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> list[Action]:
     """The actions, in order, that bring this job on."""
     if job.deleting or job.policy.managed_by not in MANAGED_BY_MUSTER:
         return []
     before = invalid_spec.current_status(job)
     if conditions.outcome(before) is not None:
-        return end(job, before, seen, now)
+        return end(job, before, observed, now)
     current, events = _begun(job, before, now)
     if not conditions.condition(before, "Created"):
-        events.extend(gang.warnings(job, seen, settings))
+        events.extend(gang.warnings(job, observed, settings))
     if job.policy.suspend:
-        return _suspend(job, current, events, seen, now)
+        return _suspend(job, current, events, observed, now)
     if conditions.is_true(current, "Suspended"):
         current = conditions.resumed(job, current, now)
         events.append(EmitEvent(f"{job.kind}Resumed", f"{job.kind} {job.name} is resumed."))
-    wanted = registry.framework_of(job).members(job, seen)
-    present = {pod.metadata.name: pod for pod in (*seen.pods, *seen.orphans)}
-    mine = [present[member.name] for member in wanted if member.name in present]
-    current, strangers = adoption.report_unclaimed(current, wanted, seen)
+    wanted = registry.framework_of(job).replicas(job, observed)
+    present = {pod.metadata.name: pod for pod in (*observed.pods, *observed.orphans)}
+    mine = [present[replica.name] for replica in wanted if replica.name in present]
+    current, strangers = adoption.report_unclaimed(current, wanted, observed)
     events.extend(strangers)
     found = assess(job, current, mine, wanted, now)
     events.extend(found.events)
-    claimed = adoption.adopt_and_release(job, wanted, seen, settings)
+    claimed = adoption.adopt_and_release(job, wanted, observed, settings)
     if conditions.outcome(found.status) is not None:
-        final = conditions.with_active(job, found.status, _kept(job, found.status, seen))
-        return [*claimed, *_written(job, final, events), *end(job, final, seen, now)]
-    refused = job.invalid if job.recalled else invalid_spec.refusal_of_pods(before, job)
-    if refused and not invalid_spec.keeps_running(_formed(job, before, mine), seen.pods):
+        final = conditions.with_active(job, found.status, _kept(job, found.status, observed))
+        return [*claimed, *_written(job, final, events), *end(job, final, observed, now)]
+    refused = job.invalid if job.from_pods else invalid_spec.refusal_of_pods(before, job)
+    if refused and not invalid_spec.keeps_running(_formed(job, before, mine), observed.pods):
         return [*invalid_spec.fail(job, current, refused, now), Requeue(0.0)]
     # From here on everything is as it will be when the actions so far are done.
     moved = replace(job, status=_formed(job, found.status, mine))
-    seen = _leaving(seen, found.leaving, now)
-    wanted = registry.framework_of(job).members(moved, seen)
-    extra = ensure.surplus_pods(moved, wanted, seen)
-    extra += ensure.pods_of_another_dialect(moved, _leaving(seen, extra, now), settings)
-    staying = _leaving(seen, extra, now)
+    observed = _leaving(observed, found.leaving, now)
+    wanted = registry.framework_of(job).replicas(moved, observed)
+    extra = ensure.surplus_pods(moved, wanted, observed)
+    extra += ensure.pods_of_another_dialect(moved, _leaving(observed, extra, now), settings)
+    staying = _leaving(observed, extra, now)
     absent = ensure.without_pod(wanted, staying)
     held = backoff.reason(moved.status, absent, now) or waiting_reason.terminating_pods(
         wanted, staying
     )
-    after, troubles = waiting_reason.explain(moved, mine, seen, held)
+    after, troubles = waiting_reason.explain(moved, mine, observed, held)
     return [
         *claimed,
         *_written(job, after, [*events, *troubles]),
         *ensure.delete_pods(found.leaving),
         *ensure.delete_pods(extra),
-        *(ensure.delete_unused_services(moved, seen) if not job.recalled else ()),
+        *(ensure.delete_unused_services(moved, observed) if not job.from_pods else ()),
         *(ensure.create_missing(moved, absent, staying, settings, now) if not refused else ()),
         *(ensure.delete_pods(ensure.unscheduled_pods(staying)) if refused else ()),
         *_deadline(job, found.status, now),
@@ -115,13 +115,13 @@ def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[EmitEvent]]:
     return current, events
 
 
-def refuse(job: Job, message: str, seen: Observed, now: datetime) -> list[Action]:
+def refuse(job: Job, message: str, observed: Observed, now: datetime) -> list[Action]:
     """What to do about a job some of whose pods the API server does not take, with these words."""
     before = invalid_spec.current_status(job)
     if conditions.outcome(before) is not None:
         return []
     current, _ = _begun(job, before, now)
-    if not invalid_spec.keeps_running(before, seen.pods):
+    if not invalid_spec.keeps_running(before, observed.pods):
         return invalid_spec.fail(job, current, message, now)
     after = invalid_spec.with_invalid_condition(current, job.generation, message, now)
     return invalid_spec.write_status(job.status, after, message)
@@ -134,7 +134,7 @@ def _formed(job: Job, current: Raw, mine: list[Pod]) -> Raw:
 
 
 def _suspend(
-    job: Job, current: Raw, events: list[EmitEvent], seen: Observed, now: datetime
+    job: Job, current: Raw, events: list[EmitEvent], observed: Observed, now: datetime
 ) -> list[Action]:
     if not conditions.is_true(current, "Suspended"):
         events.append(EmitEvent(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
@@ -144,43 +144,43 @@ def _suspend(
     }
     return [
         *_written(job, after, events),
-        *ensure.delete_group_objects(job, seen),
-        *ensure.delete_pods(conditions.not_terminating(seen.pods)),
-        *(Delete(SERVICES, name) for name in sorted(ensure.service_names(seen))),
+        *ensure.delete_group_objects(job, observed),
+        *ensure.delete_pods(conditions.not_terminating(observed.pods)),
+        *(Delete(SERVICES, name) for name in sorted(ensure.service_names(observed))),
     ]
 
 
-def end(job: Job, final: Raw, seen: Observed, now: datetime) -> list[Action]:
+def end(job: Job, final: Raw, observed: Observed, now: datetime) -> list[Action]:
     """A finished job: clean up as its policy says, and go when its time is up."""
-    kept = _kept(job, final, seen)
+    kept = _kept(job, final, observed)
     staying = {pod.metadata.uid for pod in kept}
     leaving = [
-        pod for pod in conditions.not_terminating(seen.pods) if pod.metadata.uid not in staying
+        pod for pod in conditions.not_terminating(observed.pods) if pod.metadata.uid not in staying
     ]
     used = {pod.metadata.name for pod in kept if pod.finished}
-    unused = ensure.service_names(seen) - used if _policy(job, final) != "None" else set()
+    unused = ensure.service_names(observed) - used if _policy(job, final) != "None" else set()
     change = conditions.merge_patch(final, conditions.with_active(job, final, kept))
     return [
         *([PatchStatus(change)] if change else ()),
-        *ensure.delete_group_objects(job, seen),
+        *ensure.delete_group_objects(job, observed),
         *ensure.delete_pods(leaving),
         *(Delete(SERVICES, name) for name in sorted(unused)),
         *_expiry(job, final, now),
     ]
 
 
-def _kept(job: Job, final: Raw, seen: Observed) -> list[Pod]:
+def _kept(job: Job, final: Raw, observed: Observed) -> list[Pod]:
     """The pods that a finished job does not take away."""
     policy = _policy(job, final)
-    return [pod for pod in seen.pods if not _cleaned(job, pod, policy)]
+    return [pod for pod in observed.pods if not _cleaned(job, pod, policy)]
 
 
 def _policy(job: Job, final: Raw) -> str:
-    if job.policy.clean == "None" and (
+    if job.policy.clean_pod_policy == "None" and (
         ended_by_limit(job, final) or invalid_spec.is_rejected(final)
     ):
         return "Running"  # A limit, or that it can never be whole: nothing of it may run on.
-    return job.policy.clean
+    return job.policy.clean_pod_policy
 
 
 def _cleaned(job: Job, pod: Pod, policy: str) -> bool:
@@ -190,18 +190,20 @@ def _cleaned(job: Job, pod: Pod, policy: str) -> bool:
     return policy == "All" or not pod.finished
 
 
-def _leaving(seen: Observed, gone: Iterable[Pod], now: datetime) -> Observed:
+def _leaving(observed: Observed, gone: Iterable[Pod], now: datetime) -> Observed:
     """What will be seen when the deletion of these pods has been asked for."""
     uids = {pod.metadata.uid for pod in gone}
     return replace(
-        seen,
-        pods=tuple(marked_for_deletion(p, now) if p.metadata.uid in uids else p for p in seen.pods),
+        observed,
+        pods=tuple(
+            marked_for_deletion(p, now) if p.metadata.uid in uids else p for p in observed.pods
+        ),
     )
 
 
 def _written(job: Job, after: Raw, events: list[EmitEvent]) -> list[Action]:
     change = conditions.merge_patch(
-        job.status, conditions.with_phases(after) if job.phases else after
+        job.status, conditions.with_phases(after) if job.has_phases else after
     )
     return [PatchStatus(change), *events] if change else []
 
@@ -213,7 +215,7 @@ def _deadline(job: Job, current: Raw, now: datetime) -> list[Action]:
 
 def _expiry(job: Job, final: Raw, now: datetime) -> list[Action]:
     end = conditions.time(final, "completionTime")
-    if job.policy.ttl is None or end is None:
+    if job.policy.ttl_seconds is None or end is None:
         return []
-    left = job.policy.ttl - (now - end).total_seconds()
+    left = job.policy.ttl_seconds - (now - end).total_seconds()
     return [Requeue(left)] if left > 0 else [DeleteJob()]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
     from muster.operator.build.gang import Gang
     from muster.operator.observed import Observed, Settings
@@ -35,72 +35,78 @@ _FILLED = {"queue": "default"}
 """What servers write into such a field by themselves."""
 
 
-def without_pod(wanted: list[Member], seen: Observed) -> list[Member]:
+def without_pod(wanted: list[Replica], observed: Observed) -> list[Replica]:
     """Those without a pod; names that pods of a former job of this name hold are waited for."""
-    present = {pod.metadata.name for pod in (*seen.pods, *seen.orphans, *seen.former)}
-    return [member for member in wanted if member.name not in present]
+    present = {
+        pod.metadata.name for pod in (*observed.pods, *observed.orphans, *observed.of_former_job)
+    }
+    return [replica for replica in wanted if replica.name not in present]
 
 
 def create_missing(
-    job: Job, lacking: list[Member], seen: Observed, settings: Settings, now: datetime
+    job: Job, lacking: list[Replica], observed: Observed, settings: Settings, now: datetime
 ) -> list[Action]:
     """Everything that is to be created or changed, in order; pods come last."""
     rules = registry.framework_of(job)
-    group = gang.gang_of(job, seen, settings)
-    where = addresses.addresses_of(job, seen, settings)
-    anew = _services(job, seen)
+    group = gang.gang_of(job, observed, settings)
+    where = addresses.addresses_of(job, observed, settings)
+    anew = _services(job, observed)
     before = [
-        *_objects(job, seen, where),
-        *(Create(SERVICES, pods.service_manifest(job, member, where)) for member in anew[:BATCH]),
-        *_reported(job, seen, where),
-        *_group(job, seen, group),
+        *_objects(job, observed, where),
+        *(Create(SERVICES, pods.service_manifest(job, replica, where)) for replica in anew[:BATCH]),
+        *_reported(job, observed, where),
+        *_group(job, observed, group),
     ]
-    if seen.refused:
-        return [*before, *_take_back(seen, group)]
-    if len(anew) > BATCH or addresses.replicas_without_port(job, seen, settings):
+    if observed.quota_refusal:
+        return [*before, *_take_back(observed, group)]
+    if len(anew) > BATCH or addresses.replicas_without_port(job, observed, settings):
         # Host ports are settled once their services show them: pods come next time.
         return [*before, Requeue(0.0 if anew else SERVICE_SHOWN_AFTER)]
-    pauses = [(member, backoff.seconds_left(job.status, member, now)) for member in lacking]
-    free = [member for member, seconds in pauses if seconds <= 0]
+    pauses = [(replica, backoff.seconds_left(job.status, replica, now)) for replica in lacking]
+    free = [replica for replica, seconds in pauses if seconds <= 0]
     later = [Requeue(seconds) for _, seconds in pauses if seconds > 0]
     created: list[Action] = []
-    for member in free[:BATCH]:
-        manifest = pods.pod_manifest(job, member, where, group)
-        rules.equip(manifest, member, where)
+    for replica in free[:BATCH]:
+        manifest = pods.pod_manifest(job, replica, where, group)
+        rules.add_to_pod(manifest, replica, where)
         created.append(Create(PODS, manifest))
     return [*before, *created, *later, *([Requeue(0.0)] if len(free) > BATCH else ())]
 
 
-def surplus_pods(job: Job, wanted: list[Member], seen: Observed) -> list[Pod]:
+def surplus_pods(job: Job, wanted: list[Replica], observed: Observed) -> list[Pod]:
     """Members beyond the number wanted; earlier launchers stay, for their logs."""
-    names = {member.name for member in wanted}
+    names = {replica.name for replica in wanted}
     return [
         pod
-        for pod in conditions.not_terminating(seen.pods)
+        for pod in conditions.not_terminating(observed.pods)
         if pod.metadata.name not in names
         and not (pods.role_of(job, pod) == "Launcher" and pod.finished)
     ]
 
 
-def pods_of_another_dialect(job: Job, seen: Observed, settings: Settings) -> list[Pod]:
+def pods_of_another_dialect(job: Job, observed: Observed, settings: Settings) -> list[Pod]:
     """Pods without a node that are not marked as the rest of their gang is: others replace them."""
-    dialect = gang.gang_of(job, seen, settings).dialect
+    dialect = gang.gang_of(job, observed, settings).dialect
     return [
-        pod for pod in unscheduled_pods(seen) if not gang_dialect.has_marks_of(job, pod, dialect)
+        pod
+        for pod in unscheduled_pods(observed)
+        if not gang_dialect.has_marks_of(job, pod, dialect)
     ]
 
 
-def delete_unused_services(job: Job, seen: Observed) -> list[Action]:
+def delete_unused_services(job: Job, observed: Observed) -> list[Action]:
     """The deletion of services whose members are not wanted any more."""
-    keep = {member.name for member in job.members()}
-    extra = service_names(seen) - keep if registry.framework_of(job).services else set()
+    keep = {replica.name for replica in job.replicas()}
+    extra = service_names(observed) - keep if registry.framework_of(job).services else set()
     return [Delete(SERVICES, name) for name in sorted(extra)]
 
 
-def unscheduled_pods(seen: Observed) -> list[Pod]:
+def unscheduled_pods(observed: Observed) -> list[Pod]:
     """Pods that wait for a node."""
     waiting = [
-        pod for pod in conditions.not_terminating(seen.pods) if pod.status.phase in ("", "Pending")
+        pod
+        for pod in conditions.not_terminating(observed.pods)
+        if pod.status.phase in ("", "Pending")
     ]
     return [pod for pod in waiting if not pod.spec.node_name]
 
@@ -110,52 +116,52 @@ def delete_pods(gone: Iterable[Pod]) -> list[Action]:
     return [Delete(PODS, pod.metadata.name, pod.metadata.uid) for pod in gone]
 
 
-def delete_group_objects(job: Job, seen: Observed, but: Gang | None = None) -> list[Action]:
+def delete_group_objects(job: Job, observed: Observed, but: Gang | None = None) -> list[Action]:
     """The deletion of the job's group objects, except that of the dialect in use."""
     actions: list[Action] = []
     for kind, _ in gang.DIALECTS.values():
         if kind is None or (but is not None and kind == but.kind):
             continue
-        existing = seen.objects.get((kind.resource, job.name))
+        existing = observed.objects.get((kind.resource, job.name))
         if existing is not None and not existing["metadata"].get("deletionTimestamp"):
             actions.append(Delete(kind, job.name, existing["metadata"].get("uid", "")))
     return actions
 
 
-def service_names(seen: Observed) -> set[str]:
+def service_names(observed: Observed) -> set[str]:
     """The names of the services that exist."""
-    return {service.metadata.name for service in seen.services}
+    return {service.metadata.name for service in observed.services}
 
 
-def _services(job: Job, seen: Observed) -> list[Member]:
+def _services(job: Job, observed: Observed) -> list[Replica]:
     """The members whose services are to be made."""
     if not registry.framework_of(job).services:
         return []
-    existing = service_names(seen)
-    return [member for member in job.members() if member.name not in existing]
+    existing = service_names(observed)
+    return [replica for replica in job.replicas() if replica.name not in existing]
 
 
-def _reported(job: Job, seen: Observed, where: Addresses) -> list[Action]:
+def _reported(job: Job, observed: Observed, where: Addresses) -> list[Action]:
     """The change to services that were made before their members had ports of their own."""
-    known, existing = addresses.recorded_ports(job, seen), service_names(seen)
-    late = [m for m in job.members() if m.name in where.own_ports and m.name in existing]
+    known, existing = addresses.recorded_ports(job, observed), service_names(observed)
+    late = [m for m in job.replicas() if m.name in where.own_ports and m.name in existing]
     actions: list[Action] = []
-    for member in late:
-        if member.name not in known:
-            wanted = pods.service_manifest(job, member, where)
+    for replica in late:
+        if replica.name not in known:
+            wanted = pods.service_manifest(job, replica, where)
             meta = {"annotations": wanted["metadata"]["annotations"]}
             change = {"metadata": meta, "spec": {"ports": wanted["spec"]["ports"]}}
-            actions.append(Patch(SERVICES, member.name, change))
+            actions.append(Patch(SERVICES, replica.name, change))
     return actions
 
 
-def _objects(job: Job, seen: Observed, where: Addresses) -> list[Action]:
+def _objects(job: Job, observed: Observed, where: Addresses) -> list[Action]:
     actions: list[Action] = []
-    for kind, manifest in registry.framework_of(job).objects(job, seen, where):
+    for kind, manifest in registry.framework_of(job).objects(job, observed, where):
         name = manifest["metadata"]["name"]
-        if kind == SERVICES and name in service_names(seen):
+        if kind == SERVICES and name in service_names(observed):
             continue
-        existing = seen.objects.get((kind.resource, name))
+        existing = observed.objects.get((kind.resource, name))
         if existing is None:
             actions.append(Create(kind, manifest))
         elif difference := _difference(existing, manifest):
@@ -163,12 +169,12 @@ def _objects(job: Job, seen: Observed, where: Addresses) -> list[Action]:
     return actions
 
 
-def _group(job: Job, seen: Observed, group: Gang) -> list[Action]:
-    actions = delete_group_objects(job, seen, but=group)
+def _group(job: Job, observed: Observed, group: Gang) -> list[Action]:
+    actions = delete_group_objects(job, observed, but=group)
     if group.kind is None:
         return actions
     manifest = group.manifest()
-    existing = seen.objects.get((group.kind.resource, job.name))
+    existing = observed.objects.get((group.kind.resource, job.name))
     if existing is None:
         return [*actions, Create(group.kind, manifest)]
     difference = _difference(existing, manifest) | _late(existing, manifest)
@@ -202,9 +208,9 @@ def _gone(before: Raw, wanted: Raw) -> Raw:
     return change
 
 
-def _take_back(seen: Observed, group: Gang) -> list[Action]:
+def _take_back(observed: Observed, group: Gang) -> list[Action]:
     """A quota refused some of the gang: those that hold it without running give it back."""
-    gone = unscheduled_pods(seen) if group.dialect != "none" else []
+    gone = unscheduled_pods(observed) if group.dialect != "none" else []
     return [*delete_pods(gone), Requeue(QUOTA_RETRY)]
 
 

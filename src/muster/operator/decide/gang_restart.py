@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
 
 FIELD = "whole"
 
@@ -32,11 +32,11 @@ class GangBreak(NamedTuple):
 
 def restarts_as_gang(job: Job) -> bool:
     """Whether the job's gang restarts as one; not if nobody knows how to make it again."""
-    return job.annotation("restart") == "gang" and not job.recalled
+    return job.annotation("restart") == "gang" and not job.from_pods
 
 
 def record_running_gang(
-    job: Job, current: Raw, wanted: Sequence[Member], there: Sequence[Pod]
+    job: Job, current: Raw, wanted: Sequence[Replica], there: Sequence[Pod]
 ) -> Raw:
     """The status with the gang as it last ran, or the part of that which is still wanted."""
     sizes = _sizes(current, wanted, there) if restarts_as_gang(job) else {}
@@ -45,7 +45,7 @@ def record_running_gang(
 
 
 def find_break(
-    job: Job, current: Raw, wanted: Sequence[Member], there: Sequence[Pod], grown: Sequence[Pod]
+    job: Job, current: Raw, wanted: Sequence[Replica], there: Sequence[Pod], grown: Sequence[Pod]
 ) -> GangBreak | None:
     """Why the gang must restart; None if it is whole, or has never been.
 
@@ -55,19 +55,19 @@ def find_break(
     if not restarts_as_gang(job) or not sizes:
         return None
     present = {pod.metadata.name for pod in there}
-    for member in wanted:
-        if member.name not in present and member.index < sizes.get(member.role, 0):
-            return GangBreak(f"{member.role} {member.index} is gone", failed=False)
+    for replica in wanted:
+        if replica.name not in present and replica.index < sizes.get(replica.role, 0):
+            return GangBreak(f"{replica.role} {replica.index} is gone", failed=False)
     for pod in grown:
         if _trained_anew(job, pod):
             return GangBreak(f"{role_of(job, pod)} {index_of(pod)} started anew", failed=True)
     return None
 
 
-def _sizes(current: Raw, wanted: Sequence[Member], there: Sequence[Pod]) -> Raw:
-    roles = Counter(member.role for member in wanted)
+def _sizes(current: Raw, wanted: Sequence[Replica], there: Sequence[Pod]) -> Raw:
+    roles = Counter(replica.role for replica in wanted)
     up = {p.metadata.name for p in there if p.status.phase in ("Running", "Succeeded")}
-    if all(member.name in up for member in wanted):
+    if all(replica.name in up for replica in wanted):
         return dict(roles)
     before: Raw = current.get(FIELD) or {}
     return {role: min(size, roles[role]) for role, size in before.items() if roles[role]}
@@ -75,6 +75,6 @@ def _sizes(current: Raw, wanted: Sequence[Member], there: Sequence[Pod]) -> Raw:
 
 def _trained_anew(job: Job, pod: Pod) -> bool:
     """Whether it was the container that trains, and not one beside it or before it."""
-    replica = job.replica(role_of(job, pod))
-    main = replica.container if replica else ""
+    replica_spec = job.replica_spec(role_of(job, pod))
+    main = replica_spec.container if replica_spec else ""
     return any(row.name == main and row.restart_count for row in pod.status.container_statuses)

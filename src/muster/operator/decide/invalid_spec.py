@@ -63,7 +63,7 @@ def reject(raw: Raw, error: InvalidJob, now: datetime, *, runs: bool = False) ->
 
 def fail(job: Job, current: Raw, message: str, now: datetime) -> list[Action]:
     """A job whose pods are refused and which is no longer, or was never, at work fails."""
-    after = failed_status(current, job.generation, message, now, phases=job.phases)
+    after = failed_status(current, job.generation, message, now, phases=job.has_phases)
     return write_status(job.status, after, message)
 
 

@@ -61,5 +61,7 @@ def backoff_limit_reached(job: Job, current: Raw) -> bool:
 
 
 def _in_place(job: Job, pod: Pod) -> int:
-    replica = job.replica(role_of(job, pod))
-    return restarts_of_pod(pod) if replica is not None and replica.restart != "Never" else 0
+    replica_spec = job.replica_spec(role_of(job, pod))
+    return (
+        restarts_of_pod(pod) if replica_spec is not None and replica_spec.restart != "Never" else 0
+    )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
 
 STARTING_DEADLINE = "starting-deadline-seconds"
 _DIGITS = 10
@@ -40,7 +40,7 @@ class Assessment:
 
 
 def assess(
-    job: Job, before: Raw, mine: Sequence[Pod], wanted: Sequence[Member], now: datetime
+    job: Job, before: Raw, mine: Sequence[Pod], wanted: Sequence[Replica], now: datetime
 ) -> Assessment:
     """The status after a look at the job's current pods, which should be those of `wanted`."""
     return _Assessor(job, before, mine, now).look(wanted)
@@ -49,9 +49,9 @@ def assess(
 def seconds_to_deadline(job: Job, current: Raw, now: datetime) -> float | None:
     """Seconds that the job may still be active; None if it may be for ever."""
     start = conditions.time(current, "startTime")
-    if job.policy.deadline is None or start is None:
+    if job.policy.active_deadline is None or start is None:
         return None
-    return job.policy.deadline - (now - start).total_seconds()
+    return job.policy.active_deadline - (now - start).total_seconds()
 
 
 def seconds_to_start(job: Job, current: Raw, now: datetime) -> float | None:
@@ -113,7 +113,7 @@ class _Assessor:
         self.by_role = self._roles(self.counted)
         self.fates = self._failures()
 
-    def look(self, wanted: Sequence[Member]) -> Assessment:
+    def look(self, wanted: Sequence[Replica]) -> Assessment:
         self.status["replicaStatuses"] = conditions.replica_counts(self.job, self.by_role)
         grown = self._count_in_place(self.present)
         leaving: list[Pod] = []
@@ -149,7 +149,7 @@ class _Assessor:
         wanted = job.count(role) if index is None else 1
         return len(chiefs) >= wanted > 0 and all(p.status.phase == "Succeeded" for p in chiefs)
 
-    def _failed(self, wanted: Sequence[Member]) -> bool:
+    def _failed(self, wanted: Sequence[Replica]) -> bool:
         """End the job if a pod failed in a way that no policy forgives, or if no pod is left."""
         failed = [pod for pod, fate in self.fates if fate is FailureAction.FATAL]
         if not failed and self._hopeless(wanted):
@@ -167,29 +167,29 @@ class _Assessor:
         count = sum(role_of(self.job, pod) == role for pod in failed)
         return f"{count} {role} replica(s) failed. {_told(first)}"
 
-    def _hopeless(self, wanted: Sequence[Member]) -> bool:
+    def _hopeless(self, wanted: Sequence[Replica]) -> bool:
         """Whether all that could still succeed have ended, and none is made anew."""
         ended = {
             pod.metadata.name for pod in conditions.not_terminating(self.counted) if pod.finished
         }
         deciding = _deciding(self.job, wanted)
         settled = all(fate is FailureAction.IGNORED for _, fate in self.fates)
-        return settled and bool(deciding) and all(member.name in ended for member in deciding)
+        return settled and bool(deciding) and all(replica.name in ended for replica in deciding)
 
     def _failures(self) -> list[tuple[Pod, FailureAction]]:
         found = []
         for pod in conditions.not_terminating(self.present):
-            replica = self.job.replica(role_of(self.job, pod))
+            replica_spec = self.job.replica_spec(role_of(self.job, pod))
             over = pod.status.phase == "Failed" or self._cut_short(pod)
-            if over and replica is not None:
-                found.append((pod, pod_failure.action_on_failure(self.job, replica, pod)))
+            if over and replica_spec is not None:
+                found.append((pod, pod_failure.action_on_failure(self.job, replica_spec, pod)))
         return found
 
     def _cut_short(self, pod: Pod) -> bool:
-        replica = self.job.replica(role_of(self.job, pod))
-        return pod_failure.ended_by_deletion(pod, replica.container if replica else "")
+        replica_spec = self.job.replica_spec(role_of(self.job, pod))
+        return pod_failure.ended_by_deletion(pod, replica_spec.container if replica_spec else "")
 
-    def _replaced(self, wanted: Sequence[Member], grown: Sequence[Pod]) -> list[Pod]:
+    def _replaced(self, wanted: Sequence[Replica], grown: Sequence[Pod]) -> list[Pod]:
         """Account for pods that are to be replaced, before any is deleted.
 
         `replaced` keeps the UIDs that were accounted for until they are gone: an operator killed
@@ -316,8 +316,8 @@ class _Assessor:
 
     def _exited(self, failed: list[Pod]) -> None:
         for pod in failed:
-            replica = self.job.replica(role_of(self.job, pod))
-            code = pod_failure.exit_code(pod, replica.container) if replica else None
+            replica_spec = self.job.replica_spec(role_of(self.job, pod))
+            code = pod_failure.exit_code(pod, replica_spec.container) if replica_spec else None
             if code is not None:
                 where = f"{pod.metadata.namespace}.{pod.metadata.name}"
                 self.events.append(
@@ -325,7 +325,7 @@ class _Assessor:
                 )
 
 
-def _deciding(job: Job, wanted: Sequence[Member]) -> list[Member]:
+def _deciding(job: Job, wanted: Sequence[Replica]) -> list[Replica]:
     """Those by whose success the job may succeed; a launcher that waits for others is not there."""
     role, index = job.chief or (job.chief_role or "Worker", None)
     found = [m for m in wanted if m.role == role and index in (None, m.index)]

@@ -41,17 +41,17 @@ class FailureAction(Enum):
     """The job goes on without it."""
 
 
-def action_on_failure(job: Job, replica: ReplicaSpec, pod: Pod) -> FailureAction:
+def action_on_failure(job: Job, replica_spec: ReplicaSpec, pod: Pod) -> FailureAction:
     """What is to become of a pod that failed or was cut short."""
     if ended_by_cluster(pod):
         return FailureAction.REPLACE
-    if replica.restart in ("OnFailure", "Always"):
+    if replica_spec.restart in ("OnFailure", "Always"):
         return FailureAction.RETRY
-    if replica.restart == "ExitCode" and retryable(exit_code(pod, replica.container)):
+    if replica_spec.restart == "ExitCode" and retryable(exit_code(pod, replica_spec.container)):
         return FailureAction.RETRY
-    if replica.role == "Launcher" and job.policy.backoff_limit is not None:
+    if replica_spec.role == "Launcher" and job.policy.backoff_limit is not None:
         return FailureAction.RETRY
-    if job.dynamic_workers and replica.role == "Worker":
+    if job.dynamic_workers and replica_spec.role == "Worker":
         return FailureAction.IGNORED
     return FailureAction.FATAL
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.observed import Observed
 
 _ORDINARY = ("", "ContainerCreating", "PodInitializing")
@@ -24,7 +24,7 @@ _ALIKE = {"ErrImagePull": "ImagePullBackOff"}
 
 
 def explain(
-    job: Job, mine: Sequence[Pod], seen: Observed, held: Raw | None = None
+    job: Job, mine: Sequence[Pod], observed: Observed, held: Raw | None = None
 ) -> tuple[Raw, list[EmitEvent]]:
     """The status with the reason why pods wait, and an event if a node has new trouble.
 
@@ -32,7 +32,7 @@ def explain(
     """
     before = job.status.get("waiting") or {}
     rest = {name: value for name, value in job.status.items() if name != "waiting"}
-    if found := _for_us(job, seen) or held or _for_a_node(mine):
+    if found := _for_us(job, observed) or held or _for_a_node(mine):
         return {**rest, "waiting": found}, []
     trouble = _on_a_node(mine)
     if trouble is None:
@@ -44,10 +44,10 @@ def explain(
     ]
 
 
-def terminating_pods(wanted: Iterable[Member], seen: Observed) -> Raw | None:
+def terminating_pods(wanted: Iterable[Replica], observed: Observed) -> Raw | None:
     """The members in whose place new ones cannot come yet: they were asked to go, and are there."""
-    names = {member.name for member in wanted}
-    leaving = [pod.metadata for pod in seen.pods if pod.metadata.deletion_timestamp is not None]
+    names = {replica.name for replica in wanted}
+    leaving = [pod.metadata for pod in observed.pods if pod.metadata.deletion_timestamp is not None]
     found = sorted((meta for meta in leaving if meta.name in names), key=lambda meta: meta.name)
     if not found:
         return None
@@ -57,16 +57,16 @@ def terminating_pods(wanted: Iterable[Member], seen: Observed) -> Raw | None:
     return {"reason": "Terminating", "message": message}
 
 
-def _for_us(job: Job, seen: Observed) -> Raw | None:
-    if seen.former:
-        some = f"{len(seen.former)} pod{'s' if len(seen.former) > 1 else ''}"
+def _for_us(job: Job, observed: Observed) -> Raw | None:
+    if observed.of_former_job:
+        some = f"{len(observed.of_former_job)} pod{'s' if len(observed.of_former_job) > 1 else ''}"
         message = f"waits for {some} of the former job {job.name} to end"
         return {"reason": "FormerJob", "message": message}
     if not job.total:
         return {"reason": "NoReplicas", "message": "every role has 0 replicas: nothing is to run"}
-    if seen.refused:
-        return {"reason": "QuotaExceeded", "message": seen.refused}
-    return seen.hindered or None
+    if observed.quota_refusal:
+        return {"reason": "QuotaExceeded", "message": observed.quota_refusal}
+    return observed.blocked or None
 
 
 def _for_a_node(mine: Sequence[Pod]) -> Raw | None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
     from muster.operator.observed import Observed
 
@@ -23,21 +23,23 @@ class Framework:
     services = True
     """Whether every member has a service of its own."""
 
-    def members(self, job: Job, seen: Observed) -> list[Member]:
+    def replicas(self, job: Job, observed: Observed) -> list[Replica]:
         """The pods the job should have now."""
-        return list(job.members())
+        return list(job.replicas())
 
-    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+    def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         """Add to a member's pod what its framework needs. The manifest is fresh and may change."""
 
-    def objects(self, job: Job, seen: Observed, hosts: Addresses) -> list[tuple[Kind[Any], Raw]]:
+    def objects(
+        self, job: Job, observed: Observed, hosts: Addresses
+    ) -> list[tuple[Kind[Any], Raw]]:
         """What else must exist before the pods, and stay as it is here."""
         return []
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
         """Whether a job without a chief has done its work."""
         workers = pods.get("Worker", [])
-        if not job.replica("Worker"):
+        if not job.replica_spec("Worker"):
             everyone = [pod for rows in pods.values() for pod in rows]
             return len(everyone) == job.total > 0 and _all_succeeded(everyone)
         if len(workers) == job.count("Worker") > 0 and _all_succeeded(workers):
@@ -48,7 +50,7 @@ class Framework:
 
     def running(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
         """Whether the job is at work."""
-        deciding = job.chief_role or ("Worker" if job.replica("Worker") else "")
+        deciding = job.chief_role or ("Worker" if job.replica_spec("Worker") else "")
         rows = pods.get(deciding, []) if deciding else [p for row in pods.values() for p in row]
         return any(_active(pod) for pod in rows)
 

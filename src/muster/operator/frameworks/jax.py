@@ -10,18 +10,18 @@ from muster.operator.frameworks.framework import Framework
 if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
 
 
 class Jax(Framework):
-    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+    def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         variables = {
             "PYTHONUNBUFFERED": "1",
             "COORDINATOR_PORT": str(hosts.port("Worker", 0)),
             "COORDINATOR_ADDRESS": hosts.short("Worker", 0),
             "NUM_PROCESSES": str(hosts.job.total),
-            "PROCESS_ID": str(member.index),
+            "PROCESS_ID": str(replica.index),
         }
         for container in manifest["spec"]["containers"]:
             add_environment(manifest, container["name"], variables)

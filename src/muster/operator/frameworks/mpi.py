@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICES, Kind
 from muster.api.meta import Raw, find_condition
 from muster.jobs import names
-from muster.jobs.job import Job, Member
+from muster.jobs.job import Job, Replica
 from muster.operator.build.pods import add_environment, index_of, metadata, role_of
 from muster.operator.frameworks import mpi_files as files
 from muster.operator.frameworks.framework import Framework
@@ -38,12 +38,12 @@ _GPU_BLINDS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 class MPI(Framework):
     services = False
 
-    def members(self, job: Job, seen: Observed) -> list[Member]:
-        workers = list(job.members())
+    def replicas(self, job: Job, observed: Observed) -> list[Replica]:
+        workers = list(job.replicas())
         attempt = int(job.status.get("launcherAttempt") or 0)
-        launcher = Member("Launcher", 0, names.launcher(job.name, job.uid, attempt))
-        exists = any(pod.metadata.name == launcher.name for pod in seen.pods)
-        if exists or not _waits(job) or _all_ready(job, seen):
+        launcher = Replica("Launcher", 0, names.launcher(job.name, job.uid, attempt))
+        exists = any(pod.metadata.name == launcher.name for pod in observed.pods)
+        if exists or not _waits(job) or _all_ready(job, observed):
             return [*workers, launcher]
         return workers
 
@@ -52,27 +52,31 @@ class MPI(Framework):
         there = len(everyone) == job.total
         return there and all(pod.status.phase == "Running" for pod in everyone)
 
-    def objects(self, job: Job, seen: Observed, hosts: Addresses) -> list[tuple[Kind[Any], Raw]]:
+    def objects(
+        self, job: Job, observed: Observed, hosts: Addresses
+    ) -> list[tuple[Kind[Any], Raw]]:
         mpi = _mpi(job)
-        found: list[tuple[Kind[Any], Raw]] = [(CONFIG_MAPS, _config(job, mpi, seen, hosts))]
+        found: list[tuple[Kind[Any], Raw]] = [(CONFIG_MAPS, _config(job, mpi, observed, hosts))]
         if mpi.ssh:
             return [*found, (SERVICES, _service(job)), (SECRETS, _keys(job))]
         return [*_rights(job, looks=bool(hosts.settings.delivery_image)), *found]
 
-    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+    def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         job, mpi = hosts.job, _mpi(hosts.job)
-        replica = job.replica(member.role)
-        if replica is None:
+        replica_spec = job.replica_spec(replica.role)
+        if replica_spec is None:
             return
-        main = next(c for c in manifest["spec"]["containers"] if c["name"] == replica.container)
-        if member.role == "Launcher":
+        main = next(
+            c for c in manifest["spec"]["containers"] if c["name"] == replica_spec.container
+        )
+        if replica.role == "Launcher":
             self._launcher(manifest, main, hosts)
         else:
             _worker(main, mpi, single="template" in job.spec)
         if mpi.ssh:
-            _with_ssh(manifest, main, member, hosts)
+            _with_ssh(manifest, main, replica, hosts)
         else:
-            _mount(manifest, main, job, agent_only=member.role != "Launcher")
+            _mount(manifest, main, job, agent_only=replica.role != "Launcher")
 
     def _launcher(self, manifest: Raw, main: Raw, hosts: Addresses) -> None:
         job, mpi = hosts.job, _mpi(hosts.job)
@@ -104,8 +108,8 @@ def _waits(job: Job) -> bool:
     return mpi.wait_for_workers or not mpi.ssh
 
 
-def _all_ready(job: Job, seen: Observed) -> bool:
-    ready = [pod for pod in seen.pods if role_of(job, pod) == "Worker" and _ready(pod)]
+def _all_ready(job: Job, observed: Observed) -> bool:
+    ready = [pod for pod in observed.pods if role_of(job, pod) == "Worker" and _ready(pod)]
     return len(ready) >= job.count("Worker")
 
 
@@ -134,15 +138,16 @@ def _worker(main: Raw, mpi: Mpi, *, single: bool) -> None:
 # The objects around the pods.
 
 
-def _config(job: Job, mpi: Mpi, seen: Observed, hosts: Addresses) -> Raw:
+def _config(job: Job, mpi: Mpi, observed: Observed, hosts: Addresses) -> Raw:
     domain = f".{hosts.settings.domain}" if hosts.settings.domain else ""
     suffix = f".{job.name}.{job.namespace}.svc{domain}" if mpi.ssh else ""
-    workers = [m.name + suffix for m in job.members() if m.role == "Worker"]
+    workers = [m.name + suffix for m in job.replicas() if m.role == "Worker"]
     if mpi.launcher_works:
         attempt = int(job.status.get("launcherAttempt") or 0)
         workers.insert(0, names.launcher(job.name, job.uid, attempt) + suffix)
     alive = sorted(
-        (pod for pod in seen.pods if role_of(job, pod) == "Worker" and _ready(pod)), key=index_of
+        (pod for pod in observed.pods if role_of(job, pod) == "Worker" and _ready(pod)),
+        key=index_of,
     )
     there = [pod.metadata.name + suffix for pod in alive]
     data = {
@@ -150,7 +155,7 @@ def _config(job: Job, mpi: Mpi, seen: Observed, hosts: Addresses) -> Raw:
         "discover_hosts.sh": files.discover(there, None if mpi.ssh else mpi.slots),
     }
     if not mpi.ssh:
-        worker = job.replica("Worker")
+        worker = job.replica_spec("Worker")
         data["kubexec.sh"] = files.agent(worker.container if worker else "")
         data["kubexec.py"] = files.exec_client()
     meta = metadata(job, f"{job.name}-config", _labels(job))
@@ -158,12 +163,12 @@ def _config(job: Job, mpi: Mpi, seen: Observed, hosts: Addresses) -> Raw:
 
 
 def _labels(job: Job) -> dict[str, str]:
-    return {**names.selector(job.shape.operator, job.name), "app": job.name}
+    return {**names.selector(job.job_kind.operator, job.name), "app": job.name}
 
 
 def _account(job: Job) -> str:
     """The account that the launcher's template names, in either of its fields."""
-    launcher = job.replica("Launcher")
+    launcher = job.replica_spec("Launcher")
     spec = launcher.spec if launcher else {}
     return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
 
@@ -175,7 +180,7 @@ def _rights(job: Job, *, looks: bool) -> list[tuple[Kind[Any], Raw]]:
     """
     name = f"{job.name}-launcher"
     account = _account(job)
-    workers = [member.name for member in job.members()]
+    workers = [replica.name for replica in job.replicas()]
     rules: list[Raw] = []
     if looks:
         rules.append({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]})
@@ -201,7 +206,7 @@ def _rights(job: Job, *, looks: bool) -> list[tuple[Kind[Any], Raw]]:
 
 
 def _service(job: Job) -> Raw:
-    selector = names.selector(job.shape.operator, job.name)
+    selector = names.selector(job.job_kind.operator, job.name)
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -230,9 +235,9 @@ def _mount(manifest: Raw, main: Raw, job: Job, *, agent_only: bool) -> None:
     _add_volume(manifest, main, CONFIG, source, files.DIRECTORY)
 
 
-def _with_ssh(manifest: Raw, main: Raw, member: Member, hosts: Addresses) -> None:
+def _with_ssh(manifest: Raw, main: Raw, replica: Replica, hosts: Addresses) -> None:
     spec, job, mpi = manifest["spec"], hosts.job, _mpi(hosts.job)
-    spec["hostname"], spec["subdomain"] = member.name, job.name
+    spec["hostname"], spec["subdomain"] = replica.name, job.name
     paths = {"ssh-privatekey": "id_rsa", "ssh-publickey": "id_rsa.pub"}
     items: list[Raw] = [{"key": key, "path": path} for key, path in paths.items()]
     items.append({"key": "ssh-publickey", "path": "authorized_keys"})
@@ -240,7 +245,7 @@ def _with_ssh(manifest: Raw, main: Raw, member: Member, hosts: Addresses) -> Non
     if mpi.ssh == "/root/.ssh":
         secret["defaultMode"] = 0o600
     _add_volume(manifest, main, KEYS, {"secret": secret}, mpi.ssh)
-    if member.role == "Launcher":
+    if replica.role == "Launcher":
         items = [
             {"key": "hostfile", "path": "hostfile", "mode": 0o444},
             {"key": "discover_hosts.sh", "path": "discover_hosts.sh", "mode": 0o555},

@@ -10,16 +10,20 @@ from muster.operator.frameworks.framework import Framework
 if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
 
 
 class PyTorch(Framework):
-    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
-        variables = environment(hosts.job, member, hosts)
+    def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
+        variables = environment(hosts.job, replica, hosts)
         for container in manifest["spec"]["containers"]:
             add_environment(manifest, container["name"], variables)
-        if hosts.settings.init_image and member.role == "Worker" and hosts.job.replica("Master"):
+        if (
+            hosts.settings.init_image
+            and replica.role == "Worker"
+            and hosts.job.replica_spec("Master")
+        ):
             _wait_for_master(manifest, hosts)
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
@@ -31,11 +35,11 @@ class PyTorch(Framework):
         return len(done) == job.count("Worker") > 0
 
 
-def environment(job: Job, member: Member, hosts: Addresses) -> dict[str, str]:
+def environment(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
     """What one member is told."""
     variables = {"PYTHONUNBUFFERED": "1"}
-    if job.replica("Master"):
-        variables |= _with_master(job, member, hosts)
+    if job.replica_spec("Master"):
+        variables |= _with_master(job, replica, hosts)
     per_node = str(job.spec.get("nprocPerNode") or "auto")
     variables["PET_NPROC_PER_NODE"] = per_node
     elastic = job.spec.get("elasticPolicy")
@@ -44,11 +48,11 @@ def environment(job: Job, member: Member, hosts: Addresses) -> dict[str, str]:
     return variables | {"PET_NNODES": str(job.total)}
 
 
-def _with_master(job: Job, member: Member, hosts: Addresses) -> dict[str, str]:
+def _with_master(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
     per_node = str(job.spec.get("nprocPerNode") or "")
     processes = int(per_node) if per_node.isdigit() else 1
     address, port = hosts.short("Master", 0), str(hosts.port("Master", 0))
-    rank = str(0 if member.role == "Master" else member.index + 1)
+    rank = str(0 if replica.role == "Master" else replica.index + 1)
     return {
         "MASTER_PORT": port,
         "PET_MASTER_PORT": port,

@@ -10,43 +10,43 @@ from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Member
+    from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
 
 EVALUATOR = "evaluator-in-cluster"
 
 
 class TensorFlow(Framework):
-    def equip(self, manifest: Raw, member: Member, hosts: Addresses) -> None:
+    def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         job = hosts.job
         if job.total == 1:
             return  # A lone TF_CONFIG makes Estimator wait for peers.
-        replica = job.replica(member.role)
-        if replica is not None:
-            value = tf_config(job, member, hosts)
-            add_environment(manifest, replica.container, {"TF_CONFIG": value})
+        replica_spec = job.replica_spec(replica.role)
+        if replica_spec is not None:
+            value = tf_config(job, replica, hosts)
+            add_environment(manifest, replica_spec.container, {"TF_CONFIG": value})
 
 
-def tf_config(job: Job, member: Member, hosts: Addresses) -> str:
+def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:
     """The value of TF_CONFIG, byte for byte as TensorFlow users know it."""
-    task = {"type": member.role.lower(), "index": member.index}
+    task = {"type": replica.role.lower(), "index": replica.index}
     if job.dynamic_workers:
-        return _json({"cluster": _sparse(member, hosts), "task": task})
+        return _json({"cluster": _sparse(replica, hosts), "task": task})
     roles = sorted(
-        (replica.role.lower(), hosts.listed[replica.role])
-        for replica in job.replicas
-        if replica.role != "Evaluator" or job.annotation(EVALUATOR, "true") != "false"
+        (replica_spec.role.lower(), hosts.listed[replica_spec.role])
+        for replica_spec in job.replica_specs
+        if replica_spec.role != "Evaluator" or job.annotation(EVALUATOR, "true") != "false"
     )
     cluster = ",".join(f'"{role}":{everyone}' for role, everyone in roles)
     return f'{{"cluster":{{{cluster}}},"task":{_json(task)},"environment":"cloud"}}'
 
 
-def _sparse(member: Member, hosts: Addresses) -> dict[str, Any]:
+def _sparse(replica: Replica, hosts: Addresses) -> dict[str, Any]:
     """Workers may come and go: each member is told only of those it talks to."""
-    mine = hosts.addresses[member.role][member.index]
-    if member.role == "Worker":
-        return {"worker": {str(member.index): mine}, "ps": hosts.addresses.get("PS") or None}
-    return {"worker": {}, "ps": [mine] if member.role == "PS" else []}
+    mine = hosts.addresses[replica.role][replica.index]
+    if replica.role == "Worker":
+        return {"worker": {str(replica.index): mine}, "ps": hosts.addresses.get("PS") or None}
+    return {"worker": {}, "ps": [mine] if replica.role == "PS" else []}
 
 
 def _json(value: object) -> str:

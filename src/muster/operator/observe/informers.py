@@ -67,7 +67,7 @@ class OptionalInformer(Informer[T]):
 
 
 OWNER, _LABEL = "owner", "label"
-_KINDS = {shape.operator: kind for kind, shape in JOB_KIND_BY_NAME.items()}
+_KINDS = {job_kind.operator: kind for kind, job_kind in JOB_KIND_BY_NAME.items()}
 
 
 class JobRef(NamedTuple):
@@ -143,34 +143,38 @@ class Informers:
         found = informer.get(key) if informer is not None else None
         return found is not None and identity_of(found).uid == uid
 
-    def owns(self, uid: str) -> bool:
+    def has_objects(self, uid: str) -> bool:
         """Whether anything that we watch belongs to the job of this UID."""
         return any(informer.by(OWNER, uid) for informer in self._owned().values())
 
-    def runs(self, uid: str) -> bool:
+    def has_running_pod(self, uid: str) -> bool:
         """Whether any pod of the job of this UID runs."""
         return any_running(self.pods.by(OWNER, uid))
 
-    def works(self, uid: str) -> bool:
+    def has_worked(self, uid: str) -> bool:
         """Whether any pod of the job of this UID runs, or has run to its end."""
-        return self.runs(uid) or any(pod.finished for pod in self.pods.by(OWNER, uid))
+        return self.has_running_pod(uid) or any(pod.finished for pod in self.pods.by(OWNER, uid))
 
-    def seen(self, job: Job, memory: OwnWrites, now: datetime) -> Observed:
+    def observe(self, job: Job, memory: OwnWrites, now: datetime) -> Observed:
         """What exists of this job, our own latest doings included."""
-        label = _label(job.shape.operator, job.key)
-        owned = memory.with_made(job.uid, PODS, self.pods.by(OWNER, job.uid))
+        label = _label(job.job_kind.operator, job.key)
+        owned = memory.with_created(job.uid, PODS, self.pods.by(OWNER, job.uid))
         pods = [pod for pod in owned if label in _labelled(pod)]
-        services = memory.with_made(job.uid, SERVICES, self.services.by(OWNER, job.uid))
+        services = memory.with_created(job.uid, SERVICES, self.services.by(OWNER, job.uid))
         return Observed(
             pods=tuple(memory.with_deletions(job.uid, pods, now)),
-            orphans=tuple(pod for pod in self.pods.by(_LABEL, label) if _adoptable(pod)),
-            strays=tuple(pod for pod in owned if label not in _labelled(pod)),
-            former=tuple(pod for pod in self.pods.by(_LABEL, label) if _of_another(pod, job)),
+            orphans=tuple(pod for pod in self.pods.by(_LABEL, label) if _is_adoptable(pod)),
+            released=tuple(pod for pod in owned if label not in _labelled(pod)),
+            of_former_job=tuple(
+                pod for pod in self.pods.by(_LABEL, label) if _of_another(pod, job)
+            ),
             services=tuple(s for s in services if s.metadata.deletion_timestamp is None),
             objects=self._objects(job, memory),
-            installed=frozenset(r for r, informer in self.groups.items() if informer.installed),
-            refused=memory.refused(job.uid),
-            hindered=memory.hindered(job.uid),
+            served_dialects=frozenset(
+                r for r, informer in self.groups.items() if informer.installed
+            ),
+            quota_refusal=memory.quota_refusal(job.uid),
+            blocked=memory.blocked(job.uid),
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
         )
 
@@ -178,7 +182,7 @@ class Informers:
         found: dict[tuple[str, str], Raw] = {}
         for resource, informer in (*self.groups.items(), *self.others.items()):
             cached = informer.by(OWNER, job.uid)
-            for one in memory.with_made(job.uid, informer.kind, cached):
+            for one in memory.with_created(job.uid, informer.kind, cached):
                 found[(resource, identity_of(one).key.name)] = one
         return found
 
@@ -209,7 +213,7 @@ def _job_listener(
         if change.new is None:
             memory.forget(meta["uid"])
             metrics.count_deleted_job(kind, meta.get("namespace", ""))
-        elif change.old is not None and memory.is_ours(change.old, change.new):
+        elif change.old is not None and memory.is_own_write(change.old, change.new):
             return
         wake(JobRef(kind, Key(meta.get("namespace", ""), meta["name"])))
 
@@ -223,7 +227,7 @@ def _owned_listener(
         current = change.current
         leaving = change.new is None or _leaving(current)
         owners = _owner(current)
-        news = [memory.saw(kind, owner, current, leaving=leaving) for owner in owners]
+        news = [memory.seen_by_informer(kind, owner, current, leaving=leaving) for owner in owners]
         if change.old is None and owners and not any(news):
             return
         for one in (change.old, change.new):
@@ -286,7 +290,7 @@ def _controller(one: Any) -> list[tuple[str, str]]:
     return [(controller.kind, controller.name)] if controller is not None else []
 
 
-def _adoptable(pod: Pod) -> bool:
+def _is_adoptable(pod: Pod) -> bool:
     leaving = pod.metadata.deletion_timestamp is not None
     return pod.metadata.controller is None and not leaving
 

@@ -50,32 +50,32 @@ class OwnWrites:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def made(self, job: str, kind: Kind[Any], made: Any) -> None:
+    def record_created(self, job: str, kind: Kind[Any], made: Any) -> None:
         """We created this and the informer does not have it."""
         entry = (self._clock() + KEEP, made)
         self._of(job).made[(kind.resource, identity_of(made).key.name)] = entry
 
-    def deleted(self, job: str, uid: str) -> None:
+    def record_deleted(self, job: str, uid: str) -> None:
         """We asked for this to go."""
         self._of(job).gone[uid] = self._clock() + KEEP
 
-    def wrote(self, job: str, raw: Raw) -> None:
+    def record_job(self, job: str, raw: Raw) -> None:
         """The job as it is after our last write."""
         self._of(job).status = (self._clock() + KEEP, raw)
 
-    def refuse(self, job: str, why: str) -> None:
+    def record_quota_refusal(self, job: str, why: str) -> None:
         """A quota stands in the way; no pods for a while."""
         self._of(job).refused = (self._clock() + REFUSED_FOR, why)
 
-    def refused(self, job: str) -> str:
+    def quota_refusal(self, job: str) -> str:
         until, why = self._jobs[job].refused if job in self._jobs else (0.0, "")
         return why if until > self._clock() else ""
 
-    def outdated(self, job: str, kind: Kind[Any], name: str) -> None:
+    def drop_created(self, job: str, kind: Kind[Any], name: str) -> None:
         """What we hold of this object ourselves is not so any more."""
         self._of(job).made.pop((kind.resource, name), None)
 
-    def hinder(self, job: str, why: Raw) -> bool:
+    def record_blocked(self, job: str, why: Raw) -> bool:
         """Something that the job needs cannot be made, with reason and message; empty: it can.
 
         The answer is whether that is news.
@@ -86,28 +86,28 @@ class OwnWrites:
         before, entries.hindered = entries.hindered, why
         return before != why
 
-    def hindered(self, job: str) -> Raw:
+    def blocked(self, job: str) -> Raw:
         return self._jobs[job].hindered if job in self._jobs else {}
 
-    def begin(self, job: str) -> bool:
+    def mark_started(self, job: str) -> bool:
         """Whether this is the first time that something is done for this job."""
         entries = self._of(job)
         first, entries.begun = not entries.begun, True
         return first
 
-    def begun(self, job: str) -> bool:
+    def has_started(self, job: str) -> bool:
         """Whether something was done for this job before."""
         return job in self._jobs and self._jobs[job].begun
 
-    def understand(self, job: str, spec: Raw) -> None:
+    def record_valid_spec(self, job: str, spec: Raw) -> None:
         """The job's manifest makes sense as it is."""
         self._of(job).spec = spec
 
-    def understood(self, job: str) -> Raw | None:
+    def valid_spec(self, job: str) -> Raw | None:
         """The manifest when it last made sense, if that is known."""
         return self._jobs[job].spec if job in self._jobs else None
 
-    def saw(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> bool:
+    def seen_by_informer(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> bool:
         """An informer shows this object; `leaving` if it is gone or on its way.
 
         The answer is whether that is news: the very state in which we made it is not.
@@ -124,7 +124,7 @@ class OwnWrites:
             entries.gone.pop(who.uid, None)
         return leaving or ours != who
 
-    def is_ours(self, old: Raw, new: Raw) -> bool:
+    def is_own_write(self, old: Raw, new: Raw) -> bool:
         """Whether a job came from one state to the other by our own last write and nothing else."""
         entries = self._jobs.get(new["metadata"]["uid"])
         if entries is None or entries.status is None:
@@ -147,7 +147,7 @@ class OwnWrites:
             return raw
         return written
 
-    def with_made(self, job: str, kind: Kind[Any], cached: list[T]) -> list[T]:
+    def with_created(self, job: str, kind: Kind[Any], cached: list[T]) -> list[T]:
         """What the informer holds of that kind, and what we made since."""
         entries = self._jobs.get(job)
         if entries is None or not entries.made:

@@ -51,7 +51,7 @@ class PortsInUse:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._promised: dict[str, tuple[float, frozenset[int]]] = {}
+        self._reserved: dict[str, tuple[float, frozenset[int]]] = {}
         self._pods: tuple[PodPorts, ...] = ()
         self._until = 0.0
         self._told = False
@@ -74,17 +74,17 @@ class PortsInUse:
             return ()
         return tuple(found.items)
 
-    def promised(self, job: str) -> frozenset[int]:
+    def reserved(self, job: str) -> frozenset[int]:
         """What other jobs were promised of late."""
         now = asyncio.get_running_loop().time()
-        self._promised = {uid: row for uid, row in self._promised.items() if row[0] > now}
-        rows = (ports for uid, (_, ports) in self._promised.items() if uid != job)
+        self._reserved = {uid: row for uid, row in self._reserved.items() if row[0] > now}
+        rows = (ports for uid, (_, ports) in self._reserved.items() if uid != job)
         return frozenset().union(*rows)
 
-    def promise(self, job: str, ports: Iterable[int]) -> None:
+    def reserve(self, job: str, ports: Iterable[int]) -> None:
         """These are that job's, although nothing shows it yet."""
         until = asyncio.get_running_loop().time() + KEEP
-        self._promised[job] = (until, frozenset(ports))
+        self._reserved[job] = (until, frozenset(ports))
 
 
 def _is_of(job: str, pod: PodPorts) -> bool:
