@@ -36,7 +36,10 @@ Used wherever one of them ends up in a pod's status, an event or an answer of th
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class MusterError(Exception):
@@ -255,3 +258,11 @@ def describe(error: Exception) -> str:
         return str(error) or type(error).__name__
     what = os.strerror(error.errno)
     return f"{what}: {os.fsdecode(error.filename)}" if error.filename else what
+
+
+def no_such(noun: str, given: str, known: Iterable[str]) -> str:
+    """`no such verb: gett; did you mean get?`"""
+    import difflib  # slow to load, and only needed for a mistake
+
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f"no such {noun}: {given}" + (f"; did you mean {near[0]}?" if near else "")

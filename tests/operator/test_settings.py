@@ -74,5 +74,5 @@ def test_an_unknown_dialect_is_refused_with_the_nearest(started: list[Settings])
     answer = CliRunner().invoke(operator.command, ["--gang-dialect=volcan"])
 
     assert answer.exit_code == 2
-    assert "Did you mean volcano?" in answer.output
+    assert "did you mean volcano?" in answer.output
     assert not started

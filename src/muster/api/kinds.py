@@ -85,6 +85,19 @@ CRDS = Kind(
     namespaced=False,
 )
 
+DEPLOYMENTS: Kind[Raw] = Kind("apps", "v1", "deployments", "Deployment", dict)
+SELF_SUBJECT_REVIEWS: Kind[Raw] = Kind(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict, namespaced=False
+)
+SELF_SUBJECT_ACCESS_REVIEWS: Kind[Raw] = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    dict,
+    namespaced=False,
+)
+
 VOLCANO_POD_GROUPS = Kind(
     "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", pod_groups.VolcanoPodGroup
 )

@@ -48,6 +48,13 @@ def key_of(raw: Raw) -> Key:
     return Key(metadata.get("namespace", ""), metadata.get("name", ""))
 
 
+def object_name(item: Raw) -> str:
+    """`pod/x`, `tfjob.kubeflow.org/x`: as kubectl names an object."""
+    group = item["apiVersion"].rpartition("/")[0]
+    name = item["metadata"].get("name") or f"{item['metadata'].get('generateName', '')}…"
+    return f"{item['kind'].lower()}{'.' if group else ''}{group}/{name}"
+
+
 def timestamp(moment: datetime, *, micro: bool = False) -> str:
     """An aware moment as the API writes it: metav1.Time, or with `micro` metav1.MicroTime."""
     utc = moment.astimezone(UTC)

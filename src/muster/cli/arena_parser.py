@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.show.output import note
+from muster.cli.show.messages import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.show.output import note
+from muster.cli.show.messages import note
 from muster.kube.client import Client
 from muster.kube.leader_election import LeaderElection
 from muster.observe import logging_setup, metrics
@@ -65,13 +65,13 @@ def daemon_options(command: F) -> F:
 
 
 def run(
-    where: Target, daemon: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
+    target: Target, daemon: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
 ) -> None:
     """Connect to the chosen cluster and work until a signal comes."""
     import uvloop
 
     logging_setup.setup(format=daemon.log_format)
-    cluster = where.cluster()
+    cluster = target.cluster()
     note(f"{daemon.name}: {cluster}")
 
     async def main() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from muster.cli.show.output import note
+from muster.cli.show.messages import note
 from muster.errors import MusterError, Unreachable
 
 if TYPE_CHECKING:

@@ -111,8 +111,8 @@ def _open_streams() -> None:
 
 def run(program: str, argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    if completing(program):
-        from muster.cli.verbs.completion import complete
+    if is_completing(program):
+        from muster.cli.verb_groups import complete
 
         return complete(program)
     own, command = _split(argv)
@@ -137,11 +137,16 @@ def _answer(program: str, argv: list[str]) -> int:
     return _dispatch(program, ["version"] if argv[0] == "--version" else argv)
 
 
-def completing(program: str) -> str:
-    """What the shell asks for, if it is the shell that calls and not a person."""
+def completion_variable(program: str) -> str:
+    """The variable by which a shell asks for completions."""
+    return f"_{program.upper()}_COMPLETE"
+
+
+def is_completing(program: str) -> str:
+    """The shell's instruction, if a shell asks for completions; else empty."""
     import os
 
-    return os.environ.get(f"_{program.upper()}_COMPLETE", "")
+    return os.environ.get(completion_variable(program), "")
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -179,9 +184,9 @@ def _dispatch(program: str, argv: list[str]) -> int:
 
     group = RootGroup(name=program, help="Gang-scheduled distributed training.")
     if argv[0].startswith("-"):
-        from muster.client.target import before_the_verb
+        from muster.cli.options import allow_before_verb
 
-        before_the_verb(group)
+        allow_before_verb(group)
     try:
         # Not `group.main`, which would end the program by itself when a pipe is closed.
         with group.make_context(program, argv) as context:
@@ -210,6 +215,7 @@ def _usage_error(program: str, error: click.ClickException) -> int:
 
 
 def _report(error: Exception, *, debug: bool) -> int:
+    from muster.cli.show.messages import printable
     from muster.errors import MusterError
 
     if debug:
@@ -229,13 +235,6 @@ def _report(error: Exception, *, debug: bool) -> int:
         print(f"error: {type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         print("this is a bug in Muster; `--debug` shows where", file=sys.stderr)
     return 1
-
-
-def printable(text: str) -> str:
-    """The text with control characters escaped: what a server or a user wrote may be hostile."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def _of_output(error: OSError) -> bool:

@@ -1,8 +1,8 @@
-"""The click side of the verb table: groups that know aliases, near misses and what is not here.
+"""The verb table as click groups: aliases, near misses, and verbs of arena that Muster lacks.
 
-`Verbs` is made by `main` and imports a verb when it is asked for: its module is named like the verb
-and has one click command `command`. `SubVerbs` is for a verb that has verbs of its own
-(`submit tf`, `top node`).
+`RootGroup` holds all verbs and imports one when it is used: its module has the name of the verb and
+one click command `command`. `AliasGroup` is for a verb that has verbs of its own (`submit tf`,
+`top node`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,8 @@ from typing import Any
 
 import click
 
-from muster.cli.main import ALIASES, UNSUPPORTED, VERBS
-
-
-def no_such(what: str, given: str, known: list[str]) -> str:
-    """`no such verb: gett; did you mean get?`"""
-    import difflib
-
-    near = difflib.get_close_matches(given, known, n=1)
-    return f"no such {what}: {given}" + (f"; did you mean {near[0]}?" if near else "")
+from muster.cli.main import ALIASES, UNSUPPORTED, VERBS, completion_variable, is_completing
+from muster.errors import no_such
 
 
 class AliasGroup(click.Group):
@@ -72,3 +65,15 @@ class RootGroup(AliasGroup):
             return None
         command: click.Command = importlib.import_module(f"muster.cli.verbs.{name}").command
         return command
+
+
+def complete(program: str) -> int:
+    """Answer the shell when the user presses Tab; the words are in the shell's own variables.
+
+    A question that cannot be answered (no cluster, say) completes nothing and prints nothing.
+    """
+    from click import shell_completion
+
+    return shell_completion.shell_complete(
+        RootGroup(name=program), {}, program, completion_variable(program), is_completing(program)
+    )

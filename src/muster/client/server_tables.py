@@ -26,8 +26,8 @@ from muster.api.kinds import (
     VOLCANO_POD_GROUPS,
     Kind,
 )
-from muster.api.meta import Key, Raw
-from muster.cli.show.output import object_name, table
+from muster.api.meta import Key, Raw, object_name
+from muster.cli.show.table import table
 from muster.kube import request
 
 if TYPE_CHECKING:

@@ -1,21 +1,19 @@
-"""Which cluster a verb talks to, and the connection to it.
+"""Which cluster and namespace to use, the connection to it, and who we are there.
 
-Called by every verb that needs the API. The order is fixed: the flag, $KUBECONFIG, the choice kept
-by `arena use`, in-cluster credentials, ~/.kube/config, the local cluster. A $KUBECONFIG that cannot
-be read is an error, never a silent local run. Imports no asyncio: quick verbs stay quick.
+The order is fixed: the flag, $KUBECONFIG, the choice stored by `arena use`, in-cluster credentials,
+~/.kube/config, the local cluster. A $KUBECONFIG that cannot be read is an error, never a silent
+local run. Imports no asyncio: quick verbs stay quick.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
-from muster.cli.show.output import LEVELS, is_debug, note, set_loglevel
+from muster.api.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from muster.client import config_file
 from muster.errors import ConfigError, NoCluster
 from muster.kube.auth import kube_config
@@ -26,43 +24,40 @@ if TYPE_CHECKING:
 
     from muster.kube.blocking_client import BlockingClient
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
 STARTED_NOW = "started just now"
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A cluster that was chosen, and why."""
+    """A cluster that was found, and where it was configured."""
 
     endpoint: kube_config.Endpoint
     name: str
     source: str
     local: bool
+    request_log: Callable[[str], None] | None = None
 
     def __str__(self) -> str:
-        how = self.source if self.source == STARTED_NOW else f"from {self.source}"
-        return f"cluster: {self.name} ({how})"
-
-    def announce(self) -> None:
-        """Say on stderr what is about to be changed; verbs that write call this first."""
-        note(str(self))
+        source = self.source if self.source == STARTED_NOW else f"from {self.source}"
+        return f"cluster: {self.name} ({source})"
 
     def connect(self) -> BlockingClient:
+        if self.request_log is not None:
+            from muster.client.request_log import LoggingClient
+
+            return LoggingClient(self.endpoint, self.request_log, user_agent="arena")
         from muster.kube.blocking_client import BlockingClient
 
-        if is_debug():
-            from muster.cli.show.request_log import LoggingClient
-
-            return LoggingClient(self.endpoint, user_agent="arena")
         return BlockingClient(self.endpoint, user_agent="arena")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The flags a verb was given about the cluster and the namespace."""
+    """What the user chose about the cluster and the namespace, before any cluster is found."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str = ""
+    request_log: Callable[[str], None] | None = None
+    """Receives a line for each request; None logs nothing."""
 
     def cluster(self) -> Cluster:
         found = find_cluster(self)
@@ -72,29 +67,34 @@ class Target(msgspec.Struct, frozen=True):
 
     def namespace_in(self, cluster: Cluster) -> str:
         """`-n`, arena's config file, the kubeconfig's context, default: in this order."""
-        kept = self.namespace or config_file.read().get("namespace", "")
-        return kept or cluster.endpoint.namespace or "default"
+        chosen = self.namespace or config_file.read().get("namespace", "")
+        return chosen or cluster.endpoint.namespace or "default"
 
 
 def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
-    """What a verb says that needs a cluster and has none."""
+    """The error of a command that needs a cluster and has none."""
     return NoCluster("no cluster: arena up", hint=hint)
 
 
-def find_cluster(where: Target) -> Cluster | None:
+def find_cluster(target: Target) -> Cluster | None:
     """The cluster by the fixed order, or None when none is configured anywhere."""
-    if where.kubeconfig is not None:
-        return _from_file(where.kubeconfig, where.context, "--kubeconfig")
+    found = _configured(target)
+    return found and msgspec.structs.replace(found, request_log=target.request_log)
+
+
+def _configured(target: Target) -> Cluster | None:
+    if target.kubeconfig is not None:
+        return _from_file(target.kubeconfig, target.context, "--kubeconfig")
     if os.environ.get("KUBECONFIG"):
-        return _from_file(None, where.context, "$KUBECONFIG")
+        return _from_file(None, target.context, "$KUBECONFIG")
     home = Home.of_user()
-    if kept := home.choice():
-        return cluster_of_choice(kept, where.context)
+    if choice := home.choice():
+        return cluster_of_choice(choice, target.context)
     inside = kube_config.in_cluster()
     if inside is not None:
         return Cluster(inside, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
-        return _from_file(_user_kubeconfig(), where.context, "~/.kube/config")
+        return _from_file(_user_kubeconfig(), target.context, "~/.kube/config")
     return local_cluster(home, "the local cluster") if home.facts() else None
 
 
@@ -112,11 +112,19 @@ def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None
         raise ConfigError(f"arena use {choice}: {error}", hint=undo) from None
 
 
-def find_or_start_cluster(where: Target) -> Cluster:
-    """The chosen cluster, or the local one started now: for the few verbs that may do so."""
-    from muster.cli.verbs.up import start_automatically
+def find_or_start_cluster(target: Target, notify: Callable[[str], None]) -> Cluster:
+    """The chosen cluster, or the local one started now: for the few commands that may do so."""
+    found = find_cluster(target)
+    if found is not None:
+        return found
+    if os.environ.get("CI"):
+        raise no_cluster("In CI the local cluster is not started by itself.")
+    from muster.client.local_cluster import start  # imports subprocess
 
-    return find_cluster(where) or start_automatically()
+    notify("no cluster is configured: starting the local one (arena down stops it)")
+    start([], notify)
+    started = local_cluster(Home.of_user(), STARTED_NOW)
+    return msgspec.structs.replace(started, request_log=target.request_log)
 
 
 def local_cluster(home: Home, source: str) -> Cluster:
@@ -135,43 +143,16 @@ def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 
-_OPTIONS = (
-    click.option("--arena-namespace", "--arenaNamespace", hidden=True, help="Nothing lives there."),
-    click.option(
-        "--loglevel", type=click.Choice(LEVELS), help="Lines to show on stderr; debug: requests."
-    ),
-    click.option("--context", help="Context of the kubeconfig to use."),
-    click.option("--kubeconfig", "--config", metavar="FILE", help="Kubeconfig file to use."),
-    click.option("--namespace", "-n", help="Namespace to use."),
-)
-_SHARED = ("namespace", "kubeconfig", "context", "loglevel", "arena_namespace")
+def user_name(client: BlockingClient) -> str:
+    """The name that the server knows us by."""
+    review = client.create(SELF_SUBJECT_REVIEWS, {})
+    return str(((review.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
-def cluster_options(command: F) -> F:
-    """The options every verb shares; the verb receives one `where: Where`."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        before = click.get_current_context().find_root().obj or {}
-        own = {name: kwargs.pop(name) for name in _SHARED}
-        given = {name: before.get(name) if own[name] is None else own[name] for name in _SHARED}
-        set_loglevel(given["loglevel"] or "info")
-        path = Path(given["kubeconfig"]).expanduser() if given["kubeconfig"] else None
-        where = Target(path, given["context"], given["namespace"] or "")
-        return command(*args, where=where, **kwargs)
-
-    for option in _OPTIONS:
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[return-value]
-
-
-def before_the_verb(group: click.Group) -> None:
-    """Let the same options stand before the verb too: `arena -n team list`."""
-
-    @click.pass_context
-    def keep(ctx: click.Context, /, **given: Any) -> None:
-        ctx.obj = given
-
-    for option in reversed(_OPTIONS):
-        option(group)
-    group.callback = keep
+def may_do_everything(client: BlockingClient) -> bool:
+    """Whether we may use every verb on every resource."""
+    everything = {"verb": "*", "group": "*", "resource": "*"}
+    review = client.create(
+        SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {"resourceAttributes": everything}}
+    )
+    return bool((review.get("status") or {}).get("allowed"))

@@ -1,61 +1,16 @@
-"""Colour and live pictures on a terminal, plain text in a pipe."""
+"""Live views on a terminal and in a pipe."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 
 import pytest
 
-from muster.cli.show import colour, live, output
+from muster.cli.show import live
 from muster.cli.show.live import Frame
-from muster.cli.verbs import config
-from muster.client import config_file
-from muster.errors import NotFound, Unreachable, UsageError
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def colourful(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-
-
-ROWS = [("NAME", "STATUS"), ("Running-man", "Running"), ("b", "PENDING")]
-
-
-@pytest.mark.usefixtures("colourful")
-def test_words_with_a_meaning_are_coloured_on_a_terminal() -> None:
-    green, yellow = "\x1b[32mRunning\x1b[0m", "\x1b[33mPENDING\x1b[0m"
-
-    with redirect_stdout(Terminal()):
-        text = output.table(ROWS)
-
-    assert text.splitlines() == [
-        "NAME         STATUS",
-        f"Running-man  {green}",
-        f"b            {yellow}",
-    ]
-
-
-@pytest.mark.usefixtures("colourful")
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_whoever_wants_no_colour_gets_none(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(name, value)
-
-    with redirect_stdout(Terminal()):
-        assert "\x1b" not in output.table(ROWS)
-
-
-def test_a_pipe_gets_no_colour() -> None:
-    assert not colour.enabled(io.StringIO())
+from muster.errors import NotFound, Unreachable
+from tests.cli.show.terminal import Terminal
 
 
 class Enough(BaseException):
@@ -140,38 +95,3 @@ def test_what_is_deleted_while_it_is_shown_is_told_as_such() -> None:
 def test_a_cluster_that_was_never_there_is_an_error() -> None:
     with pytest.raises(Unreachable):
         live.show(lambda: (_ for _ in ()).throw(Unreachable("gone")), every=0)
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(0, "0"), (1023, "1023"), (1024, "1Ki"), (1536 * 2**20, "1.5Gi"), (5 * 2**50, "5120Ti")],
-)
-def test_memory_is_told_in_the_largest_unit(amount: int, text: str) -> None:
-    assert output.memory(amount) == text
-
-
-@pytest.mark.parametrize(("milli", "text"), [(0, "0"), (250, "0.25"), (2000, "2"), (10500, "10.5")])
-def test_thousandths_of_a_cpu_are_told_as_cpus(milli: int, text: str) -> None:
-    assert output.cores(milli) == text
-
-
-def test_the_config_file_is_written_and_read(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-    def run(*words: str) -> str:
-        config.command.main(list(words), standalone_mode=False)
-        return capsys.readouterr().out
-
-    run("set", "gang", "true")
-    assert config_file.switch("gang") is True
-    assert run("get", "gang") == "true\n"
-    assert run("list").splitlines()[-1].split()[:2] == ["gang", "true"]
-    run("unset", "gang")
-    with pytest.raises(NotFound):
-        run("get", "gang")
-    with pytest.raises(UsageError, match="did you mean gang"):
-        run("set", "gangs", "true")
-    with pytest.raises(UsageError, match="true or false"):
-        run("set", "gang", "maybe")

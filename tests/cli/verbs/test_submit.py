@@ -12,10 +12,18 @@ from typing import Any
 import pytest
 
 from muster.api import crds
-from muster.api.kinds import CONFIG_MAPS, CRDS, JAXJOBS, NAMESPACES, SERVICES, TFJOBS, Kind
+from muster.api.kinds import (
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    JAXJOBS,
+    NAMESPACES,
+    SERVICES,
+    TFJOBS,
+    Kind,
+)
 from muster.api.meta import Key, Raw
 from muster.client.submit import flag_table, transaction
-from muster.client.submit.transaction import DEPLOYMENTS
 from muster.errors import Forbidden, NotFound, ServerError, Unreachable
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient

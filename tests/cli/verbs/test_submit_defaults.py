@@ -15,7 +15,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muster.cli.show.output import json_or_yaml
+from muster.cli.show.table import json_or_yaml
 from muster.client import config_file
 from muster.client.submit import mlflow
 from muster.errors import MusterError

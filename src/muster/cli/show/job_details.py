@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.cli.show.output import age, duration, local_time, table, underlined_table
+from muster.cli.show.table import table, underlined_table
+from muster.cli.show.units import age, duration, local_time
 from muster.jobs import names
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.cli.show.output import note
+from muster.cli.show.messages import note
 from muster.errors import NotFound, Unreachable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from muster.cli.show import colour
-from muster.cli.show.output import note
+from muster.cli.show.messages import note
 from muster.client.jobs import logs
 from muster.errors import MusterError
 

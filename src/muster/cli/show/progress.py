@@ -12,8 +12,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.cli.main import printable
-from muster.cli.show.output import duration, note
+from muster.cli.show.messages import note, printable
+from muster.cli.show.units import duration
 from muster.errors import JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs.summary import FAILED
 

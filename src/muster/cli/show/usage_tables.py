@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from muster.api.kinds import NODES, PODS
 from muster.api.meta import Key, find_condition
 from muster.cli.show import job_details
-from muster.cli.show.output import table, underlined_table
+from muster.cli.show.table import table, underlined_table
 from muster.cli.verbs import list as listed
 from muster.client.jobs import lookup
 from muster.client.jobs.usage import (

@@ -12,29 +12,30 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from muster.api.meta import Key
-from muster.cli.show.output import object_name
+from muster.api.meta import Key, object_name
+from muster.cli import options
+from muster.cli.options import cluster_options
 from muster.client.manifests import apply
 from muster.client.manifests.apply import MANAGER, SendOptions, SendResult
-from muster.client.target import Target, cluster_options
 from muster.errors import Conflict, NotFound
 from muster.kube import request
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
+    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
 _OWNER = re.compile(r'conflicts? with "((?:[^"\\]|\\.)*)"')
 
 
 @click.command(name="apply")
-@apply.manifest_options
+@options.manifest_options
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
 @click.option("--server-side", is_flag=True, hidden=True, expose_value=False)
 @cluster_options
 def command(
-    where: Target,
+    target: Target,
     files: tuple[str, ...],
     recursive: bool,
     dry_run: str,
@@ -53,7 +54,7 @@ def command(
     def one(client: BlockingClient, kind: Kind[Raw], item: Raw) -> SendResult:
         return _apply(client, kind, item, order, force=force_conflicts)
 
-    apply.send_manifests(order, where, one)
+    apply.send_manifests(order, target, one)
 
 
 def _apply(

@@ -18,15 +18,17 @@ import click
 from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key, key_of
-from muster.cli.show.output import note
+from muster.cli import options
+from muster.cli.options import cluster_options
+from muster.cli.show.messages import note
 from muster.client.jobs import lookup
-from muster.client.target import Target, cluster_options
 from muster.errors import MusterError, Unsupported, UsageError, single_error
 from muster.jobs.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from muster.client.target import Target
     from muster.jobs.summary import JobSummary
     from muster.kube.auth.kube_config import Endpoint
     from muster.kube.blocking_client import BlockingClient
@@ -36,15 +38,15 @@ CHUNK = 32 * 1024
 
 
 @click.command(name="attach")
-@lookup.name_argument()
+@options.name_argument()
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
 @click.option("--instance", "-i", default="", help="Pod to enter  [default: the chief]")
 @click.option("--container", "-c", default="", help="Container to enter.")
-@lookup.type_option
+@options.type_option
 @cluster_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, where: Target, name: str, words: tuple[str, ...], **how: str
+    ctx: click.Context, /, target: Target, name: str, words: tuple[str, ...], **how: str
 ) -> None:
     """Run a command in an instance of a job; without one, a shell.
 
@@ -53,9 +55,9 @@ def command(
       arena attach hello
       arena attach hello -i hello-worker-1 -- nvidia-smi
     """
-    cluster = where.cluster()
+    cluster = target.cluster()
     with cluster.connect() as client:
-        key = Key(where.namespace_in(cluster), name)
+        key = Key(target.namespace_in(cluster), name)
         pod = _pod(client, key, how["type_"], how["instance"])
         container = _container(client, pod, how["container"])
     note(f"Hello! Arena attach the container {container} of instance {pod.metadata.name}")

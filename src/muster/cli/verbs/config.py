@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from muster.cli.show.output import note, table
-from muster.cli.verb_groups import AliasGroup, no_such
+from muster.cli.show.messages import note
+from muster.cli.show.table import table
+from muster.cli.verb_groups import AliasGroup
 from muster.client import config_file
-from muster.errors import NotFound, UsageError
+from muster.errors import NotFound, UsageError, no_such
 
 
 @click.group(name="config", cls=AliasGroup, aliases={"ls": "list"})

@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from muster.cli import options
+from muster.cli.options import cluster_options
 from muster.client.manifests import apply
 from muster.client.manifests.apply import SendOptions, SendResult
-from muster.client.target import Target, cluster_options
 from muster.errors import AlreadyExists
 from muster.kube import request
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
+    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="create")
-@apply.manifest_options
+@options.manifest_options
 @cluster_options
 def command(
-    where: Target, files: tuple[str, ...], recursive: bool, dry_run: str, output: str | None
+    target: Target, files: tuple[str, ...], recursive: bool, dry_run: str, output: str | None
 ) -> None:
     """Create the objects of manifests.
 
@@ -42,4 +44,4 @@ def command(
             raise
         return SendResult("created", msgspec.json.decode(response.body, type=dict))
 
-    apply.send_manifests(order, where, one)
+    apply.send_manifests(order, target, one)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from muster.api.kinds import Kind
 from muster.api.meta import Object, ObjectMeta
-from muster.cli.show.output import age, json_or_yaml, table
+from muster.cli.options import cluster_options
+from muster.cli.show.table import json_or_yaml, table
+from muster.cli.show.units import age
 from muster.cli.verb_groups import AliasGroup
-from muster.client.target import Target, cluster_options
+
+if TYPE_CHECKING:
+    from muster.client.target import Target
 
 
 class _Spec(Object, frozen=True):
@@ -40,15 +45,15 @@ def command() -> None:
 @click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
 @click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml", "name"]), default="wide")
 @cluster_options
-def list_(where: Target, all_namespaces: bool, output: str) -> None:
+def list_(target: Target, all_namespaces: bool, output: str) -> None:
     """List the volume claims that are bound; `submit --data NAME:/path` mounts one.
 
     \b
     Example:
       arena data list
     """
-    cluster = where.cluster()
-    space = "" if all_namespaces else where.namespace_in(cluster)
+    cluster = target.cluster()
+    space = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
         claims = [c for c in client.list(CLAIMS, space).items if c.status.phase == "Bound"]
     now = datetime.now(UTC)

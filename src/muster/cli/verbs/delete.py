@@ -12,30 +12,32 @@ import click
 
 from muster.api.kinds import CONFIG_MAPS, PODS
 from muster.api.meta import Key
+from muster.cli import options
 from muster.cli.failures import Failures
-from muster.cli.show.output import arena_info, note
+from muster.cli.options import cluster_options
+from muster.cli.show.messages import arena_info, note
 from muster.client.jobs import lookup
-from muster.client.target import Target, cluster_options
 from muster.errors import Forbidden, NotFound
 
 if TYPE_CHECKING:
+    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="delete")
-@lookup.name_argument(many=True)
-@lookup.type_option
+@options.name_argument(many=True)
+@options.type_option
 @cluster_options
-def command(where: Target, names: tuple[str, ...], type_: str) -> None:
+def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     """Delete training jobs and everything they made; pod/NAME deletes one pod.
 
     \b
     Example:
       arena delete hello world
     """
-    cluster = where.cluster()
-    cluster.announce()
-    space = where.namespace_in(cluster)
+    cluster = target.cluster()
+    note(str(cluster))
+    space = target.namespace_in(cluster)
     failures = Failures()
     with cluster.connect() as client:
         for name in dict.fromkeys(names):

@@ -10,26 +10,28 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.meta import Key, key_of
-from muster.cli.show.output import json_or_yaml, table, underlined_table
+from muster.cli import options
+from muster.cli.options import cluster_options
+from muster.cli.show.table import json_or_yaml, table, underlined_table
 from muster.client.jobs import explain, lookup
-from muster.client.target import Target, cluster_options
 from muster.jobs.summary import instance, pods_of_job, summarize
 from muster.scheduler.job_explanation import JobExplanation, explain_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
 MEMBERS = ("POD", "ROLE", "PHASE", "NODE", "WHY")
 
 
 @click.command(name="explain")
-@lookup.name_argument()
+@options.name_argument()
 @click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide")
-@lookup.type_option
+@options.type_option
 @cluster_options
-def command(where: Target, name: str, output: str, type_: str) -> None:
+def command(target: Target, name: str, output: str, type_: str) -> None:
     """Say whether a job or a pod runs, and if not, why and how far it is from its turn.
 
     \b
@@ -37,8 +39,8 @@ def command(where: Target, name: str, output: str, type_: str) -> None:
       muster explain hello
       muster explain hello-worker-0 -o json
     """
-    cluster = where.cluster()
-    key = Key(where.namespace_in(cluster), name)
+    cluster = target.cluster()
+    key = Key(target.namespace_in(cluster), name)
     with cluster.connect() as client:
         pods, reason = _found(client, key, type_)
         told = _reasoned(explain_job(name, pods, explain.read_line(client)), pods, reason)

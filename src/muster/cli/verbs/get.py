@@ -15,21 +15,23 @@ import click
 from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key
+from muster.cli import options
 from muster.cli.failures import Failures
+from muster.cli.options import cluster_options
 from muster.cli.show import job_details, live
 from muster.cli.show.job_details import Extras
 from muster.cli.show.live import Frame
-from muster.cli.show.output import json_or_yaml
+from muster.cli.show.table import json_or_yaml
 from muster.client import server_tables
 from muster.client.jobs import events, explain, lookup, tensorboard_url
 from muster.client.server_tables import ObjectQuery
-from muster.client.target import Cluster, Target, cluster_options
 from muster.errors import Forbidden
 from muster.jobs.summary import instance, pods_of_job, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muster.client.target import Cluster, Target
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -48,7 +50,7 @@ class GetOptions(NamedTuple):
 
 @click.command(name="get")
 @click.argument(
-    "words", nargs=-1, required=True, metavar="NAME…", shell_complete=lookup.completions
+    "words", nargs=-1, required=True, metavar="NAME…", shell_complete=options.job_name_completions
 )
 @click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml", "name"]))
 @click.option(
@@ -60,9 +62,9 @@ class GetOptions(NamedTuple):
 @click.option("--watch", "-w", is_flag=True, help="Show it again when it changes.")
 @click.option("--all-namespaces", "-A", "spaces", is_flag=True, help="List all namespaces.")
 @click.option("--selector", "-l", "labels", default="", help="List what is labelled so.")
-@lookup.type_option
+@options.type_option
 @cluster_options
-def command(where: Target, words: tuple[str, ...], watch: bool, type_: str, **how: Any) -> None:
+def command(target: Target, words: tuple[str, ...], watch: bool, type_: str, **how: Any) -> None:
     """Show one training job, its instances and why it waits; or list pods, nodes, events, …
 
     \b
@@ -72,8 +74,8 @@ def command(where: Target, words: tuple[str, ...], watch: bool, type_: str, **ho
       arena get pod/hello-worker-0
       arena get pods
     """
-    cluster = where.cluster()
-    space = where.namespace_in(cluster)
+    cluster = target.cluster()
+    space = target.namespace_in(cluster)
     chosen = GetOptions(type=type_, **how)
     with cluster.connect() as client:
 

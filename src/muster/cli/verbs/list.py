@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.api.meta import Key
+from muster.cli import options
+from muster.cli.options import cluster_options
 from muster.cli.show import live
 from muster.cli.show.live import Frame
-from muster.cli.show.output import duration, json_or_yaml, table
+from muster.cli.show.table import json_or_yaml, table
+from muster.cli.show.units import duration
 from muster.client.jobs import lookup
-from muster.client.target import Target, cluster_options
 from muster.jobs.summary import FAILED, PENDING, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from muster.api.meta import Raw
+    from muster.client.target import Target
     from muster.jobs.summary import JobSummary
 
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
@@ -37,10 +40,10 @@ STATUSES = (PENDING, RUNNING, SUCCEEDED, FAILED)
     help="Only jobs in this state.  [repeatable]",
 )  # fmt: skip
 @click.option("--watch", "-w", is_flag=True, help="Show them again when they change.")
-@lookup.type_option
+@options.type_option
 @cluster_options
 def command(
-    where: Target,
+    target: Target,
     all_namespaces: bool,
     output: str,
     statuses: tuple[str, ...],
@@ -56,8 +59,8 @@ def command(
       arena list -w
     """
     gc.set_threshold(1_000_000)  # many jobs are many objects, and none of them is in a cycle
-    cluster = where.cluster()
-    namespace = "" if all_namespaces else where.namespace_in(cluster)
+    cluster = target.cluster()
+    namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
 
         def look() -> Frame:

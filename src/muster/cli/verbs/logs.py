@@ -14,20 +14,22 @@ import click
 
 from muster.api.core import Pod
 from muster.api.meta import Key, key_of
+from muster.cli import options
+from muster.cli.options import cluster_options
 from muster.cli.show.log_lines import TerminalWriter
 from muster.client.jobs import logs, lookup
 from muster.client.jobs.logs import LogOptions
-from muster.client.target import Target, cluster_options
 from muster.errors import UsageError
 from muster.jobs.summary import summarize
 
 if TYPE_CHECKING:
+    from muster.client.target import Target
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="logs")
-@click.argument("name", metavar="JOB|POD", shell_complete=lookup.completions)
+@click.argument("name", metavar="JOB|POD", shell_complete=options.job_name_completions)
 @click.option("--follow", "-f", is_flag=True, help="Wait for the pod and follow its log.")
 @click.option("--instance", "-i", default="", help="Pod to read  [default: the chief]")
 @click.option("--all", "-a", "everyone", is_flag=True, help="Every instance, with its name.")
@@ -41,10 +43,10 @@ if TYPE_CHECKING:
 )
 @click.option("--timestamps", is_flag=True, help="Each line with its time.")
 @click.option("--previous", is_flag=True, help="The container before the last restart.")
-@lookup.type_option
+@options.type_option
 @cluster_options
 def command(
-    where: Target, name: str, instance: str, everyone: bool, type_: str, **how: Any
+    target: Target, name: str, instance: str, everyone: bool, type_: str, **how: Any
 ) -> None:
     """Print or follow the logs of a job or a pod.
 
@@ -57,9 +59,9 @@ def command(
     if instance and everyone:
         raise UsageError("-i and --all exclude each other")
     wanted = _wanted(how)
-    cluster = where.cluster()
+    cluster = target.cluster()
     with cluster.connect() as client:
-        found = lookup.get_job_or_pod(client, Key(where.namespace_in(cluster), name), type_)
+        found = lookup.get_job_or_pod(client, Key(target.namespace_in(cluster), name), type_)
         if isinstance(found, Pod):
             pods = [found.metadata.name]
         else:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from muster.api.meta import Key
+from muster.cli import options
+from muster.cli.options import cluster_options
 from muster.client.jobs import lookup
-from muster.client.target import Target, cluster_options
 from muster.errors import NotFound
+
+if TYPE_CHECKING:
+    from muster.client.target import Target
 
 
 @click.command(name="logviewer")
-@lookup.name_argument()
-@lookup.type_option
+@options.name_argument()
+@options.type_option
 @cluster_options
-def command(where: Target, name: str, type_: str) -> None:
+def command(target: Target, name: str, type_: str) -> None:
     """Print the URL of a job's page on the dashboard."""
-    cluster = where.cluster()
+    cluster = target.cluster()
     with cluster.connect() as client:
-        lookup.get_job(client, Key(where.namespace_in(cluster), name), type_)
+        lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
     raise no_dashboard(f"`arena logs -f {name}` follows the logs.")
 
 

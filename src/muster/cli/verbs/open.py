@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from typing import TYPE_CHECKING
 
 import click
 
 from muster.api.meta import Key, key_of
-from muster.cli.show.output import note
+from muster.cli import options
+from muster.cli.options import cluster_options
+from muster.cli.show.messages import note
 from muster.cli.verbs.logviewer import no_dashboard
 from muster.client.jobs import lookup, tensorboard_url
-from muster.client.target import Target, cluster_options
 from muster.errors import MusterError, NotFound
+
+if TYPE_CHECKING:
+    from muster.client.target import Target
 
 
 @click.command(name="open")
-@lookup.name_argument(required=False)
+@options.name_argument(required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the address and open nothing.")
-@lookup.type_option
+@options.type_option
 @cluster_options
-def command(where: Target, name: str | None, only_print: bool, type_: str) -> None:
+def command(target: Target, name: str | None, only_print: bool, type_: str) -> None:
     """Open a job's TensorBoard in the browser, and print its address.
 
     \b
@@ -29,9 +34,9 @@ def command(where: Target, name: str | None, only_print: bool, type_: str) -> No
     """
     if name is None:
         raise no_dashboard("`arena open JOB` opens a job's TensorBoard.")
-    cluster = where.cluster()
+    cluster = target.cluster()
     with cluster.connect() as client:
-        kind, raw = lookup.get_job(client, Key(where.namespace_in(cluster), name), type_)
+        kind, raw = lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
         key = key_of(raw)
         found = tensorboard_url.of_job(client, cluster, key)
     if found is None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from muster.cli import daemon
 from muster.cli.arena_parser import ArenaCommand
-from muster.client.target import Target, cluster_options
+from muster.cli.options import cluster_options
+from muster.errors import no_such
 
 if TYPE_CHECKING:
+    from muster.client.target import Target
     from muster.operator.observed import Settings
 
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 )
 @daemon.daemon_options
 @cluster_options
-def command(where: Target, **given: Any) -> None:
+def command(target: Target, **given: Any) -> None:
     """Run the job operator.
 
     With --namespace it watches that one only.
@@ -58,10 +59,10 @@ def command(where: Target, **given: Any) -> None:
 
     async def work(context: daemon.DaemonContext) -> None:
         lead = context.election.lead if context.election else None
-        how = Options(where.namespace, settings, lead=lead, health=context.health)
+        how = Options(target.namespace, settings, lead=lead, health=context.health)
         await run(context.client, how, context.stop)
 
-    daemon.run(where, daemon.DaemonOptions("operator", **given), work)
+    daemon.run(target, daemon.DaemonOptions("operator", **given), work)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
@@ -79,12 +80,11 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 
 def _known(dialect: str) -> str:
-    """The dialect, if it is one; else the nearest that is one is named."""
+    """The dialect, if there is one of that name."""
     from muster.operator.build.gang import DIALECT_CHOICES
 
     if dialect in DIALECT_CHOICES:
         return dialect
-    near = difflib.get_close_matches(dialect, DIALECT_CHOICES, n=1)
-    meant = f" Did you mean {near[0]}?" if near else ""
-    message = f"{dialect!r} is not one of {', '.join(DIALECT_CHOICES)}.{meant}"
+    choices = ", ".join(DIALECT_CHOICES)
+    message = f"{no_such('dialect', dialect, DIALECT_CHOICES)} (one of {choices})"
     raise click.BadParameter(message, param_hint="--gang-dialect")

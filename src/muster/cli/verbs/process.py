@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.show.output import json_or_yaml, note, object_name, table
+from muster.api.meta import object_name
+from muster.cli.show.messages import note
+from muster.cli.show.table import json_or_yaml, table
 from muster.client.manifests import openshift_template, reader
 from muster.client.manifests.apply import as_list
 from muster.errors import UsageError

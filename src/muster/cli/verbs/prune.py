@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.cli import options
 from muster.cli.failures import Failures
-from muster.cli.show.output import duration
+from muster.cli.options import cluster_options
+from muster.cli.show.messages import note
+from muster.cli.show.units import duration
 from muster.client.jobs import lookup
-from muster.client.target import Cluster, Target, cluster_options
 from muster.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from muster.client.target import Cluster, Target
     from muster.jobs.summary import JobSummary
 
 
@@ -24,10 +27,10 @@ if TYPE_CHECKING:
 @click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@lookup.type_option
+@options.type_option
 @cluster_options
 def command(
-    where: Target, since: str, all_namespaces: bool, dry_run: bool, yes: bool, type_: str
+    target: Target, since: str, all_namespaces: bool, dry_run: bool, yes: bool, type_: str
 ) -> None:
     """Delete jobs that succeeded or failed at least so long ago. Waiting ones are kept.
 
@@ -39,12 +42,12 @@ def command(
     from muster.jobs.submission.flag_values import seconds
 
     limit = timedelta(seconds=seconds("--since", since))
-    cluster = where.cluster()
+    cluster = target.cluster()
     if not dry_run:
-        cluster.announce()
+        note(str(cluster))
     now = datetime.now(UTC)
     with cluster.connect() as client:
-        space = "" if all_namespaces else where.namespace_in(cluster)
+        space = "" if all_namespaces else target.namespace_in(cluster)
         old = [job for job in lookup.list_jobs(client, space, type_) if _ended(job, now, limit)]
         if not old:
             print("No job need to be deleted")

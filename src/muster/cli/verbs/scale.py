@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.show.output import note, object_name
-from muster.client.jobs import changes, lookup
-from muster.client.target import Target, cluster_options
+from muster.api.meta import object_name
+from muster.cli import options
+from muster.cli.options import cluster_options
+from muster.cli.show.messages import note
+from muster.client.jobs import changes
 from muster.errors import MusterError, UsageError
 from muster.jobs.submission import scaling
 from muster.jobs.submission.flag_values import LARGEST
@@ -17,18 +19,19 @@ from muster.jobs.summary import RUNNING, summarize
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
+    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="scale")
-@lookup.name_argument()
+@options.name_argument()
 @click.option(
     "--workers", type=click.IntRange(0, LARGEST), help="Number of workers, as submit counts them."
 )
 @click.option("--ps", type=click.IntRange(0, LARGEST), help="Number of parameter servers.")
-@lookup.type_option
+@options.type_option
 @cluster_options
-def command(where: Target, name: str, workers: int | None, ps: int | None, type_: str) -> None:
+def command(target: Target, name: str, workers: int | None, ps: int | None, type_: str) -> None:
     """Change the number of a job's workers or parameter servers.
 
     Of a PyTorch job the master counts as one of the workers, as it does for submit. A gang that
@@ -57,7 +60,7 @@ def command(where: Target, name: str, workers: int | None, ps: int | None, type_
             note("instances that run keep the former numbers in their environment and labels")
         return f"{job} scaled"
 
-    changes.each_job(where, [name], type_, change)
+    changes.each_job(target, [name], type_, change)
 
 
 def operations(raw: Raw, wanted: dict[str, int]) -> list[Raw]:

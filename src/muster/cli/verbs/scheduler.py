@@ -11,11 +11,12 @@ import click
 
 from muster.api.kinds import LEASES
 from muster.cli import daemon
-from muster.cli.show.output import note
-from muster.client.target import Target, cluster_options
+from muster.cli.options import cluster_options
+from muster.cli.show.messages import note
 from muster.errors import Forbidden, UsageError
 
 if TYPE_CHECKING:
+    from muster.client.target import Target
     from muster.kube.client import Client
 
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 @daemon.daemon_options
 @cluster_options
 def command(
-    where: Target,
+    target: Target,
     names: tuple[str, ...],
     config: Path | None,
     shadow: bool,
@@ -72,7 +73,7 @@ def command(
         )
         await run(context.client, how, context.stop)
 
-    daemon.run(where, daemon.DaemonOptions("scheduler", **given), work)
+    daemon.run(target, daemon.DaemonOptions("scheduler", **given), work)
 
 
 async def _refuse_rivals(client: Client, names: tuple[str, ...], *, elects: bool) -> None:

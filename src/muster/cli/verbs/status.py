@@ -6,8 +6,9 @@ import click
 
 from muster.api.kinds import NODES
 from muster.api.meta import condition_is_true
-from muster.cli.show.output import json_or_yaml, table
-from muster.client.target import Target, cluster_options, find_cluster, no_cluster
+from muster.cli.options import cluster_options
+from muster.cli.show.table import json_or_yaml, table
+from muster.client.target import Target, find_cluster, no_cluster
 from muster.errors import Forbidden, MusterError, NoCluster
 from muster.local.home import Home
 
@@ -15,11 +16,11 @@ from muster.local.home import Home
 @click.command(name="status")
 @click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide")
 @cluster_options
-def command(where: Target, output: str) -> None:
+def command(target: Target, output: str) -> None:
     """Say which cluster is used and how the local one is."""
     place = Home.of_user()
     facts = place.facts()
-    chosen = find_cluster(where)
+    chosen = find_cluster(target)
     data = {
         "cluster": chosen.name if chosen else "",
         "from": chosen.source if chosen else "",

@@ -19,15 +19,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muster.api.meta import object_name
 from muster.cli import arena_parser
+from muster.cli.options import cluster_options
 from muster.cli.show import progress
-from muster.cli.show.output import arena_info, json_or_yaml, note, object_name
+from muster.cli.show.messages import arena_info, note
+from muster.cli.show.table import json_or_yaml
 from muster.cli.verb_groups import AliasGroup
 from muster.client.jobs.waiting import JobWatch
 from muster.client.manifests.apply import DRY_RUN_SUFFIX, as_list, check_namespace
 from muster.client.submit import defaults, flag_table, mlflow
 from muster.client.submit.transaction import Transaction, submission_record
-from muster.client.target import Target, cluster_options, find_cluster, find_or_start_cluster
+from muster.client.target import Target, find_cluster, find_or_start_cluster
 from muster.errors import UsageError
 from muster.jobs import submission
 from muster.jobs import submission as build
@@ -85,7 +88,7 @@ def submit_options(command: F) -> F:
 
 
 def submit_flags(
-    kind: type[submission.Submission], given: dict[str, Any], where: Target, order: SubmitOptions
+    kind: type[submission.Submission], given: dict[str, Any], target: Target, order: SubmitOptions
 ) -> None:
     """Build a job from what was given and do with it as ordered."""
     said = defaults.with_defaults(kind, given)
@@ -97,8 +100,8 @@ def submit_flags(
     )  # refuse before any cluster
     for sentence in submission.flags_without_effect(args):
         note(sentence)
-    cluster = _cluster(where, order)
-    namespace = _namespace(where, cluster)
+    cluster = _cluster(target, order)
+    namespace = _namespace(target, cluster)
     site = defaults.make_site(args, local=cluster is None or cluster.local)
     if cluster is None or order.dry_run == "client":
         _show_dry_run(submission.bundle(args, site), order)
@@ -112,11 +115,11 @@ def submit_flags(
         _wait(client, job, order)
 
 
-def submit_manifest(bundle: submission.Bundle, where: Target, order: SubmitOptions) -> None:
+def submit_manifest(bundle: submission.Bundle, target: Target, order: SubmitOptions) -> None:
     """Do as ordered with a job that is already written."""
-    cluster = _cluster(where, order)
-    own = check_namespace(bundle.job, where.namespace)["metadata"].get("namespace")
-    namespace = own or _namespace(where, cluster)
+    cluster = _cluster(target, order)
+    own = check_namespace(bundle.job, target.namespace)["metadata"].get("namespace")
+    namespace = own or _namespace(target, cluster)
     if cluster is None or order.dry_run == "client":
         _show_dry_run(bundle, order)
         return
@@ -124,19 +127,19 @@ def submit_manifest(bundle: submission.Bundle, where: Target, order: SubmitOptio
         _wait(client, _create(client, bundle, namespace, order), order)
 
 
-def _cluster(where: Target, order: SubmitOptions) -> Cluster | None:
+def _cluster(target: Target, order: SubmitOptions) -> Cluster | None:
     """The cluster to talk to. A dry run starts none, and on the client needs none."""
     if order.dry_run == "client":
-        return find_cluster(where)
+        return find_cluster(target)
     if order.dry_run == "server":
-        return where.cluster()
-    cluster = find_or_start_cluster(where)
-    cluster.announce()
+        return target.cluster()
+    cluster = find_or_start_cluster(target, note)
+    note(str(cluster))
     return cluster
 
 
-def _namespace(where: Target, cluster: Cluster | None) -> str:
-    return where.namespace_in(cluster) if cluster else where.namespace or "default"
+def _namespace(target: Target, cluster: Cluster | None) -> str:
+    return target.namespace_in(cluster) if cluster else target.namespace or "default"
 
 
 def _create(
@@ -198,8 +201,8 @@ def type_command(type_: str) -> click.Command:
     what, other, example = _EXAMPLES[type_]
     submission = build.BY_TYPE[type_]
 
-    def submit(where: Target, words: tuple[str, ...], order: SubmitOptions, **given: Any) -> None:
-        submit_flags(submission, {**given, "command": words}, where, order)
+    def submit(target: Target, words: tuple[str, ...], order: SubmitOptions, **given: Any) -> None:
+        submit_flags(submission, {**given, "command": words}, target, order)
 
     submit.__doc__ = f"""Submit {what} (also: submit {other}).
 
@@ -251,7 +254,7 @@ def _option(row: flag_table.Flag, default: object) -> Callable[[Any], Any]:
 @click.pass_context
 def command(
     ctx: click.Context,
-    where: Target,
+    target: Target,
     file: str | None,
     changes: tuple[str, ...],
     order: SubmitOptions,
@@ -279,12 +282,12 @@ def command(
                 f"options between `submit` and `{ctx.invoked_subcommand}` are for `submit -f`",
                 hint=f"Write them after: arena submit {ctx.invoked_subcommand} …",
             )
-        _hand_down(ctx, where)
+        _hand_down(ctx, target)
         return
     if file is not None:
         from muster.client.submit import job_file
 
-        job_file.submit_file(file, changes, where, order)
+        job_file.submit_file(file, changes, target, order)
         return
     if changes:
         raise UsageError("--set is for `submit -f FILE`")
@@ -293,12 +296,12 @@ def command(
     click.echo(ctx.get_help())
 
 
-def _hand_down(ctx: click.Context, where: Target) -> None:
+def _hand_down(ctx: click.Context, target: Target) -> None:
     """Let `submit -n team tf …` mean what `submit tf -n team …` does."""
     said = {
-        "namespace": where.namespace or None,
-        "kubeconfig": str(where.kubeconfig) if where.kubeconfig else None,
-        "context": where.context,
+        "namespace": target.namespace or None,
+        "kubeconfig": str(target.kubeconfig) if target.kubeconfig else None,
+        "context": target.context,
     }
     root = ctx.find_root()
     root.obj = (root.obj or {}) | {name: value for name, value in said.items() if value}

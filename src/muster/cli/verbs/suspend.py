@@ -6,30 +6,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.show.output import object_name
-from muster.client.jobs import changes, lookup
-from muster.client.target import Target, cluster_options
+from muster.api.meta import object_name
+from muster.cli import options
+from muster.cli.options import cluster_options
+from muster.client.jobs import changes
 from muster.errors import MusterError
 from muster.jobs.summary import summarize
 
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
+    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="suspend")
-@lookup.name_argument(many=True)
-@lookup.type_option
+@options.name_argument(many=True)
+@options.type_option
 @cluster_options
-def command(where: Target, names: tuple[str, ...], type_: str) -> None:
+def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     """Stop jobs: their pods end and give their room back, the jobs stay.
 
     \b
     Example:
       arena suspend hello
     """
-    changes.each_job(where, names, type_, suspend)
+    changes.each_job(target, names, type_, suspend)
 
 
 def suspend(client: BlockingClient, kind: Kind[Raw], raw: Raw) -> str:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli import options
+from muster.cli.options import cluster_options
 from muster.cli.show import live
 from muster.cli.show.live import Frame
-from muster.cli.show.output import json_or_yaml
+from muster.cli.show.table import json_or_yaml
 from muster.cli.verb_groups import AliasGroup
-from muster.client.jobs import lookup
-from muster.client.target import Target, cluster_options
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.cli.show.usage_tables import NodeUsage
+    from muster.client.target import Target
 
 _MODES = {"n": False, "none": False, "e": True, "exclusive": True}
 
@@ -62,7 +63,7 @@ def _shown(options: Callable[..., Any]) -> Callable[..., Any]:
 @_shown
 @cluster_options
 def node(
-    where: Target, names: tuple[str, ...], details: bool, gpu_mode: str, refresh: bool, output: str
+    target: Target, names: tuple[str, ...], details: bool, gpu_mode: str, refresh: bool, output: str
 ) -> None:
     """Show what nodes have, what is given away and what is used.
 
@@ -78,7 +79,7 @@ def node(
     def wanted(use: NodeUsage) -> bool:
         return with_gpus is None or bool(use.total.gpus) is with_gpus
 
-    with where.cluster().connect() as client:
+    with target.cluster().connect() as client:
 
         def look() -> Frame:
             uses = [use for use in usage_tables.node_usages(client, names) if wanted(use)]
@@ -92,13 +93,13 @@ def node(
 
 
 @command.command(name="job")
-@lookup.name_argument(required=False)
+@options.name_argument(required=False)
 @click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
 @click.option("--instance", "-i", default="", help="Only this instance of the job.")
-@lookup.type_option
+@options.type_option
 @_shown
 @cluster_options
-def job(where: Target, name: str | None, all_namespaces: bool, **how: Any) -> None:
+def job(target: Target, name: str | None, all_namespaces: bool, **how: Any) -> None:
     """Show what jobs asked for and what they use; with a JOB, each of its instances.
 
     \b
@@ -110,8 +111,8 @@ def job(where: Target, name: str | None, all_namespaces: bool, **how: Any) -> No
 
     if how["instance"] and not name:
         raise UsageError("-i needs the name of a job")
-    cluster = where.cluster()
-    space = "" if all_namespaces else where.namespace_in(cluster)
+    cluster = target.cluster()
+    space = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
 
         def look() -> Frame:

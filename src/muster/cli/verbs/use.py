@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from muster.cli.show.output import note
+from muster.cli.show.messages import note
 from muster.client.target import Target, cluster_of_choice, find_cluster
 from muster.local.home import Home
 

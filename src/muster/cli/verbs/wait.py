@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.api.meta import Key
+from muster.cli import options
 from muster.cli.failures import Failures
+from muster.cli.options import cluster_options
 from muster.cli.show import progress
 from muster.client.jobs import lookup
 from muster.client.jobs.waiting import JobWatch
-from muster.client.target import Target, cluster_options
 from muster.errors import JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs.summary import RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muster.client.target import Target
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -27,15 +29,15 @@ GOALS = {"finished": (SUCCEEDED,), "running": (RUNNING, SUCCEEDED), "deleted": (
 
 
 @click.command(name="wait")
-@lookup.name_argument(many=True)
+@options.name_argument(many=True)
 @click.option(
     "--for", "goal", type=click.Choice(list(GOALS)), default="finished", show_default=True,
     help="How far the jobs must be.",
 )  # fmt: skip
 @click.option("--timeout", default="", metavar="DURATION", help="Give up after, e.g. 2h.")
-@lookup.type_option
+@options.type_option
 @cluster_options
-def command(where: Target, names: tuple[str, ...], goal: str, timeout: str, type_: str) -> None:
+def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, type_: str) -> None:
     """Wait until jobs are finished, and end with 0 if all succeeded, with 10 if one failed.
 
     \b
@@ -45,8 +47,8 @@ def command(where: Target, names: tuple[str, ...], goal: str, timeout: str, type
     """
     from muster.jobs.submission.flag_values import seconds
 
-    cluster = where.cluster()
-    space = where.namespace_in(cluster)
+    cluster = target.cluster()
+    space = target.namespace_in(cluster)
     end = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
     failures = Failures()
     with cluster.connect() as client:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import Key, key_of
 from muster.cli.failures import Failures
+from muster.cli.show.messages import note
 from muster.client.jobs import lookup
 from muster.kube.request import Patch
 
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 
 def each_job(
-    where: Target,
+    target: Target,
     names: Sequence[str],
     type_: str,
     change: Callable[[BlockingClient, Kind[Raw], Raw], str],
 ) -> None:
     """Do it to every job named, and print the line that each change gives back."""
-    cluster = where.cluster()
-    cluster.announce()
-    space = where.namespace_in(cluster)
+    cluster = target.cluster()
+    note(str(cluster))
+    space = target.namespace_in(cluster)
     failures = Failures()
     with cluster.connect() as client:
         for name in dict.fromkeys(names):

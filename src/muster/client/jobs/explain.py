@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key
-from muster.cli.show.output import age, note_once
+from muster.cli.show.messages import note_once
+from muster.cli.show.units import age
 from muster.errors import Forbidden, NotFound
 from muster.jobs.summary import PENDING
 from muster.scheduler import published_line

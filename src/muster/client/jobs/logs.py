@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.kinds import PODS
 from muster.api.meta import find_condition
-from muster.cli.show.output import note
+from muster.cli.show.messages import note
 from muster.client.jobs import lookup
 from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
 from muster.jobs.summary import instance

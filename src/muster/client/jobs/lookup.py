@@ -14,13 +14,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-import click
-
 from muster.api.kinds import JAXJOBS, JOB_KINDS, MPIJOBS, PODS, PYTORCHJOBS, TFJOBS, Kind
 from muster.api.meta import Key, Raw, key_of
-from muster.cli.show.output import note_once
-from muster.cli.verb_groups import no_such
-from muster.errors import Forbidden, MusterError, NotFound, UsageError
+from muster.cli.show.messages import note_once
+from muster.errors import Forbidden, MusterError, NotFound, UsageError, no_such
 from muster.jobs import names
 from muster.jobs.summary import JobSummary, summarize
 from muster.kube import request
@@ -28,7 +25,6 @@ from muster.kube.error_response import HOW_TO_INSTALL_JOB_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from muster.api.core import Pod
     from muster.api.kinds import Kind
@@ -248,28 +244,3 @@ def _not_installed(kinds: Sequence[Kind[Raw]]) -> NotFound:
     else:
         what = "training jobs: their CRDs are not installed"
     return NotFound(f"the cluster knows no {what}", status=404, hint=HOW_TO_INSTALL_JOB_KINDS)
-
-
-def type_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--type`, as every verb on jobs has it."""
-    return click.option("--type", "-T", "type_", default="", help="tfjob, mpijob, …")(command)
-
-
-def name_argument(
-    *, required: bool = True, many: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """NAME, or NAME…, of a job; the shell completes it."""
-    return click.argument(
-        "names" if many else "name",
-        nargs=-1 if many else 1,
-        required=required,
-        metavar=("JOB…" if many else "JOB") if required else "[JOB]",
-        shell_complete=completions,
-    )
-
-
-def completions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of jobs, for the shell."""
-    from muster.cli.verbs.completion import job_names
-
-    return job_names(ctx, incomplete)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.kinds import Kind
 from muster.api.meta import Key, Object, ObjectMeta
 from muster.api.quantity import parse_milli, parse_whole, sum_resources
-from muster.cli.show.output import cores, memory
+from muster.cli.show.units import cores, memory
 from muster.errors import Forbidden, NotFound, ServerError
 from muster.jobs.summary import GPUS, gpus
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from muster.api.meta import object_name
 from muster.cli.failures import Failures
-from muster.cli.show.output import json_or_yaml, object_name
+from muster.cli.show.messages import note
+from muster.cli.show.table import json_or_yaml
 from muster.client.manifests import reader
 from muster.client.manifests.served_kinds import CRD, ServedKinds
 from muster.client.target import find_or_start_cluster
@@ -92,9 +94,9 @@ def send_manifests(
         word = "applied" if order.verb == "apply" else "created"
         _show(order, [SendResult(word, item) for item in items])
         return
-    cluster = find_or_start_cluster(where)
+    cluster = find_or_start_cluster(where, note)
     if order.dry_run == "none":
-        cluster.announce()
+        note(str(cluster))
     namespace = where.namespace_in(cluster)
     with cluster.connect() as client:
         sent, failures = _send_all(order, client, items, namespace, send)

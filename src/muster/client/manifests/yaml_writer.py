@@ -1,7 +1,7 @@
 """YAML for people: text of several lines as a block, nothing by reference, keys in their order.
 
-Used by `output.structured`, imported only where YAML is asked for. Promise: what it writes reads
-back as what it was given, also where a text holds characters that YAML takes for line breaks.
+What it writes reads back as the same value, also where a text holds characters that YAML takes for
+line breaks. Loading `yaml` is slow: quick verbs import this module when they print YAML.
 """
 
 from __future__ import annotations

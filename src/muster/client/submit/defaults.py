@@ -15,8 +15,8 @@ import yaml
 
 from muster.api.kinds import PRIORITY_CLASSES
 from muster.api.meta import Key
-from muster.cli.verbs import whoami
 from muster.client import config_file
+from muster.client.target import user_name
 from muster.errors import ApiError, ConfigError, NotFound, UsageError
 from muster.jobs import submission
 from muster.jobs.submission.code_sync import local_path
@@ -132,6 +132,6 @@ def check_priority(client: BlockingClient, args: submission.Submission) -> None:
 def submitting_user(client: BlockingClient) -> str:
     """Who the cluster takes us for; empty if it does not say."""
     try:
-        return whoami.user(client)
+        return user_name(client)
     except ApiError:
         return ""

@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from muster.cli.show.output import object_name
-from muster.cli.verb_groups import no_such
+from muster.api.meta import object_name
 from muster.cli.verbs import submit as orders
 from muster.client.manifests import reader
 from muster.client.submit import flag_table
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
-from muster.errors import UsageError
+from muster.errors import UsageError, no_such
 from muster.jobs import parse, submission
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from muster.cli.show.output import arena_info
+from muster.cli.show.messages import arena_info
 from muster.errors import ConfigError, MusterError
 
 _TIMEOUT = 20

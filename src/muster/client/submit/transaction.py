@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.kinds import CONFIG_MAPS, SERVICES, Kind
-from muster.api.meta import Key, Raw
-from muster.cli.show.output import json_or_yaml, note, object_name
+from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Kind
+from muster.api.meta import Key, Raw, object_name
+from muster.cli.show.messages import note
+from muster.client.manifests import yaml_writer
 from muster.client.manifests.apply import SendOptions
 from muster.client.manifests.served_kinds import ServedKinds
 from muster.errors import AlreadyExists, ApiError, MusterError, NotFound, ServerError, UsageError
@@ -74,7 +75,6 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-DEPLOYMENTS: Kind[Raw] = Kind("apps", "v1", "deployments", "Deployment", dict)
 COMPANION_KINDS: dict[str, Kind[Any]] = {
     "ConfigMap": CONFIG_MAPS,
     "Service": SERVICES,
@@ -269,5 +269,5 @@ def submission_record(job: Raw) -> Raw:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "labels": {"createdBy": "arena"}},
-        "data": {"app": object_name(job), "values": json_or_yaml(kept, "yaml")},
+        "data": {"app": object_name(job), "values": yaml_writer.dump(kept)},
     }

@@ -1,20 +1,31 @@
-"""A client that says on stderr what it asks and what it is answered: `--loglevel debug`."""
+"""A client that reports every request and its answer; `--loglevel debug` prints them.
+
+A module of its own, so that commands load `BlockingClient` only when they connect.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from muster.cli.show.output import note
 from muster.errors import MusterError
 from muster.kube.blocking_client import BlockingClient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.kube.auth.kube_config import Endpoint
     from muster.kube.request import Request, Response
 
 
 class LoggingClient(BlockingClient):
     """Every call as a line: method, target, status, milliseconds."""
+
+    def __init__(
+        self, endpoint: Endpoint, log: Callable[[str], None], *, user_agent: str = "muster"
+    ) -> None:
+        super().__init__(endpoint, user_agent=user_agent)
+        self._log = log
 
     def send(self, ask: Request) -> Response:
         start = time.perf_counter()
@@ -27,5 +38,5 @@ class LoggingClient(BlockingClient):
             raise
         finally:
             took = 1e3 * (time.perf_counter() - start)
-            note(f"DEBU {ask.method} {ask.target} {outcome} {took:.0f}ms", "debug")
+            self._log(f"DEBU {ask.method} {ask.target} {outcome} {took:.0f}ms")
         return response

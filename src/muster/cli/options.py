@@ -1,0 +1,130 @@
+"""Options and arguments that several verbs share.
+
+`cluster_options` may also stand before the verb (`arena -n team list`); the verb receives them as
+one `target`.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.show.messages import LEVELS, debug, set_loglevel
+from muster.client.target import Target
+from muster.errors import MusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_CLUSTER = (
+    click.option("--arena-namespace", "--arenaNamespace", hidden=True, help="Nothing lives there."),
+    click.option(
+        "--loglevel", type=click.Choice(LEVELS), help="Lines to show on stderr; debug: requests."
+    ),
+    click.option("--context", help="Context of the kubeconfig to use."),
+    click.option("--kubeconfig", "--config", metavar="FILE", help="Kubeconfig file to use."),
+    click.option("--namespace", "-n", help="Namespace to use."),
+)
+_NAMES = ("namespace", "kubeconfig", "context", "loglevel", "arena_namespace")
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which cluster and namespace; the verb receives one `target: Target`."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before = click.get_current_context().find_root().obj or {}
+        own = {name: kwargs.pop(name) for name in _NAMES}
+        given = {name: before.get(name) if own[name] is None else own[name] for name in _NAMES}
+        set_loglevel(given["loglevel"] or "info")
+        return command(*args, target=_target(given), **kwargs)
+
+    return _decorated(wrapped, _CLUSTER)
+
+
+def _target(given: dict[str, Any]) -> Target:
+    path = Path(given["kubeconfig"]).expanduser() if given.get("kubeconfig") else None
+    log = debug if given.get("loglevel") == "debug" else None
+    return Target(path, given.get("context"), given.get("namespace") or "", log)
+
+
+def allow_before_verb(group: click.Group) -> None:
+    """Let the cluster's options stand before the verb too: `arena -n team list`."""
+
+    @click.pass_context
+    def remember(ctx: click.Context, /, **given: Any) -> None:
+        ctx.obj = given
+
+    for option in reversed(_CLUSTER):
+        option(group)
+    group.callback = remember
+
+
+def _decorated(command: Callable[..., Any], options: Sequence[Decorator]) -> Callable[..., Any]:
+    for option in options:
+        command = option(command)
+    return command
+
+
+def job_name_completions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of jobs for the shell; none where the cluster cannot be read."""
+    from muster.client.jobs import lookup
+
+    target = _target(ctx.params)
+    try:
+        cluster = target.cluster()
+        with cluster.connect() as client:
+            names = lookup.list_names(
+                client, target.namespace_in(cluster), ctx.params.get("type_") or ""
+            )
+    except MusterError:
+        return []
+    return sorted({name for name in names if name.startswith(incomplete)})
+
+
+def name_argument(*, required: bool = True, many: bool = False) -> Decorator:
+    """NAME, or NAME…, of a job; the shell completes it."""
+    return click.argument(
+        "names" if many else "name",
+        nargs=-1 if many else 1,
+        required=required,
+        metavar=("JOB…" if many else "JOB") if required else "[JOB]",
+        shell_complete=job_name_completions,
+    )
+
+
+type_option = click.option("--type", "-T", "type_", default="", help="tfjob, mpijob, …")
+all_namespaces_option = click.option(
+    "--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces."
+)
+dry_run_option = click.option(
+    "--dry-run", type=click.Choice(["none", "client", "server"]), default="none",
+    is_flag=False, flag_value="client", metavar="[client|server]",
+    help="client: check and print only. server: let the cluster check, keep nothing.",
+)  # fmt: skip
+objects_option = click.option(
+    "--output", "-o", type=click.Choice(["yaml", "json", "name"]), default=None,
+    help="Print the objects instead of a line each.",
+)  # fmt: skip
+
+
+def output_option(*forms: str) -> Decorator:
+    """`--output` with these forms, of which the first is the default."""
+    return click.option("--output", "-o", type=click.Choice(forms), default=forms[0])
+
+
+def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `apply` and `create`."""
+    files = click.option(
+        "--filename", "-f", "files", multiple=True, required=True, metavar="FILE|DIR|-",
+        help="Manifests to send; - is standard input.  [repeatable]",
+    )  # fmt: skip
+    recursive = click.option(
+        "--recursive", "-R", is_flag=True, help="Also the folders within a folder."
+    )
+    return _decorated(command, (files, recursive, dry_run_option, objects_option))

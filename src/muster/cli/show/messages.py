@@ -1,0 +1,51 @@
+"""Lines for the person on stderr, so that stdout stays machine-readable."""
+
+from __future__ import annotations
+
+import sys
+from typing import ClassVar
+
+LEVELS = ("debug", "info", "warn", "error")
+
+
+class _Level:
+    """The least important line that is shown; `--loglevel` sets it for the run of one command."""
+
+    shown = "info"
+    noted_once: ClassVar[set[str]] = set()
+
+
+def set_loglevel(level: str) -> None:
+    """Show lines of this level and above from now on; a run begins."""
+    _Level.shown = level
+    _Level.noted_once.clear()
+
+
+def note(text: str, level: str = "info") -> None:
+    """Print one line, if lines of this level are shown."""
+    if LEVELS.index(level) >= LEVELS.index(_Level.shown):
+        print(printable(text), file=sys.stderr)
+
+
+def note_once(text: str, level: str = "info") -> None:
+    """Print a line once per run: a view may be redrawn for hours."""
+    if text not in _Level.noted_once:
+        _Level.noted_once.add(text)
+        note(text, level)
+
+
+def debug(text: str) -> None:
+    """Print a line that `--loglevel debug` shows."""
+    note(text, "debug")
+
+
+def arena_info(text: str) -> None:
+    """An INFO line, shaped like arena's."""
+    note(f"INFO[0000] {text}")
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: what a server or a user wrote may be hostile."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)

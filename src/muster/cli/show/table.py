@@ -1,0 +1,60 @@
+"""Aligned tables, and JSON or YAML for machines.
+
+In a pipe a table is plain text, one record per line. Control characters in cells are escaped: names
+and messages come from a server and may be hostile.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from muster.cli.show import colour
+from muster.cli.show.messages import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def table(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
+    """Columns padded to their widest cell plus two; the last cell of a row is not padded."""
+    cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
+    columns = max((len(row) for row in cells), default=0)
+    widths = [
+        max((len(row[i]) for row in cells if i < len(row)), default=0) for i in range(columns)
+    ]
+    coloured = colour.enabled(sys.stdout)
+    lines = []
+    for row in cells:
+        padded = [cell.ljust(widths[i] + 2) for i, cell in enumerate(row[:-1])]
+        line = indent + "".join(padded) + (row[-1] if row else "")
+        lines.append(colour.colour_cells(line.rstrip(), row) if coloured else line.rstrip())
+    return "\n".join(lines)
+
+
+def underlined_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = ""
+) -> str:
+    """A table whose header has a row of dashes under it, as `arena get` draws it."""
+    return table([header, ["-" * len(cell) for cell in header], *rows], indent=indent)
+
+
+def with_namespaces(
+    rows: Sequence[Sequence[str]], namespaces: Iterable[str], *, column: int = 0
+) -> list[tuple[str, ...]]:
+    """Rows below a header, with a column for the namespace of each."""
+    return [
+        (*row[:column], namespace, *row[column:])
+        for row, namespace in zip(rows, ("NAMESPACE", *namespaces), strict=True)
+    ]
+
+
+def json_or_yaml(value: Any, form: str) -> str:
+    """Plain data as JSON or YAML; their modules are slow to load and loaded when used."""
+    if form == "json":
+        import json
+
+        return json.dumps(value, indent=4, ensure_ascii=False, default=str)
+    from muster.client.manifests.yaml_writer import dump
+
+    return dump(value)

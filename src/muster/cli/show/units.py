@@ -1,0 +1,44 @@
+"""Ages, durations, amounts and moments as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+UNKNOWN = "N/A"
+_SECONDS = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (31536000, 86400, "d"))
+"""Each unit with the limit up to which it is used and its length."""
+
+
+def age(since: datetime | None, now: datetime | None = None) -> str:
+    """Time since a moment, in one unit: 5s, 3m, 2h, 4d, 1y; N/A when the moment is not known."""
+    if since is None:
+        return UNKNOWN
+    return duration(((now or datetime.now(UTC)) - since).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    """One truncated unit, as arena writes it."""
+    whole = max(0, int(seconds))
+    for limit, size, unit in _SECONDS:
+        if whole < limit:
+            return f"{whole // size}{unit}"
+    return f"{whole // 31536000}y"
+
+
+def memory(amount: int) -> str:
+    """Bytes in the largest unit that leaves a number above one: 512Mi, 1.5Gi."""
+    value, units = float(amount), ["", "Ki", "Mi", "Gi", "Ti"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.1f}".removesuffix(".0") + units[0]
+
+
+def cores(milli: int) -> str:
+    """Thousandths of a CPU as CPUs: 0.25, 2."""
+    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
+
+
+def local_time(moment: datetime | None) -> str:
+    """A moment in the reader's own time zone; empty when there is none."""
+    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,144 @@
+"""Starting the local cluster in the background and stopping it.
+
+The daemon is the command `muster up` in a session of its own. It holds the lock of its home while
+it runs, and writes its record there when it is ready: starting and stopping wait for these files.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from muster.errors import MusterError, UsageError
+from muster.local.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+START_TIMEOUT, STOP_TIMEOUT = 60.0, 90.0
+_POLL = 0.02
+
+
+def start(
+    flags: Sequence[str], notify: Callable[[str], None], *, log_format: str = "human"
+) -> None:
+    """Start the daemon with these flags of `up` and wait until it is ready."""
+    home = Home.of_user()
+    pid = home.running()
+    if pid is not None:
+        _already_up(pid, flags, notify)
+        return
+    home.make()
+    with home.log.open("ab") as log:
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", "muster", "up", f"--log-format={log_format}", *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    _wait_until_ready(home, daemon, notify)
+    facts = home.facts() or {}
+    if facts.get("pid") not in (None, daemon.pid):
+        _already_up(facts["pid"], flags, notify)  # another command started one at the same time
+        return
+    notify(f"local cluster is up: {facts.get('url')} (pid {daemon.pid}); commands now use it")
+    if facts.get("note"):
+        notify(facts["note"])
+
+
+def _already_up(pid: int, flags: Sequence[str], notify: Callable[[str], None]) -> None:
+    if flags:
+        raise UsageError(
+            f"the local cluster is already up (pid {pid}), so {' '.join(flags)} has no effect",
+            hint="`arena down` first, then `arena up` with these flags.",
+        )
+    notify(f"the local cluster is already up (pid {pid})")
+
+
+def _wait_until_ready(
+    home: Home, daemon: subprocess.Popen[bytes], notify: Callable[[str], None]
+) -> None:
+    def settled() -> bool:
+        facts = home.facts()
+        if facts is not None and facts["pid"] == daemon.pid:
+            return True
+        # Ours has ended: because another is up or starting, or because it failed.
+        return daemon.poll() is not None and (facts is not None or home.running() is None)
+
+    ready = _wait_until(settled, START_TIMEOUT, lambda: notify("starting the local cluster …"))
+    if daemon.poll() is not None and home.facts() is None:
+        raise MusterError("the local cluster did not start", hint=_last_lines(home.log))
+    if not ready:
+        daemon.terminate()
+        raise MusterError(
+            f"the local cluster was not ready after {START_TIMEOUT:g} s",
+            hint=_last_lines(home.log),
+        )
+
+
+def _last_lines(log: Path, count: int = 5) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-count:]
+    return "\n".join([f"The end of {log}:", *lines])
+
+
+def stop(notify: Callable[[str], None]) -> None:
+    """Stop the daemon, or remove what a killed one has left; then restore the former choice."""
+    home = Home.of_user()
+    pid = home.running()
+    if pid is not None:
+        _stop(home, pid, notify)
+        notify("local cluster is down")
+    elif home.was_killed():
+        _sweep(home)
+        notify("no local cluster was up; what a killed one had left is removed")
+    else:
+        notify("no local cluster was up")
+    home.choose_former()
+
+
+def _stop(home: Home, pid: int, notify: Callable[[str], None]) -> None:
+    os.kill(pid, signal.SIGTERM)
+    if not _wait_until(lambda: not _is_alive(pid), STOP_TIMEOUT, lambda: notify("stopping pods …")):
+        raise MusterError(
+            f"the daemon (pid {pid}) did not stop in {STOP_TIMEOUT:g} s",
+            hint=f"Its log: {home.log}",
+        )
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie, which its parent has not read yet, does not."""
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _sweep(home: Home) -> None:
+    import asyncio
+
+    from muster.local.up import sweep
+
+    asyncio.run(sweep(home, home.last_data()))
+
+
+def _wait_until(reached: Callable[[], bool], timeout: float, on_wait: Callable[[], None]) -> bool:
+    """Poll until it is reached; `on_wait` is called once after a second. False after `timeout`."""
+    start = time.monotonic()
+    waits = False
+    while not reached():
+        waited = time.monotonic() - start
+        if waited > timeout:
+            return False
+        if waited > 1 and not waits:
+            on_wait()
+            waits = True
+        time.sleep(_POLL)
+    return True

@@ -1,0 +1,42 @@
+"""Ages, durations and amounts as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from muster.cli.show import units
+from muster.cli.show.units import age, duration
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (7200, "2h"), (86400, "1d")],
+)
+def test_durations_have_one_unit(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_years_come_after_365_days() -> None:
+    assert duration(400 * 86400) == "1y"
+
+
+def test_an_unknown_age_is_not_available() -> None:
+    assert age(None) == "N/A"
+    assert age(NOW - timedelta(minutes=3), NOW) == "3m"
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (1023, "1023"), (1024, "1Ki"), (1536 * 2**20, "1.5Gi"), (5 * 2**50, "5120Ti")],
+)
+def test_memory_is_told_in_the_largest_unit(amount: int, text: str) -> None:
+    assert units.memory(amount) == text
+
+
+@pytest.mark.parametrize(("milli", "text"), [(0, "0"), (250, "0.25"), (2000, "2"), (10500, "10.5")])
+def test_thousandths_of_a_cpu_are_told_as_cpus(milli: int, text: str) -> None:
+    assert units.cores(milli) == text
