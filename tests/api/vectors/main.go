@@ -20,13 +20,14 @@ import (
 )
 
 // quantity: MilliValue and Value overflow silently; only "exact", the number as parsed in plain
-// decimals, tells when they did.
+// decimals, tells when they did. "text" is how the API server writes the quantity back.
 type quantity struct {
 	In    string `json:"in"`
 	OK    bool   `json:"ok"`
 	Milli int64  `json:"milli"`
 	Value int64  `json:"value"`
 	Exact string `json:"exact"`
+	Text  string `json:"text"`
 }
 
 type selector struct {
@@ -44,6 +45,7 @@ func askQuantity(line []byte) any {
 		answer.OK = true
 		answer.Milli = parsed.MilliValue()
 		answer.Value = parsed.Value()
+		answer.Text = parsed.String()
 		answer.Exact = parsed.AsDec().String()
 	}
 	return answer

@@ -288,6 +288,8 @@ QUANTITIES = [
                 ("d", {"cpu": 0.25, "memory": "1e3"}),
                 ("e", {"cpu": "0.0001", "memory": "0"}),
                 ("f", {"cpu": "1", "memory": "1024"}),
+                ("g", {"cpu": "1500e-3", "memory": "1e5"}),
+                ("h", {"cpu": "12345e-5", "memory": "Gi"}),
             )
         ],
     ),

@@ -6,12 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from muster.errors import InvalidQuantity
 from muster.local.apiserver.admission.quota_charges import charge
-from muster.local.apiserver.schema.quantity import Amount, parse_quantity
 from tests.local.apiserver.running_server import MERGE, running_server
 
 if TYPE_CHECKING:
@@ -145,26 +141,3 @@ def test_containers_that_start_a_pod_count_by_the_largest() -> None:
     assert str(charge("pods", {"spec": spec})["requests.cpu"]) == "3"
     spec["containers"].append(container("1"))
     assert str(charge("pods", {"spec": spec})["requests.cpu"]) == "3500m"
-
-
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        ("0.5Gi", "512Mi"), ("0.7", "700m"), ("100000k", "100M"), ("1024Mi", "1Gi"), ("1e3", "1k"),
-        ("1000m", "1"), ("1023", "1023"), ("1Ki", "1Ki"), ("1536Mi", "1536Mi"), ("0", "0"),
-        ("-2", "-2"), ("0.1n", "1n"), ("1.5Ki", "1536"), ("12E", "12E"),
-    ],
-)  # fmt: skip
-def test_amounts_are_written_as_kubernetes_writes_them(written: str, shown: str) -> None:
-    assert str(parse_quantity(written)) == shown
-
-
-@pytest.mark.parametrize("text", ["", "x", "1x", "--1", "1 ", ".", "Gi", "1e9999", "9" * 100])
-def test_what_is_no_amount_is_refused(text: str) -> None:
-    with pytest.raises(InvalidQuantity):
-        parse_quantity(text)
-
-
-@given(st.integers(-(10**24), 10**24), st.booleans())
-def test_an_amount_reads_back_as_it_was_written(nano: int, binary: bool) -> None:
-    assert parse_quantity(str(Amount(nano, binary))).nano == nano

@@ -11,6 +11,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from muster.api.quantity import Amount, parse_quantity
 from muster.errors import InvalidQuantity
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.admission.quota_charges import (
@@ -20,7 +21,6 @@ from muster.local.apiserver.admission.quota_charges import (
     in_scope,
     unspecified,
 )
-from muster.local.apiserver.schema.quantity import Amount, parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from muster.api.quantity import Amount, parse_quantity, whole_amount
 from muster.errors import InvalidQuantity
-from muster.local.apiserver.schema.quantity import Amount, parse_quantity, whole_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.quantity import parse_quantity
 from muster.local.apiserver import api_errors, objects
-from muster.local.apiserver.schema.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

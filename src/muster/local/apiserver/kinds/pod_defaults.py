@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from muster.api.quantity import Amount, parse_quantity
 from muster.local.apiserver.kinds.fields import ensure_map, fill, fill_zeros, maps_in
-from muster.local.apiserver.schema.quantity import Amount, parse_quantity
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

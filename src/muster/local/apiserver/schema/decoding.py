@@ -21,12 +21,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api import schemas
+from muster.api.quantity import parse_quantity
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.http.bodies import FieldWarning, duplicate_fields, in_field_order
 from muster.local.apiserver.kinds import crd_schema
 from muster.local.apiserver.registry import CRD_COLLECTION, Resource
 from muster.local.apiserver.schema import structural
-from muster.local.apiserver.schema.quantity import Amount, parse_quantity
 from muster.local.apiserver.schema.structural import ABSENT, children, is_quantity
 
 if TYPE_CHECKING:
@@ -113,27 +113,16 @@ def _parts(value: Any, field: _Field) -> list[Raw]:
     return [part for part in inner if isinstance(part, dict)]
 
 
-_MILLI = 10**6
-
-
 def shorten_quantities(value: Any, schema: Schema) -> None:
-    """Write every list of resources below `value` in the shortest words, in place."""
+    """Write every list of resources below `value` in canonical form, in place."""
     extra = schema.additional()
     if isinstance(value, dict) and extra is not None and is_quantity(extra):
         for name, quantity in value.items():
-            value[name] = _shortest(quantity)
+            value[name] = str(parse_quantity(quantity).rounded_up_to_milli())
         return
     for part, known, _, _ in children(value, schema):
         if isinstance(part, dict | list):
             shorten_quantities(part, known)
-
-
-def _shortest(quantity: object) -> str:
-    text = str(quantity)
-    if "e" in text.lower().rstrip("ei"):  # so it was meant, as 1e3
-        return text
-    amount = parse_quantity(text)
-    return str(Amount(-(-amount.nano // _MILLI) * _MILLI, amount.binary))
 
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from muster.api import schemas
+from muster.api.quantity import parse_quantity
 from muster.api.schemas import Schema
 from muster.errors import InvalidQuantity
 from muster.local.apiserver.api_errors import Cause, invalid_type
 from muster.local.apiserver.schema import values
-from muster.local.apiserver.schema.quantity import parse_quantity
 from muster.local.apiserver.schema.values import check_value, join_path
 
 if TYPE_CHECKING:
