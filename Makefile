@@ -7,7 +7,7 @@ TRAINING := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/muster/training
 unexport KUBECONFIG
 unexport MUSTER_HOME
 
-.PHONY: demo test test-long check bench format install controlplane training docs
+.PHONY: demo test test-kube test-all test-long check bench format install controlplane training docs
 
 install: $(VENV)/.installed
 
@@ -43,8 +43,17 @@ ifneq ($(wildcard $(TRAINING)/bin/python),)
 export MUSTER_TRAINING_PYTHON := $(TRAINING)/bin/python
 endif
 
-test: controlplane
-	$(BIN)/python -m pytest -m "not long" $(PYTEST_ARGS)
+# Two workers, a whole test file each: tests of one file share a cluster. As root every worker has a
+# network namespace of its own (tests/conftest.py).
+WORKERS := --numprocesses=2 --dist=loadfile
+
+test: install
+	$(BIN)/python -m pytest -m "not long and not kube" $(WORKERS) $(PYTEST_ARGS)
+
+test-kube: controlplane
+	$(BIN)/python -m pytest -m "kube and not long" $(WORKERS) $(PYTEST_ARGS)
+
+test-all: test test-kube
 
 test-long: controlplane
 	$(BIN)/python -m pytest -m long -o timeout=7200 $(PYTEST_ARGS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ def _remains(home: Path) -> list[str]:
 
 def _links() -> list[str]:
     """Links of the machine's own. A cluster's carry its name: whose they are `_remains` knows."""
-    names = os.listdir("/sys/class/net")
+    names = (name for _, name in socket.if_nameindex())
     return [f"link {name}" for name in names if not CLUSTERS.match(name)]
 
 

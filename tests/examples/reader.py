@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,11 +33,13 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     need("tensorflow", "tensorflow", "tensorboard")
     script = str(Path(__file__).with_name("reading.py"))
+    # Keras writes its settings into the home directory otherwise.
+    env = {**os.environ, "KERAS_HOME": str(tmp_path_factory.mktemp("keras"))}
     with subprocess.Popen(
-        [PYTHON, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [PYTHON, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
     ) as process:
         yield Reader(process)
         assert process.stdin is not None

@@ -79,11 +79,12 @@ class Processes:
     def start(self, name: str, command: list[str], **contract: str) -> None:
         """Run the command with nothing of our own environment that a job would set."""
         mine = {name: value for name, value in os.environ.items() if not CONTRACT.match(name)}
+        folder = str(self._folder)
         self._started[name] = (command, contract)
         with (self._folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 command,
-                env={**mine, "TMPDIR": str(self._folder), **contract},
+                env={**mine, "TMPDIR": folder, "KERAS_HOME": folder, **contract},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

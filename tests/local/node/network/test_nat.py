@@ -104,7 +104,7 @@ with Netlink() as net:
 go_pod()
 os.waitpid(pod, 0)
 heard = os.read(said_read, 99).decode()
-second = Network(Path(sys.argv[2]) / "second")
+second = BridgeNetwork(Path(sys.argv[2]) / "second")
 second.open()
 on = switches()["outer"]
 network.close()
