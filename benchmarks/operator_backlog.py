@@ -35,7 +35,8 @@ from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 from muster.operator.actions import Create
 from muster.operator.decide.decide import decide
-from muster.operator.observed import Observed, Settings
+from muster.operator.observed import Observed
+from muster.operator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator

@@ -24,12 +24,13 @@ from muster.operator.actions import (
     PatchStatus,
     Requeue,
 )
-from muster.operator.build.gang import DIALECTS
+from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
 from muster.operator.decide.decide import decide
-from muster.operator.observed import Observed, Settings
+from muster.operator.observed import Observed
+from muster.operator.settings import Settings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-ALL_DIALECTS = frozenset(kind.resource for kind, _ in DIALECTS.values() if kind is not None)
+ALL_DIALECTS = frozenset(GROUP_KIND_BY_RESOURCE)
 
 
 def template(name: str = "tensorflow", **spec: Any) -> Raw:

@@ -15,7 +15,7 @@ import pytest
 
 from muster.api.kinds import POD_DISRUPTION_BUDGETS, VOLCANO_POD_GROUPS
 from muster.operator.actions import DeleteJob, Requeue
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, replica
 
 RULES = {

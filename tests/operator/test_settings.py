@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from muster.cli import daemon
 from muster.cli.verbs import operator
 from muster.operator import run
-from muster.operator.build import gang
+from muster.operator.build import gang_dialect
 
 if TYPE_CHECKING:
     from muster.client.target import Target
-    from muster.operator.observed import Settings
     from muster.operator.run import Options
+    from muster.operator.settings import Settings
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_domain_may_come_from_the_environment(started: list[Settings]) -> No
     assert [one.domain for one in started] == ["cluster.local"]
 
 
-@pytest.mark.parametrize("dialect", gang.DIALECT_CHOICES)
+@pytest.mark.parametrize("dialect", gang_dialect.DIALECT_CHOICES)
 def test_every_dialect_is_accepted(dialect: str, started: list[Settings]) -> None:
     CliRunner().invoke(operator.command, [f"--gang-dialect={dialect}"])
 

@@ -16,7 +16,7 @@ from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import InvalidJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 PREFIX = "training.kubeflow.org"
@@ -47,6 +47,12 @@ def launcher(job: str, uid: str, attempt: int) -> str:
 def labels(operator: str, job: str, role: str, index: int) -> dict[str, str]:
     """The labels by which a replica's pod is found, and which its service selects."""
     return {OPERATOR: operator, JOB: job, ROLE: role.lower(), INDEX: str(index)}
+
+
+def replica_index(labels: Mapping[str, str]) -> int:
+    """The index of the replica with these labels; -1 if they have none."""
+    text = labels.get(INDEX, "")
+    return int(text) if text.isascii() and text.isdecimal() else -1
 
 
 def selector(operator: str, job: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from muster.jobs import parse
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE
 from muster.jobs.unparsable import job_from_pods
 from muster.operator.actions import Create
-from muster.operator.build import addresses
+from muster.operator.build import host_ports
 from muster.operator.decide import conditions
 from muster.operator.decide.decide import decide, end, refuse
 from muster.operator.decide.invalid_spec import describe, is_rejected, reject
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from muster.operator.actions import Action
     from muster.operator.observe.informers import Informers, JobRef
     from muster.operator.observe.own_writes import OwnWrites
-    from muster.operator.observed import Settings
+    from muster.operator.settings import Settings
 
 
 class Reconciler:
@@ -111,12 +111,12 @@ class Reconciler:
     async def _decide(self, job: Job) -> list[Action]:
         now = self._clock()
         observed = self._watched.observe(job, self._memory, now)
-        if _starts(job) and addresses.replicas_without_port(job, observed, self._settings):
+        if _starts(job) and host_ports.lacks_ports(job, observed, self._settings):
             held = await self._occupied.held(job.uid)
             # Nothing is awaited from here on: what is chosen now is promised at once.
             held |= self._watched.ports(job) | self._occupied.reserved(job.uid)
             observed = replace(self._watched.observe(job, self._memory, now), ports=held)
-            chosen = addresses.addresses_of(job, observed, self._settings).own_ports
+            chosen = host_ports.host_ports_of(job, observed, self._settings)
             self._occupied.reserve(job.uid, chosen.values())
         return decide(job, observed, self._settings, now)
 

@@ -17,8 +17,8 @@ from muster.control.work_queue import WorkQueue
 from muster.operator.act.executor import Executor
 from muster.operator.observe.informers import Informers, JobRef
 from muster.operator.observe.own_writes import OwnWrites
-from muster.operator.observed import Settings
 from muster.operator.reconcile import Reconciler
+from muster.operator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from muster.api.kinds import (
 )
 from muster.api.meta import Raw
 from muster.operator.build.gang_dialect import GROUP_NAME
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import ALL_DIALECTS, Model, manifest, replica
 
 SELECTOR = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from muster.api.meta import Raw
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, env, manifest, replica
 
 

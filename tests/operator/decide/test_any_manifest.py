@@ -15,7 +15,8 @@ from muster.jobs.job import Job
 from muster.jobs.summary import summarize
 from muster.operator.decide.decide import decide
 from muster.operator.decide.invalid_spec import reject
-from muster.operator.observed import Observed, Settings
+from muster.operator.observed import Observed
+from muster.operator.settings import Settings
 from tests.operator.builders import NOW, manifest, replica
 
 CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}

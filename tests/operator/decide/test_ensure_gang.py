@@ -13,7 +13,7 @@ from muster.api.kinds import (
     VOLCANO_POD_GROUPS,
 )
 from muster.api.meta import Raw
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, merged, replica
 
 POLICY: Raw = {

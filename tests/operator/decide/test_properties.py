@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from muster.api.kinds import PODS
 from muster.api.meta import Raw
 from muster.operator.actions import Delete, Requeue
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, replica
 
 RESTARTS = st.sampled_from(["Always", "OnFailure", "Never", "ExitCode"])

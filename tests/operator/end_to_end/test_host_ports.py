@@ -8,7 +8,7 @@ import pytest
 
 from muster.api.kinds import PODS, SERVICES, TFJOBS
 from muster.api.meta import Key
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import replica
 from tests.operator.driver import becomes, nothing, operating, pods, tfjob
 

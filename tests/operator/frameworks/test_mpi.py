@@ -25,7 +25,7 @@ from muster.jobs import names, parse
 from muster.operator.act import ssh_keys
 from muster.operator.frameworks import mpi_files
 from muster.operator.frameworks.mpi import ACCOUNTS, BINDINGS, ROLES
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, env, manifest, replica, template
 
 LAUNCHER = names.launcher("j", "job-uid", 0)

@@ -6,7 +6,7 @@ import pytest
 
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, env, manifest, replica
 
 MASTER, WORKERS = replica(1, name="pytorch"), replica(2, name="pytorch")

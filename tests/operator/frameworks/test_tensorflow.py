@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.api.meta import Raw
-from muster.operator.observed import Settings
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, env, manifest, replica
 
 FULL = {"Chief": replica(1), "PS": replica(1), "Worker": replica(2)}

@@ -14,8 +14,8 @@ from muster.api.kinds import SERVICES
 from muster.api.meta import Raw
 from muster.kube.client import Client
 from muster.operator.actions import Action, Patch
-from muster.operator.observed import Settings
 from muster.operator.run import Options, build
+from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, merged, replica
 from tests.operator.fake_apiserver import Server
 

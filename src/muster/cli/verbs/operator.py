@@ -13,7 +13,7 @@ from muster.errors import no_such
 
 if TYPE_CHECKING:
     from muster.client.target import Target
-    from muster.operator.observed import Settings
+    from muster.operator.settings import Settings
 
 
 @click.command(name="operator", cls=ArenaCommand)
@@ -67,7 +67,7 @@ def command(target: Target, **given: Any) -> None:
 
 def _settings(given: dict[str, Any]) -> Settings:
     """What decisions depend on, taken out of the options given."""
-    from muster.operator.observed import Settings
+    from muster.operator.settings import Settings
 
     return Settings(
         gang=given.pop("enable_gang_scheduling"),
@@ -81,7 +81,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 def _known(dialect: str) -> str:
     """The dialect, if there is one of that name."""
-    from muster.operator.build.gang import DIALECT_CHOICES
+    from muster.operator.build.gang_dialect import DIALECT_CHOICES
 
     if dialect in DIALECT_CHOICES:
         return dialect

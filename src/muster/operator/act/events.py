@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import POD_DISRUPTION_BUDGETS, PODS, SERVICES
 from muster.errors import MusterError
 from muster.operator.actions import Create, Delete, DeleteJob, EmitEvent
-from muster.operator.build.gang import DIALECTS
+from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.operator.actions import Action
 
-_GROUPS = {kind.resource: "PodGroup" for kind, _ in DIALECTS.values() if kind is not None}
+_GROUPS = dict.fromkeys(GROUP_KIND_BY_RESOURCE, "PodGroup")
 _WORDS = {PODS.resource: "Pod", SERVICES.resource: "Service"}
 _WORDS |= _GROUPS | {POD_DISRUPTION_BUDGETS.resource: "Pdb"}
 _MOST = 8

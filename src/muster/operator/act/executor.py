@@ -38,7 +38,7 @@ from muster.operator.actions import (
     PatchStatus,
     Requeue,
 )
-from muster.operator.build.pods import owner_reference
+from muster.operator.build.labels import owner_reference
 from muster.operator.decide import conditions
 from muster.operator.observe.informers import undecoded
 

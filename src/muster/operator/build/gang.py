@@ -1,8 +1,4 @@
-"""The gang of a job: which dialect declares it, its group object, and the marks on its pods.
-
-Pure. Called by `decide`. Each dialect is one row of `DIALECTS`; `auto` chooses by the pods'
-scheduler name and by what the cluster serves. A job whose templates already name a gang keeps it.
-"""
+"""The gang of a job: its group object and the marks on its pods, per dialect."""
 
 from __future__ import annotations
 
@@ -10,13 +6,21 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.api import kinds, quantity
+from muster.api import quantity
 from muster.errors import InvalidQuantity
-from muster.jobs import names
 from muster.operator.actions import EmitEvent
-from muster.operator.build import gang_dialect
-from muster.operator.build.gang_dialect import COSCHEDULING, GROUP_NAME, LABEL_MIN, LABEL_NAME, TASK
-from muster.operator.build.pods import metadata
+from muster.operator.build.gang_dialect import (
+    COSCHEDULING,
+    GROUP_KINDS,
+    GROUP_NAME,
+    LABEL_MIN,
+    LABEL_NAME,
+    TASK,
+    dialect_of,
+    gang_roles,
+    wanted_dialect,
+)
+from muster.operator.build.labels import job_selector, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,19 +28,12 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica, ReplicaSpec
-    from muster.operator.observed import Observed, Settings
+    from muster.operator.observed import Observed
+    from muster.operator.settings import Settings
 
 LATE_MEMBERS = "muster.dev/late"
-"""On a group: members that come after the others, as JSON from role to what one requests."""
-_KNOWN = ("muster", "kube-batchd", "kube-batch", "volcano", "scheduler-plugins")
-DECLARED = (
-    GROUP_NAME,
-    "scheduling.volcano.sh/group-name",
-    COSCHEDULING,
-    LABEL_NAME,
-    "gang.scheduling.koordinator.sh/name",
-)
-"""Labels and annotations of templates by which a job has a gang already."""
+"""On a group: pods that come after the others, as JSON from role to the resources of one."""
+_GANG_SCHEDULERS = ("muster", "kube-batchd", "kube-batch", "volcano", "scheduler-plugins")
 
 
 @dataclass(frozen=True)
@@ -48,27 +45,26 @@ class Gang:
     size: int
     """How many pods must start together."""
     scheduler: str
-    """The scheduler for pods that name none; empty: leave them alone."""
+    """The scheduler for pods that name none; empty: leave them as they are."""
     resources: Raw
 
     @property
     def kind(self) -> Kind[Any] | None:
         """The resource of its group object, if the dialect has one."""
-        return DIALECTS[self.dialect][0]
+        return GROUP_KINDS[self.dialect]
 
     def manifest(self) -> Raw:
         """Its group object."""
-        kind, body = DIALECTS[self.dialect]
-        assert kind is not None
-        meta = metadata(self.job, self.job.name, names.selector(self.operator, self.job.name))
-        annotations = self._job_annotations() | self._late()
+        assert self.kind is not None
+        meta = metadata(self.job, self.job.name, job_selector(self.job))
+        annotations = self._job_annotations() | self._late_members()
         if annotations:
             meta["annotations"] = annotations
         return {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
             "metadata": meta,
-            "spec": body(self),
+            "spec": _GROUP_SPECS[self.dialect](self),
         }
 
     def _job_annotations(self) -> dict[str, str]:
@@ -78,16 +74,12 @@ class Gang:
             if not name.startswith("kubectl.kubernetes.io/")
         }
 
-    def _late(self) -> dict[str, str]:
-        """What a launcher will ask for, where it is of the group: its room is placed and held."""
+    def _late_members(self) -> dict[str, str]:
+        """What a launcher will request: the scheduler holds room for it in the same trial."""
         launcher = self.job.replica_spec("Launcher")
         if launcher is None or self.dialect == "coscheduling":
             return {}
         return {LATE_MEMBERS: json.dumps({"launcher": _resources([launcher], 1, {})})}
-
-    @property
-    def operator(self) -> str:
-        return self.job.job_kind.operator
 
     def annotations(self, replica: Replica) -> dict[str, str]:
         if self.dialect in ("volcano", "kube-batch"):
@@ -110,112 +102,53 @@ class Gang:
 
 
 def gang_of(job: Job, observed: Observed, settings: Settings) -> Gang:
-    """The gang this job is to have."""
-    members = _members(job)
-    size = sum(replica_spec.count for replica_spec in members)
-    least = job.policy.scheduling.min_available
-    if least is not None:
-        size = min(least, size)
-    dialect = _spoken(job, observed, settings)
-    filled = settings.scheduler if dialect != "none" else ""
-    resources = job.policy.scheduling.min_resources or _resources(
-        members, size, observed.priorities
-    )
-    return Gang(job, dialect, size, filled, resources)
+    """The gang that this job should have."""
+    roles = gang_roles(job)
+    size = sum(replica_spec.count for replica_spec in roles)
+    policy = job.policy.scheduling
+    if policy.min_available is not None:
+        size = min(policy.min_available, size)
+    dialect = dialect_of(job, observed, settings)
+    scheduler = settings.scheduler if dialect != "none" else ""
+    resources = policy.min_resources or _resources(roles, size, observed.priorities)
+    return Gang(job, dialect, size, scheduler, resources)
 
 
 def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent]:
-    """Pods of a gang that are addressed to a scheduler of which we do not know that it has any."""
-    if _dialect(job, observed, settings) == "none":
+    """Warnings about pods of a gang whose scheduler may not know gangs."""
+    if wanted_dialect(job, observed, settings) == "none":
         return []
-    strange = [r for r in _members(job) if r.scheduler and r.scheduler not in _KNOWN]
+    known = ("", settings.scheduler, *_GANG_SCHEDULERS)
     return [
         EmitEvent(
             "SetPodTemplateSchedulerName",
-            f"{replica_spec.path}.template.spec.schedulerName {replica_spec.scheduler} is kept: "
+            f"{one.path}.template.spec.schedulerName {one.scheduler} is kept: "
             "the job's pods start together only if that scheduler knows gangs",
             "Warning",
         )
-        for replica_spec in strange
-        if replica_spec.scheduler != settings.scheduler
+        for one in gang_roles(job)
+        if one.scheduler not in known
     ]
 
 
-def _members(job: Job) -> list[ReplicaSpec]:
-    """Those who must start together; a launcher comes later and is not waited for."""
-    return [replica_spec for replica_spec in job.replica_specs if replica_spec.role != "Launcher"]
-
-
-def _spoken(job: Job, observed: Observed, settings: Settings) -> str:
-    """The dialect in which the gang is declared: that of its living pods if it can still be."""
-    wanted = _dialect(job, observed, settings)
-    kept = gang_dialect.dialect_of_living_pods(job, observed, wanted)
-    return kept if DIALECTS[kept][0] is None or _served(kept, observed) else wanted
-
-
-def _dialect(job: Job, observed: Observed, settings: Settings) -> str:
-    switch = job.annotation("gang").lower()
-    if switch == "false" or (not settings.gang and switch != "true"):
-        return "none"
-    if any(_declared(replica_spec, switch == "true") for replica_spec in job.replica_specs):
-        return "declared"
-    dialect = job.annotation("gang-dialect") or settings.dialect
-    if dialect == "auto" or dialect not in DIALECT_CHOICES:
-        dialect = _auto(job, observed, settings)
-    labelled = any(_declared(replica_spec, False) for replica_spec in job.replica_specs)
-    return "declared" if dialect == "labels" and labelled else dialect
-
-
-def _auto(job: Job, observed: Observed, settings: Settings) -> str:
-    named = next(
-        (replica_spec.scheduler for replica_spec in _members(job) if replica_spec.scheduler), ""
-    )
-    scheduler = named or settings.scheduler
-    if scheduler == "kube-batchd":
-        return "pdb"
-    if scheduler == "kube-batch":
-        return "kube-batch" if _served("kube-batch", observed) else "pdb"
-    wanted = "coscheduling" if scheduler.startswith("scheduler-plugins") else "volcano"
-    # Without the dialect's CRD the gang is declared by labels, which need no object: a job that
-    # waits for a CRD to be installed would wait without a word.
-    return wanted if _served(wanted, observed) else "labels"
-
-
-def _served(dialect: str, observed: Observed) -> bool:
-    kind = DIALECTS[dialect][0]
-    return kind is not None and kind.resource in observed.served_dialects
-
-
-def _declared(replica_spec: ReplicaSpec, asked: bool) -> bool:
-    """Whether the template names a gang.
-
-    `arena submit --gang` labels pods for schedulers that read no more than that. It asks for a gang
-    by annotation as well, and then gets the cluster's own dialect: the labels alone say nothing.
-    """
-    meta = replica_spec.template.get("metadata") or {}
-    marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
-    names = (name for name in DECLARED if not (asked and name == LABEL_NAME))
-    return any(name in marks for name in names) or bool(replica_spec.spec.get("schedulingGroup"))
-
-
-def _resources(replicas: list[ReplicaSpec], size: int, priorities: Mapping[str, int]) -> Raw:
-    """What the first `size` members ask for together, those of high priority first."""
-    order = sorted(replicas, key=lambda r: -priorities.get(r.spec.get("priorityClassName", ""), 0))
+def _resources(roles: list[ReplicaSpec], size: int, priorities: Mapping[str, int]) -> Raw:
+    """What the first `size` pods request together, those of high priority first."""
+    order = sorted(roles, key=lambda r: -priorities.get(r.spec.get("priorityClassName", ""), 0))
     sums: dict[str, int] = {}
     left = size
     try:
         for replica_spec in order:
             counted = min(replica_spec.count, left)
             left -= counted
-            for name, amount in quantity.sum_resources(_asked(replica_spec)).items():
+            for name, amount in quantity.sum_resources(_requests(replica_spec)).items():
                 sums[name] = sums.get(name, 0) + amount * counted
     except InvalidQuantity:
-        return {}  # The API server refuses the pods and says so better.
+        return {}  # The API server rejects the pods with a better message.
     return {name: f"{n}m" if name == "cpu" else str(n) for name, n in sorted(sums.items()) if n}
 
 
-def _asked(replica_spec: ReplicaSpec) -> list[Raw]:
-    """What each container asks for, with limits standing in where it has no request."""
+def _requests(replica_spec: ReplicaSpec) -> list[Raw]:
+    """What each container requests; its limit where it requests nothing."""
     rows = [container.get("resources") or {} for container in replica_spec.spec["containers"]]
     return [{**(row.get("limits") or {}), **(row.get("requests") or {})} for row in rows]
 
@@ -224,13 +157,9 @@ def _volcano(gang: Gang) -> Raw:
     spec = _kube_batch(gang)
     if gang.resources:
         spec["minResources"] = gang.resources
-    whole = sum(replica_spec.count for replica_spec in _members(gang.job))
-    if gang.size == whole:
-        spec["minTaskMember"] = {
-            replica_spec.role.lower(): replica_spec.count
-            for replica_spec in _members(gang.job)
-            if replica_spec.count
-        }
+    roles = gang_roles(gang.job)
+    if gang.size == sum(one.count for one in roles):
+        spec["minTaskMember"] = {one.role.lower(): one.count for one in roles if one.count}
     return spec
 
 
@@ -261,24 +190,13 @@ def _native(gang: Gang) -> Raw:
 
 
 def _pdb(gang: Gang) -> Raw:
-    chosen = names.selector(gang.operator, gang.job.name)
-    return {"minAvailable": gang.size, "selector": {"matchLabels": chosen}}
+    return {"minAvailable": gang.size, "selector": {"matchLabels": job_selector(gang.job)}}
 
 
-def _nothing(gang: Gang) -> Raw:
-    return {}
-
-
-DIALECTS: dict[str, tuple[Kind[Any] | None, Callable[[Gang], Raw]]] = {
-    "volcano": (kinds.VOLCANO_POD_GROUPS, _volcano),
-    "kube-batch": (kinds.KUBE_BATCH_POD_GROUPS, _kube_batch),
-    "pdb": (kinds.POD_DISRUPTION_BUDGETS, _pdb),
-    "coscheduling": (kinds.COSCHEDULING_POD_GROUPS, _coscheduling),
-    "native": (kinds.NATIVE_POD_GROUPS, _native),
-    "labels": (None, _nothing),
-    "declared": (None, _nothing),
-    "none": (None, _nothing),
+_GROUP_SPECS: dict[str, Callable[[Gang], Raw]] = {
+    "volcano": _volcano,
+    "kube-batch": _kube_batch,
+    "pdb": _pdb,
+    "coscheduling": _coscheduling,
+    "native": _native,
 }
-
-DIALECT_CHOICES = ("auto", *(name for name in DIALECTS if name != "declared"))
-"""What a person may ask for."""

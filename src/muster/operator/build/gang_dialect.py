@@ -1,70 +1,151 @@
-"""The marks by which pods say of which gang they are, and which dialect living pods speak.
+"""Which dialect declares a job's gang: chosen by annotation, scheduler name, CRDs and living pods.
 
-Pure. Used by `gang` and `ensure`. A gang is whole only if all of it speaks one dialect, and what
-speaks for a new one (a CRD installed later, a changed annotation, an operator started otherwise)
-says nothing to pods that exist: they keep theirs, and those that come join them.
+A gang is complete only if all its pods speak one dialect. The choice may change while a job runs
+(a CRD is installed, an annotation edited, the operator restarted with other flags), but existing
+pods keep their marks. So pods that live decide, and new pods join them in their dialect.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import KUBE_BATCH_POD_GROUPS, POD_DISRUPTION_BUDGETS, VOLCANO_POD_GROUPS
-from muster.operator.build.pods import role_of
+from muster.api import kinds
+from muster.operator.build.labels import role_of
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
-    from muster.jobs.job import Job
+    from muster.api.kinds import Kind
+    from muster.jobs.job import Job, ReplicaSpec
     from muster.operator.observed import Observed
+    from muster.operator.settings import Settings
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
 COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 LABEL_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 LABEL_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
+DECLARED = (
+    GROUP_NAME,
+    "scheduling.volcano.sh/group-name",
+    COSCHEDULING,
+    LABEL_NAME,
+    "gang.scheduling.koordinator.sh/name",
+)
+"""Labels and annotations by which a template names a gang of its own."""
 
-_ALIKE = ("volcano", "kube-batch")
-"""Their pods carry the same mark."""
-UNMARKED = ("pdb", "none", "declared")
+GROUP_KINDS: dict[str, Kind[Any] | None] = {
+    "volcano": kinds.VOLCANO_POD_GROUPS,
+    "kube-batch": kinds.KUBE_BATCH_POD_GROUPS,
+    "pdb": kinds.POD_DISRUPTION_BUDGETS,
+    "coscheduling": kinds.COSCHEDULING_POD_GROUPS,
+    "native": kinds.NATIVE_POD_GROUPS,
+    "labels": None,
+    "declared": None,
+    "none": None,
+}
+"""The resource of each dialect's group object, if it has one."""
+GROUP_KIND_BY_RESOURCE = {kind.resource: kind for kind in GROUP_KINDS.values() if kind is not None}
+DIALECT_CHOICES = ("auto", *(name for name in GROUP_KINDS if name != "declared"))
+"""What a person may choose."""
+_SAME_MARK = ("volcano", "kube-batch")
+_UNMARKED = ("pdb", "none", "declared")
 
 
-def dialect_of_living_pods(job: Job, observed: Observed, wanted: str) -> str:
-    """The dialect of the pods that live, those with a node first; `wanted` if that is open."""
-    if wanted == "declared":
-        return wanted
-    living = _living(job, observed)
-    placed = [pod for pod in living if pod.spec.node_name]
-    spoken = Counter(_mark(job, pod) for pod in placed or living)
-    marked = [mark for mark, _ in spoken.most_common() if mark]
-    if marked:
-        return _told_apart(job, observed, wanted) if marked[0] in _ALIKE else marked[0]
-    if not spoken or wanted in UNMARKED:
-        return wanted
-    return "pdb" if (POD_DISRUPTION_BUDGETS.resource, job.name) in observed.objects else "none"
+def dialect_of(job: Job, observed: Observed, settings: Settings) -> str:
+    """The dialect of the gang: that of its living pods, as long as the cluster serves it."""
+    wanted = wanted_dialect(job, observed, settings)
+    living = _dialect_of_living_pods(job, observed, wanted)
+    return living if GROUP_KINDS[living] is None or _is_served(living, observed) else wanted
+
+
+def wanted_dialect(job: Job, observed: Observed, settings: Settings) -> str:
+    """The dialect of a job that has no pods yet."""
+    switch = job.annotation("gang").lower()
+    if switch == "false" or (not settings.gang and switch != "true"):
+        return "none"
+    if any(_names_gang(one, requested=switch == "true") for one in job.replica_specs):
+        return "declared"
+    dialect = job.annotation("gang-dialect") or settings.dialect
+    if dialect == "auto" or dialect not in DIALECT_CHOICES:
+        dialect = _by_scheduler(job, observed, settings)
+    labelled = any(_names_gang(one, requested=False) for one in job.replica_specs)
+    return "declared" if dialect == "labels" and labelled else dialect
 
 
 def has_marks_of(job: Job, pod: Pod, dialect: str) -> bool:
-    """Whether a pod carries the mark of this dialect, if that has one."""
-    if dialect in UNMARKED or role_of(job, pod) == "Launcher":
+    """Whether a pod carries the marks of this dialect, if it has any."""
+    if dialect in _UNMARKED or role_of(job, pod) == "Launcher":
         return True
-    mark = _mark(job, pod)
-    return mark == dialect or (mark in _ALIKE and dialect in _ALIKE)
+    marked = _marked_dialect(job, pod)
+    return marked == dialect or (marked in _SAME_MARK and dialect in _SAME_MARK)
 
 
-def _living(job: Job, observed: Observed) -> list[Pod]:
-    """Members that run or wait; of those found without an owner only the marked say something."""
-    everyone = [*observed.pods, *(pod for pod in observed.orphans if _mark(job, pod))]
+def gang_roles(job: Job) -> list[ReplicaSpec]:
+    """The roles that must start together; a launcher comes later and is not waited for."""
+    return [one for one in job.replica_specs if one.role != "Launcher"]
+
+
+def _by_scheduler(job: Job, observed: Observed, settings: Settings) -> str:
+    named = next((one.scheduler for one in gang_roles(job) if one.scheduler), "")
+    scheduler = named or settings.scheduler
+    if scheduler == "kube-batchd":
+        return "pdb"
+    if scheduler == "kube-batch":
+        return "kube-batch" if _is_served("kube-batch", observed) else "pdb"
+    wanted = "coscheduling" if scheduler.startswith("scheduler-plugins") else "volcano"
+    # Without the dialect's CRD, labels declare the gang: they need no object, and a job that waits
+    # for a CRD would wait for ever.
+    return wanted if _is_served(wanted, observed) else "labels"
+
+
+def _is_served(dialect: str, observed: Observed) -> bool:
+    kind = GROUP_KINDS[dialect]
+    return kind is not None and kind.resource in observed.served_dialects
+
+
+def _names_gang(replica_spec: ReplicaSpec, *, requested: bool) -> bool:
+    """Whether the template names a gang.
+
+    `arena submit --gang` labels pods for schedulers that read only labels. It also requests a gang
+    by annotation; then those labels alone do not count, and the gang gets the cluster's dialect.
+    """
+    meta = replica_spec.template.get("metadata") or {}
+    marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+    counted = (name for name in DECLARED if not (requested and name == LABEL_NAME))
+    return any(name in marks for name in counted) or bool(replica_spec.spec.get("schedulingGroup"))
+
+
+def _dialect_of_living_pods(job: Job, observed: Observed, wanted: str) -> str:
+    """The dialect of most living pods, those with a node first; `wanted` if they show none."""
+    if wanted == "declared":
+        return wanted
+    living = _living_pods(job, observed)
+    placed = [pod for pod in living if pod.spec.node_name]
+    counts = Counter(_marked_dialect(job, pod) for pod in placed or living)
+    marked = [dialect for dialect, _ in counts.most_common() if dialect]
+    if marked:
+        return _by_group_object(job, observed, wanted) if marked[0] in _SAME_MARK else marked[0]
+    if not counts or wanted in _UNMARKED:
+        return wanted
+    budget = (kinds.POD_DISRUPTION_BUDGETS.resource, job.name)
+    return "pdb" if budget in observed.objects else "none"
+
+
+def _living_pods(job: Job, observed: Observed) -> list[Pod]:
+    """Pods that run or wait; orphans count only if they are marked."""
+    candidates = [*observed.pods, *(pod for pod in observed.orphans if _marked_dialect(job, pod))]
     return [
         pod
-        for pod in everyone
+        for pod in candidates
         if not pod.finished
         and pod.metadata.deletion_timestamp is None
         and role_of(job, pod) != "Launcher"
     ]
 
 
-def _mark(job: Job, pod: Pod) -> str:
+def _marked_dialect(job: Job, pod: Pod) -> str:
+    """The dialect whose mark a pod carries; `volcano` also stands for kube-batch."""
     meta, group = pod.metadata, pod.spec.scheduling_group
     if meta.annotations.get(GROUP_NAME) == job.name:
         return "volcano"
@@ -72,22 +153,22 @@ def _mark(job: Job, pod: Pod) -> str:
         return "native"
     if meta.labels.get(COSCHEDULING) == job.name:
         return "coscheduling"
-    if meta.labels.get(LABEL_NAME) == job.name and not _from_template(job, pod):
+    if meta.labels.get(LABEL_NAME) == job.name and not _is_labelled_by_template(job, pod):
         return "labels"
     return ""
 
 
-def _from_template(job: Job, pod: Pod) -> bool:
-    """Whether the labels of the plainest dialect were written by the job's user."""
+def _is_labelled_by_template(job: Job, pod: Pod) -> bool:
+    """Whether the user, not the operator, wrote the labels of the plainest dialect."""
     replica_spec = job.replica_spec(role_of(job, pod))
     meta = (replica_spec.template.get("metadata") or {}) if replica_spec else {}
     return LABEL_NAME in (meta.get("labels") or {})
 
 
-def _told_apart(job: Job, observed: Observed, wanted: str) -> str:
-    """Of the two dialects with one mark, that whose object exists."""
-    kinds = {"volcano": VOLCANO_POD_GROUPS.resource, "kube-batch": KUBE_BATCH_POD_GROUPS.resource}
-    for dialect, resource in kinds.items():
-        if (resource, job.name) in observed.objects:
+def _by_group_object(job: Job, observed: Observed, wanted: str) -> str:
+    """Of the two dialects with the same mark, the one whose group object exists."""
+    for dialect in _SAME_MARK:
+        kind = GROUP_KINDS[dialect]
+        if kind is not None and (kind.resource, job.name) in observed.objects:
             return dialect
-    return wanted if wanted in _ALIKE else "volcano"
+    return wanted if wanted in _SAME_MARK else "volcano"

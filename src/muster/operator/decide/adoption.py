@@ -12,7 +12,7 @@ import msgspec
 
 from muster.api.kinds import PODS
 from muster.operator.actions import Action, EmitEvent, Patch
-from muster.operator.build import gang, pods
+from muster.operator.build import gang, labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica
-    from muster.operator.observed import Observed, Settings
+    from muster.operator.observed import Observed
+    from muster.operator.settings import Settings
 
 FIELD = "unclaimed"
 _MOST = 8
@@ -42,7 +43,7 @@ def adopt_and_release(
             if group
             else {}
         )
-        owners = [*_others(job, pod), pods.owner_reference(job)]
+        owners = [*_others(job, pod), labels.owner_reference(job)]
         actions.append(_owned(pod, owners, {name: rows for name, rows in more.items() if rows}))
     return actions
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
-from muster.operator.build.pods import index_of, role_of
+from muster.operator.build.labels import index_of, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

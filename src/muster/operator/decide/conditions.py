@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import timestamp
 from muster.jobs import names
-from muster.operator.build.pods import role_of
+from muster.operator.build.labels import role_of
 from muster.operator.decide import backoff, gang_restart, limits
 
 if TYPE_CHECKING:

@@ -19,12 +19,13 @@ from muster.api.meta import timestamp
 from muster.jobs.job import MANAGED_BY_MUSTER, Job
 from muster.operator.actions import Action, Delete, DeleteJob, EmitEvent, PatchStatus, Requeue
 from muster.operator.build import gang
-from muster.operator.build.pods import marked_for_deletion, role_of
+from muster.operator.build.labels import role_of
 from muster.operator.decide import (
     adoption,
     backoff,
     conditions,
     ensure,
+    gang_object,
     invalid_spec,
     waiting_reason,
 )
@@ -35,6 +36,7 @@ from muster.operator.decide.outcome import (
     seconds_to_start,
 )
 from muster.operator.frameworks import registry
+from muster.operator.observed import marked_for_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.operator.observed import Observed, Settings
+    from muster.operator.observed import Observed
+    from muster.operator.settings import Settings
 
 
 def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> list[Action]:
@@ -144,7 +147,7 @@ def _suspend(
     }
     return [
         *_written(job, after, events),
-        *ensure.delete_group_objects(job, observed),
+        *gang_object.delete_group_objects(job, observed),
         *ensure.delete_pods(conditions.not_terminating(observed.pods)),
         *(Delete(SERVICES, name) for name in sorted(ensure.service_names(observed))),
     ]
@@ -162,7 +165,7 @@ def end(job: Job, final: Raw, observed: Observed, now: datetime) -> list[Action]
     change = conditions.merge_patch(final, conditions.with_active(job, final, kept))
     return [
         *([PatchStatus(change)] if change else ()),
-        *ensure.delete_group_objects(job, observed),
+        *gang_object.delete_group_objects(job, observed),
         *ensure.delete_pods(leaving),
         *(Delete(SERVICES, name) for name in sorted(unused)),
         *_expiry(job, final, now),

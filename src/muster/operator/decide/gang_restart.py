@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.operator.build.pods import index_of, role_of
+from muster.operator.build.labels import index_of, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

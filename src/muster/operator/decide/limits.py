@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.operator.build.pods import role_of
+from muster.operator.build.labels import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from muster.api.meta import timestamp
 from muster.jobs import pod_status
 from muster.operator.actions import EmitEvent
-from muster.operator.build.pods import index_of, role_of
+from muster.operator.build.labels import index_of, role_of
 from muster.operator.decide import backoff, conditions, gang_restart, limits, pod_failure
 from muster.operator.decide.pod_failure import FailureAction
 from muster.operator.frameworks import registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.operator.build.pods import index_of
+from muster.operator.build.labels import index_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

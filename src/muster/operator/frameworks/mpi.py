@@ -13,7 +13,8 @@ from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICES, Kind
 from muster.api.meta import Raw, find_condition
 from muster.jobs import names
 from muster.jobs.job import Job, Replica
-from muster.operator.build.pods import add_environment, index_of, metadata, role_of
+from muster.operator.build.labels import index_of, metadata, role_of
+from muster.operator.build.pods import add_environment
 from muster.operator.frameworks import mpi_files as files
 from muster.operator.frameworks.framework import Framework
 

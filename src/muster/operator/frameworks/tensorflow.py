@@ -1,4 +1,4 @@
-"""TFJob: TF_CONFIG, by which every member of a TensorFlow cluster knows the others and itself."""
+"""TFJob: TF_CONFIG, which tells every replica of a TensorFlow cluster its peers and itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TensorFlow(Framework):
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         job = hosts.job
         if job.total == 1:
-            return  # A lone TF_CONFIG makes Estimator wait for peers.
+            return  # With a TF_CONFIG, Estimator would wait for peers.
         replica_spec = job.replica_spec(replica.role)
         if replica_spec is not None:
             value = tf_config(job, replica, hosts)
@@ -33,7 +33,7 @@ def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:
     if job.dynamic_workers:
         return _json({"cluster": _sparse(replica, hosts), "task": task})
     roles = sorted(
-        (replica_spec.role.lower(), hosts.listed[replica_spec.role])
+        (replica_spec.role.lower(), hosts.by_role_json[replica_spec.role])
         for replica_spec in job.replica_specs
         if replica_spec.role != "Evaluator" or job.annotation(EVALUATOR, "true") != "false"
     )
@@ -42,11 +42,11 @@ def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:
 
 
 def _sparse(replica: Replica, hosts: Addresses) -> dict[str, Any]:
-    """Workers may come and go: each member is told only of those it talks to."""
-    mine = hosts.addresses[replica.role][replica.index]
+    """The cluster of a job whose workers come and go: only the peers that a replica talks to."""
+    own = hosts.by_role[replica.role][replica.index]
     if replica.role == "Worker":
-        return {"worker": {str(replica.index): mine}, "ps": hosts.addresses.get("PS") or None}
-    return {"worker": {}, "ps": [mine] if replica.role == "PS" else []}
+        return {"worker": {str(replica.index): own}, "ps": hosts.by_role.get("PS") or None}
+    return {"worker": {}, "ps": [own] if replica.role == "PS" else []}
 
 
 def _json(value: object) -> str:

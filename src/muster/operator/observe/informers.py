@@ -24,7 +24,7 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import identity_of
 from muster.operator import metrics
-from muster.operator.build.gang import DIALECTS
+from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
 from muster.operator.decide.invalid_spec import any_running
 from muster.operator.frameworks.registry import OWNED
 from muster.operator.observed import Observed
@@ -95,9 +95,8 @@ class Informers:
         }
         self.pods: Informer[Pod] = labelled(PODS, Informer)
         self.services: Informer[Service] = labelled(SERVICES, Informer)
-        groups = {kind.resource: kind for kind, _ in DIALECTS.values() if kind is not None}
         self.groups: dict[str, Informer[Raw]] = {
-            resource: labelled(undecoded(kind)) for resource, kind in groups.items()
+            resource: labelled(undecoded(kind)) for resource, kind in GROUP_KIND_BY_RESOURCE.items()
         }
         self.others: dict[str, Informer[Raw]] = {
             kind.resource: labelled(undecoded(kind)) for kind in OWNED

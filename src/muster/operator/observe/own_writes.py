@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.kube.watch.informer_cache import identity_of
-from muster.operator.build.pods import marked_for_deletion
+from muster.operator.observed import marked_for_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

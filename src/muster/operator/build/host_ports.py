@@ -1,0 +1,101 @@
+"""Choosing and recording a port of its own for every replica on the host's network.
+
+Two replicas on one node cannot listen on the same port, so each gets one of its own. Its service
+records the choice, under an annotation that tells it from an ordinary container port. Services are
+created before pods, so all pods are configured with the same ports.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import SERVICES
+from muster.operator.actions import Create, Patch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.jobs.job import Job, Replica
+    from muster.operator.actions import Action
+    from muster.operator.observed import Observed
+    from muster.operator.settings import Settings
+
+HOST_PORT_ANNOTATION = "muster.dev/host-port"
+"""On a service: the port chosen for its replica."""
+
+
+def on_host_network(job: Job, replica: Replica, settings: Settings) -> bool:
+    replica_spec = job.replica_spec(replica.role)
+    return bool(settings.address) or (replica_spec is not None and replica_spec.host_network)
+
+
+def host_ports_of(job: Job, observed: Observed, settings: Settings) -> dict[str, int]:
+    """The port of every replica on the host's network, by replica name.
+
+    It is the port that its service records, or else a free one.
+    """
+    if not job.job_kind.port:
+        return {}
+    recorded = recorded_ports(job, observed)
+    wanted = [replica for replica in job.replicas() if on_host_network(job, replica, settings)]
+    ports = {one.name: recorded[one.name] for one in wanted if one.name in recorded}
+    taken = set(observed.ports) | set(ports.values()) | _declared_ports(job)
+    for replica in wanted:
+        if replica.name not in ports:
+            ports[replica.name] = _free_port(f"{job.uid}/{replica.name}", settings, taken)
+            taken.add(ports[replica.name])
+    return ports
+
+
+def recorded_ports(job: Job, observed: Observed) -> dict[str, int]:
+    """The ports that services record, by replica name."""
+    return {
+        service.metadata.name: port.port
+        for service in observed.services
+        for port in service.spec.ports
+        if port.name == job.job_kind.port_name
+        and service.metadata.annotations.get(HOST_PORT_ANNOTATION) == str(port.port)
+    }
+
+
+def lacks_ports(job: Job, observed: Observed, settings: Settings) -> bool:
+    """Whether the service of a replica on the host's network records no port yet."""
+    if not job.job_kind.port:
+        return False
+    recorded = recorded_ports(job, observed)
+    return any(
+        replica.name not in recorded and on_host_network(job, replica, settings)
+        for replica in job.replicas()
+    )
+
+
+def ports_in(actions: Iterable[Action]) -> set[int]:
+    """The ports that these actions record in services."""
+    changes = [one.manifest for one in actions if isinstance(one, Create) and one.kind == SERVICES]
+    changes += [one.change for one in actions if isinstance(one, Patch) and one.kind == SERVICES]
+    recorded = (change["metadata"].get("annotations") or {} for change in changes)
+    return {int(row[HOST_PORT_ANNOTATION]) for row in recorded if HOST_PORT_ANNOTATION in row}
+
+
+def _declared_ports(job: Job) -> set[int]:
+    """Ports that the job's containers declare, and hold on their host whatever is chosen."""
+    return {
+        int(port[field])
+        for replica_spec in job.replica_specs
+        for container in replica_spec.spec["containers"]
+        for port in container.get("ports") or ()
+        for field in ("containerPort", "hostPort")
+        if isinstance(port.get(field), int)
+    }
+
+
+def _free_port(seed: str, settings: Settings, taken: set[int]) -> int:
+    """A free port; the same seed gives the same port as long as that is free."""
+    ports = settings.host_ports
+    start = zlib.crc32(seed.encode()) % len(ports)
+    for step in range(len(ports)):
+        port = ports[(start + step) % len(ports)]
+        if port not in taken:
+            return port
+    return ports[start]

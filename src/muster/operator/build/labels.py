@@ -1,0 +1,54 @@
+"""How a job's objects are tied to it: owner reference, labels, and reading both back from a pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.jobs import names
+
+if TYPE_CHECKING:
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job, Replica
+
+
+def owner_reference(job: Job) -> Raw:
+    """The controller reference of a job's objects, always in the storage version."""
+    return {
+        "apiVersion": job.job_kind.resource.api_version,
+        "kind": job.kind,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def metadata(job: Job, name: str, labels: dict[str, str]) -> Raw:
+    """The metadata of any object that a job owns."""
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": labels,
+        "ownerReferences": [owner_reference(job)],
+    }
+
+
+def job_selector(job: Job) -> dict[str, str]:
+    """The labels that all objects of a job carry."""
+    return names.selector(job.job_kind.operator, job.name)
+
+
+def replica_labels(job: Job, replica: Replica) -> dict[str, str]:
+    """The labels that select one replica."""
+    return names.labels(job.job_kind.operator, job.name, replica.role, replica.index)
+
+
+def role_of(job: Job, pod: Pod) -> str:
+    """The role of a pod of this job, in canonical spelling; empty if it has none."""
+    return job.job_kind.role(pod.metadata.labels.get(names.ROLE, "")) or ""
+
+
+def index_of(pod: Pod) -> int:
+    """The index of a pod within its role; -1 if it has none."""
+    return names.replica_index(pod.metadata.labels)

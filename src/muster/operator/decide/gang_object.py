@@ -1,0 +1,99 @@
+"""The group object of a job's gang: created, patched, or replaced by that of another dialect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from muster.operator.actions import Action, Create, Delete, Patch
+from muster.operator.build.gang import LATE_MEMBERS
+from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.jobs.job import Job
+    from muster.operator.build.gang import Gang
+    from muster.operator.observed import Observed
+
+_OPTIONAL_FIELDS = (
+    "minTaskMember",
+    "minResources",
+    "queue",
+    "priorityClassName",
+    "scheduleTimeoutSeconds",
+)
+"""Fields of a group's spec that the job sets, and that go when the job no longer does."""
+_SERVER_DEFAULTS = {"queue": "default"}
+
+
+def ensure_group_object(job: Job, observed: Observed, gang: Gang) -> list[Action]:
+    actions = delete_group_objects(job, observed, keep=gang)
+    if gang.kind is None:
+        return actions
+    manifest = gang.manifest()
+    existing = observed.objects.get((gang.kind.resource, job.name))
+    if existing is None:
+        return [*actions, Create(gang.kind, manifest)]
+    change = field_changes(existing, manifest) | _late_members(existing, manifest)
+    if gang.dialect != "native":  # There the server itself fills in a priority class.
+        removed = _removed_fields(existing.get("spec") or {}, manifest["spec"])
+        change |= {"spec": change.get("spec", {}) | removed} if removed else {}
+    if "spec" in change and gang.dialect == "native":
+        # Its spec is immutable: delete it, and create the new one when it is gone.
+        if existing["metadata"].get("deletionTimestamp"):
+            return actions
+        return [*actions, Delete(gang.kind, job.name, existing["metadata"]["uid"])]
+    return [*actions, Patch(gang.kind, job.name, change)] if change else actions
+
+
+def delete_group_objects(job: Job, observed: Observed, keep: Gang | None = None) -> list[Action]:
+    """The deletion of the job's group objects, except that of the dialect in use."""
+    actions: list[Action] = []
+    for resource, kind in GROUP_KIND_BY_RESOURCE.items():
+        if keep is not None and kind == keep.kind:
+            continue
+        existing = observed.objects.get((resource, job.name))
+        if existing is not None and not existing["metadata"].get("deletionTimestamp"):
+            actions.append(Delete(kind, job.name, existing["metadata"].get("uid", "")))
+    return actions
+
+
+def field_changes(existing: Raw, wanted: Raw) -> Raw:
+    """The merge patch that gives every field we set its value and leaves other fields alone."""
+    result: Raw = {}
+    for name, value in wanted.items():
+        if name in ("apiVersion", "kind", "metadata"):
+            continue
+        before: Any = existing.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = {key: item for key, item in value.items() if not _equal(before.get(key), item)}
+            if inner:
+                result[name] = inner
+        elif before != value and (before is not None or value != []):
+            result[name] = value
+    return result
+
+
+def _equal(before: Any, wanted: Any) -> bool:
+    """Whether a field has the wanted value; the server may have added defaults inside."""
+    if isinstance(before, dict) and isinstance(wanted, dict):
+        return all(_equal(before.get(key), item) for key, item in wanted.items())
+    return bool(before == wanted)
+
+
+def _late_members(existing: Raw, wanted: Raw) -> Raw:
+    """The change to the launcher's annotation; the others belong to the user."""
+    before = (existing["metadata"].get("annotations") or {}).get(LATE_MEMBERS)
+    after = (wanted["metadata"].get("annotations") or {}).get(LATE_MEMBERS)
+    return {} if before == after else {"metadata": {"annotations": {LATE_MEMBERS: after}}}
+
+
+def _removed_fields(before: Raw, wanted: Raw) -> Raw:
+    """The merge patch that removes optional fields, and keys in them, that the job lost."""
+    change: Raw = {}
+    for field in _OPTIONAL_FIELDS:
+        old, new = before.get(field), wanted.get(field)
+        if new is None and old is not None and old != _SERVER_DEFAULTS.get(field):
+            change[field] = None
+        elif isinstance(old, dict) and isinstance(new, dict) and set(old) - set(new):
+            change[field] = {name: new.get(name) for name in (*old, *new)}
+    return change
