@@ -12,6 +12,7 @@ from tests.conformance.cases import access
 from tests.conformance.normalization import normalized
 from tests.conformance.test_conformance import installed
 from tests.conformance.transcript import Case, Conversation, Reply, Step, play
+from tests.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from tests.conformance.conftest import Running
@@ -36,8 +37,9 @@ def test_both_servers_allow_and_refuse_alike(
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"
 
-    expected = shown(normalized(play(real, case, name), case, name))
-    found = shown(normalized(play(ours, case, name), case, name))
+    expected, found = side_by_side(
+        lambda server: shown(normalized(play(server, case, name), case, name)), real, ours
+    )
 
     for step, want, got in zip(case.steps, expected, found, strict=True):
         assert got == want, f"{step.method} {step.path} as {step.user or 'admin'}"

@@ -12,6 +12,7 @@ from muster.api import crds
 from tests.conformance.cases import ALL
 from tests.conformance.normalization import normalized
 from tests.conformance.transcript import Case, Conversation, Step, play
+from tests.side_by_side import side_by_side
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ def test_both_servers_answer_alike(
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"
 
-    expected = normalized(play(real, case, name), case, name)
-    found = normalized(play(ours, case, name), case, name)
+    expected, found = side_by_side(
+        lambda server: normalized(play(server, case, name), case, name), real, ours
+    )
 
     for step, want, got in zip(case.steps, expected, found, strict=True):
         assert got == want, f"{step.method} {step.path}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.test_conformance import installed
+from tests.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -288,11 +289,14 @@ def test_kubectl_prints_the_same(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     namespace = f"kubectl-{secrets.token_hex(4)}"
-    homes = [tmp_path_factory.mktemp(name) for name in ("real", "ours")]
-    said: list[list[str]] = []
-    for server, home in zip((real, ours), homes, strict=True):
-        commands = [(f"create namespace {namespace}", ""), *STORIES[story]]
-        said.append([kubectl(control_plane_binaries, server, home, c, namespace) for c in commands])
+    commands = [(f"create namespace {namespace}", ""), *STORIES[story]]
+    homes = {server.url: tmp_path_factory.mktemp("home") for server in (real, ours)}
 
-    for command, want, got in zip(STORIES[story], said[0][1:], said[1][1:], strict=True):
+    def printed(server: Running) -> list[str]:
+        home = homes[server.url]
+        return [kubectl(control_plane_binaries, server, home, c, namespace) for c in commands]
+
+    expected, found = side_by_side(printed, real, ours)
+
+    for command, want, got in zip(commands[1:], expected[1:], found[1:], strict=True):
         assert got == want, f"kubectl {command[0]}"

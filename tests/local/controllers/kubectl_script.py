@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.local.controllers.normalise import hashes, normalised
+from tests.side_by_side import side_by_side
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run_on_both(both: tuple[ClusterUnderTest, ClusterUnderTest], story: list[Ste
         assert done.returncode == 0, done.stderr
     for step in story:
         if isinstance(step, Run):
-            real, ours = (_said(place, namespace, step) for place in both)
+            real, ours = side_by_side(partial(_said, namespace=namespace, step=step), *both)
             told = f"kubectl {step.words}\n--- kubernetes\n{real}\n--- ours\n{ours}"
             assert ours == real or step.quiet, told
         else:
@@ -79,7 +80,7 @@ def agree(
     seen: list[list[Raw]] = [[], []]
 
     def same() -> bool:
-        seen[:] = [look(place) for place in both]
+        seen[:] = side_by_side(look, *both)
         return seen[0] == seen[1]
 
     try:
