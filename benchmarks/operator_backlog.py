@@ -85,7 +85,7 @@ def run() -> list[Ratio]:
 
 
 def measure(jobs: int, rounds: int) -> list[Ratio]:
-    with _plane() as plane:
+    with running_plane() as plane:
         found = [_round(plane, number, jobs) for number in range(rounds)]
         alone = [_round(plane, number, jobs, *_NO_GANG) for number in range(rounds)]
         seconds = _after_restart(plane, FINISHED)
@@ -109,7 +109,7 @@ def _ratios(name: str, rounds: list[tuple[Rate, Rate]]) -> list[Ratio]:
 
 
 @contextlib.contextmanager
-def _plane() -> Iterator[ControlPlane]:
+def running_plane() -> Iterator[ControlPlane]:
     with ControlPlane(build()) as plane:
         for crd in load_all():
             plane.request("POST", CRDS.path(), crd)
@@ -128,14 +128,26 @@ def _round(plane: ControlPlane, number: int, jobs: int, *flags: str) -> tuple[Ra
 
 
 def _ours(plane: ControlPlane, namespace: str, jobs: int, flags: tuple[str, ...]) -> Rate:
-    bodies = [_job(namespace, f"job{i}") for i in range(jobs)]
-    uvloop.run(_create(plane, namespace, [[("tfjobs", body)] for body in bodies]))
+    create_jobs(plane, namespace, jobs)
     watch = Stopwatch()
-    with _operator(plane, namespace, *flags) as process:
-        _wait(lambda: _alive(process) and _count(plane, namespace, "pods") >= 3 * jobs)
+    with running_operator(plane, namespace, *flags) as process:
+        wait_for_pods(plane, namespace, 3 * jobs, process)
         rate = watch.rate(PER_JOB * jobs)
         assert _count(plane, namespace, "services") == 3 * jobs
     return rate
+
+
+def create_jobs(plane: ControlPlane, namespace: str, jobs: int) -> None:
+    """Create the backlog."""
+    bodies = [_job(namespace, f"job{i}") for i in range(jobs)]
+    uvloop.run(_create(plane, namespace, [[("tfjobs", body)] for body in bodies]))
+
+
+def wait_for_pods(
+    plane: ControlPlane, namespace: str, pods: int, operator: subprocess.Popen[bytes]
+) -> None:
+    """Wait until the operator has created so many pods."""
+    _wait(lambda: _alive(operator) and _count(plane, namespace, "pods") >= pods)
 
 
 def _bare(plane: ControlPlane, namespace: str, jobs: int) -> Rate:
@@ -152,7 +164,7 @@ def _after_restart(plane: ControlPlane, jobs: int) -> float:
     uvloop.run(_finished(plane, namespace, jobs))
     start = time.perf_counter()
     port = _free_port()
-    with _operator(plane, namespace, "--metrics-port", str(port)) as process:
+    with running_operator(plane, namespace, "--metrics-port", str(port)) as process:
         _wait(lambda: _alive(process) and _looked_at(port) >= jobs)
         seconds = time.perf_counter() - start
         idle = _cpu(process.pid)
@@ -192,8 +204,10 @@ def _cpu(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def _operator(plane: ControlPlane, namespace: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "muster", "operator", "--kubeconfig", str(plane.kubeconfig)]
+def running_operator(
+    plane: ControlPlane, namespace: str, *more: str, module: str = "muster"
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", module, "operator", "--kubeconfig", str(plane.kubeconfig)]
     process = subprocess.Popen(
         [*command, "-n", namespace, *more], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )

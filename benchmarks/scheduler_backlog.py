@@ -4,7 +4,8 @@ Nodes are objects only, the backlog is there before a scheduler starts, and time
 start of its process to the last bind seen by an independent watch. Each side has an API server of
 its own, all show the same kind of token: the bare loop that only binds (the ceiling, counted from
 its first bind), Muster, and kube-scheduler with its client limits raised, plain and in its native
-gang mode. The sides take turns in every round.
+gang mode. The sides take turns in every round. A fifth side, Muster with aiohttp as its HTTP
+client, runs only by name.
 
 `python -m benchmarks.scheduler_backlog [NODES [GANGS [SIZE]]] [--rounds N] [NAME]…` prints the
 rates, by default of all four.
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import psutil
 import uvloop
 from tests.controlplane.build import build
 from tests.controlplane.control_plane import ControlPlane
@@ -32,6 +34,7 @@ from tests.controlplane.process_flags import kubeconfig
 from benchmarks.ratio import Ratio
 from muster.api.crds import load_all
 from muster.api.kinds import CRDS, NATIVE_POD_GROUPS, NODES, PODS, VOLCANO_POD_GROUPS
+from muster.errors import NotFound
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 
@@ -45,6 +48,8 @@ IN_FLIGHT = 32
 LIMITS = ("--kube-api-qps=5000", "--kube-api-burst=5000")
 NAMESPACE = "default"
 EVERYBODY = ("bare", "muster", "plain", "native")
+MUSTER = ("muster", "aiohttp")
+"""The sides that are Muster: with its own HTTP client, and with aiohttp."""
 ROUNDS = 3
 
 
@@ -63,10 +68,15 @@ class Size:
 
 @dataclass(frozen=True)
 class Drain:
-    """Pods per second, from the start of the process and from the first bind."""
+    """Pods per second, from the start of the process and from the first bind.
+
+    `processor_seconds` and `memory` (bytes) are what a side in Python used, else 0.
+    """
 
     from_start: float
     from_first: float
+    processor_seconds: float = 0.0
+    memory: int = 0
 
 
 class _Meta(msgspec.Struct, gc=False, rename="camel"):
@@ -129,7 +139,8 @@ def measure(size: Size, which: Iterable[str] = EVERYBODY) -> dict[str, Drain]:
             found[name] = uvloop.run(_measure(plane, size, name))
         rates = found[name]
         print(
-            f"{name}: {rates.from_start:,.0f} pods/s, {rates.from_first:,.0f} from the first bind",
+            f"{name}: {rates.from_start:,.0f} pods/s, {rates.from_first:,.0f} from the first bind,"
+            f" {rates.processor_seconds:.2f} s of processor time, {rates.memory >> 20} MiB",
             flush=True,
         )
     return found
@@ -145,22 +156,39 @@ async def _measure(plane: ControlPlane, size: Size, name: str) -> Drain:
     async with Client.connect(load(plane.kubeconfig)) as client:
         await create_all(client, [(CRDS, crd) for crd in load_all()])
         await create_all(client, [(NODES, node(i)) for i in range(size.nodes)])
+        await _served(client, VOLCANO_POD_GROUPS)
         await create_all(client, _groups(size, name))
         await create_all(client, _pods(size, name))
         return await _drain(plane, client, size, name)
+
+
+async def _served(client: Client, kind: Kind[Any]) -> None:
+    """Wait until the server knows a kind whose definition was just created."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(NotFound):
+                await client.list(scanned(kind), NAMESPACE)
+                return
+            await asyncio.sleep(0.05)
 
 
 async def _drain(plane: ControlPlane, client: Client, size: Size, name: str) -> Drain:
     """Start a side and watch until every pod has its node."""
     version = (await client.list(scanned(PODS), NAMESPACE)).resource_version
     bound: list[float] = []
-    with _side(plane, name) as started:
+    used = (0.0, 0)
+    started = time.monotonic()
+    with _side(plane, name) as process:
         async with asyncio.timeout(900):
             async for _ in binds(client, version):
                 bound.append(time.monotonic())
                 if len(bound) == size.pods:
                     break
-    return Drain(size.pods / (bound[-1] - started), size.pods / max(bound[-1] - bound[0], 1e-9))
+        if process is not None:
+            times = process.cpu_times()
+            used = times.user + times.system, process.memory_info().rss
+    from_start = size.pods / (bound[-1] - started)
+    return Drain(from_start, size.pods / max(bound[-1] - bound[0], 1e-9), *used)
 
 
 async def binds(client: Client, version: str) -> AsyncIterator[None]:
@@ -174,19 +202,19 @@ async def binds(client: Client, version: str) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def _side(plane: ControlPlane, name: str) -> Iterator[float]:
-    """The process that binds, while it is needed; yields when it was started."""
-    started = time.monotonic()
+def _side(plane: ControlPlane, name: str) -> Iterator[psutil.Process | None]:
+    """Run the process that binds; yields it if it is one in Python."""
     if name in ("plain", "native"):
         plane.start_scheduler(*LIMITS)  # ends with the control plane
-        yield started
+        yield None
         return
-    command = ["-m", "muster", "scheduler", "--kubeconfig", str(plane.kubeconfig)]
+    module = "muster" if name == "muster" else "benchmarks.with_aiohttp"
+    command = ["-m", module, "scheduler", "--kubeconfig", str(plane.kubeconfig)]
     if name == "bare":
         command = ["-m", "benchmarks.bare_bind_loop", plane.url, str(plane.ca_file), plane.token]
     child = subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL)
     try:
-        yield started
+        yield psutil.Process(child.pid)
     finally:
         child.send_signal(signal.SIGTERM)
         child.wait(20)
@@ -215,7 +243,7 @@ def _groups(size: Size, name: str) -> list[tuple[Kind[Any], Raw]]:
     spec: Raw = {"minMember": size.size}
     if name == "native":
         spec = {"schedulingPolicy": {"gang": {"minCount": size.size}}}
-    numbers = range(size.gangs) if name in ("muster", "native") else ()
+    numbers = range(size.gangs) if name in (*MUSTER, "native") else ()
     return [(kind, _object(kind.api_version, kind.kind, f"g{g:04d}", spec)) for g in numbers]
 
 
@@ -262,7 +290,7 @@ def gang_pod(gang: str, number: int, scheduler: str = "muster") -> Raw:
     if scheduler == "native":
         spec["schedulingGroup"] = {"podGroupName": gang}
     body = _object("v1", "Pod", f"{gang}-{number}", spec)
-    if scheduler == "muster":
+    if scheduler in MUSTER:
         body["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": gang}
     return body
 
