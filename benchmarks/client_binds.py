@@ -17,7 +17,7 @@ from tests.controlplane.control_plane import ControlPlane
 from benchmarks.ratio import Ratio
 from muster.api.kinds import NODES, PODS
 from muster.api.meta import Key, Raw
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 
 if TYPE_CHECKING:

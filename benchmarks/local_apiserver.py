@@ -32,7 +32,7 @@ from tests.controlplane.control_plane import ControlPlane
 from benchmarks.ratio import Ratio, in_turn, seconds
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.http.requests import Call, Route
 from muster.local.apiserver.server import ApiServer

@@ -21,7 +21,7 @@ from muster.cli import main
 from muster.client import target
 from muster.errors import Forbidden, NotFound
 from muster.jobs import names
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request, Response
 

@@ -11,7 +11,7 @@ import pytest
 from muster.cli import main
 from muster.client.target import STARTED_NOW, Cluster, Target, find_cluster
 from muster.errors import ConfigError
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.local.home import Home
 
 

@@ -15,7 +15,7 @@ import pytest
 from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.errors import Forbidden, TooManyRequests, Unreachable, UntrustedCertificate
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.blocking_client import BlockingClient
 from tests.kube.fake_apiserver import pod
 

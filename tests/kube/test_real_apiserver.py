@@ -31,9 +31,10 @@ from muster.errors import (
     UntrustedCertificate,
 )
 from muster.kube.auth import kube_config
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.blocking_client import BlockingClient
-from muster.kube.client import Client, Patch
-from muster.kube.request import Request, Response
+from muster.kube.client import Client
+from muster.kube.request import PatchType, Request, Response
 from muster.kube.transport.http_transport import HttpTransport, WebSocket
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import Change
@@ -104,7 +105,7 @@ PODS_WATCHED = 5000
 class Cable:
     """A transport that can be pulled out, so that a test decides what an informer misses."""
 
-    def __init__(self, endpoint: kube_config.Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.plugged = True
         self.lists = 0
         self._inner = HttpTransport(endpoint)
@@ -375,12 +376,12 @@ async def test_every_way_to_change_an_object(client: Client, fresh_namespace: st
     merged = await client.patch(CONFIG_MAPS, key, {"data": {"b": "2", "a": None}})
     assert merged.data == {"b": "2"}
     steps = [{"op": "add", "path": "/data/c", "value": "3"}]
-    assert (await client.patch(CONFIG_MAPS, key, steps, how=Patch.JSON)).data == {
+    assert (await client.patch(CONFIG_MAPS, key, steps, patch_type=PatchType.JSON)).data == {
         "b": "2",
         "c": "3",
     }
     strategic = await client.patch(
-        CONFIG_MAPS, key, {"data": {"$patch": "replace", "d": "4"}}, how=Patch.STRATEGIC
+        CONFIG_MAPS, key, {"data": {"$patch": "replace", "d": "4"}}, patch_type=PatchType.STRATEGIC
     )
     assert strategic.data == {"d": "4"}
     with pytest.raises(Conflict):
@@ -490,7 +491,7 @@ async def test_a_certificate_that_has_run_out_is_the_reason_given(
 async def test_a_server_signed_by_a_stranger_is_not_trusted(
     control_plane: ControlPlane,
 ) -> None:
-    endpoint = kube_config.Endpoint.with_token(
+    endpoint = Endpoint.with_token(
         control_plane.url, control_plane.token, ca=Authority().certificate
     )
     async with Client.connect(endpoint) as client:
@@ -546,7 +547,7 @@ def test_quick_verbs_speak_the_same_language(
             client.get(CONFIG_MAPS, made.metadata.key)
 
 
-def _endpoint(kubeconfig: dict[str, Any], folder: Path) -> kube_config.Endpoint:
+def _endpoint(kubeconfig: dict[str, Any], folder: Path) -> Endpoint:
     file = folder / "kubeconfig"
     file.write_text(json.dumps(kubeconfig))
     return kube_config.load(file)

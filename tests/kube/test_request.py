@@ -10,7 +10,7 @@ from muster.api.kinds import CONFIG_MAPS, NODES, POD_DISRUPTION_BUDGETS, PODS, T
 from muster.api.meta import Key
 from muster.errors import UsageError
 from muster.kube import request
-from muster.kube.request import LogOptions, Patch, Request
+from muster.kube.request import LogOptions, PatchType, Request
 
 X = Key("ns", "x")
 
@@ -96,10 +96,10 @@ def test_a_created_object_gets_its_kind_and_goes_to_its_namespace() -> None:
         request.create(CONFIG_MAPS, {"metadata": {"name": "m"}})
 
 
-@pytest.mark.parametrize("how", list(Patch))
-def test_a_patch_says_its_type(how: Patch) -> None:
-    ask = request.patch(PODS, X, {"a": 1}, how=how, subresource="status")
-    assert (ask.method, ask.content_type) == ("PATCH", how.value)
+@pytest.mark.parametrize("patch_type", list(PatchType))
+def test_a_patch_says_its_type(patch_type: PatchType) -> None:
+    ask = request.patch(PODS, X, {"a": 1}, patch_type=patch_type, subresource="status")
+    assert (ask.method, ask.content_type) == ("PATCH", patch_type.value)
     assert ask.path.endswith("/pods/x/status")
 
 

@@ -13,7 +13,7 @@ import yaml
 from muster.api import crds
 from muster.api.kinds import CRDS, TFJOBS, Kind
 from muster.kube.auth import kube_config
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.api.meta import Raw
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
 
 DAEMONS = ("operator", "scheduler")
 DOCS = Path(__file__).parents[2] / "docs"

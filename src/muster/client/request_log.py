@@ -14,7 +14,7 @@ from muster.kube.blocking_client import BlockingClient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request, Response
 
 

@@ -17,6 +17,7 @@ from muster.api.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from muster.client import config_file
 from muster.errors import ConfigError, NoCluster
 from muster.kube.auth import kube_config
+from muster.kube.auth.endpoint import Endpoint, in_cluster
 from muster.local.home import Home
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ STARTED_NOW = "started just now"
 class Cluster(msgspec.Struct, frozen=True):
     """A cluster that was found, and where it was configured."""
 
-    endpoint: kube_config.Endpoint
+    endpoint: Endpoint
     name: str
     source: str
     local: bool
@@ -90,7 +91,7 @@ def _configured(target: Target) -> Cluster | None:
     home = Home.of_user()
     if choice := home.choice():
         return cluster_of_choice(choice, target.context)
-    inside = kube_config.in_cluster()
+    inside = in_cluster()
     if inside is not None:
         return Cluster(inside, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():

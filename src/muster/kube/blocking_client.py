@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.errors import Gone
 from muster.kube import decoding, request
 from muster.kube.error_response import error_from_response
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.kube.transport.blocking_transport import BlockingTransport
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from muster.api.kinds import Kind
     from muster.api.meta import Key, Raw
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.decoding import ObjectList
     from muster.kube.request import LogOptions, Request, Response
     from muster.kube.watch.watch_stream import WatchEvent
@@ -95,10 +95,10 @@ class BlockingClient:
         key: Key,
         body: object,
         *,
-        how: Patch = Patch.MERGE,
+        patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> T:
-        ask = request.patch(kind, key, body, how=how, subresource=subresource)
+        ask = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
         return decoding.decode_object(kind, self.send(ask).body)
 
     def apply(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.errors import Gone, single_error
 from muster.kube import decoding, request
 from muster.kube.error_response import error_from_response
-from muster.kube.request import Patch as Patch
+from muster.kube.request import PatchType
 from muster.kube.retry import Throttle, pause_before_retry
 from muster.kube.watch.watch_stream import LineSplitter, event_reader
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from muster.api.kinds import Kind
     from muster.api.meta import Key, Raw
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.decoding import ObjectList
     from muster.kube.request import LogOptions, Request, Response
     from muster.kube.streams.exec_session import ExecSession
@@ -156,10 +156,10 @@ class Client:
         key: Key,
         body: object,
         *,
-        how: Patch = Patch.MERGE,
+        patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> T:
-        ask = request.patch(kind, key, body, how=how, subresource=subresource)
+        ask = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
         return decoding.decode_object(kind, await self._body(ask))
 
     async def apply(

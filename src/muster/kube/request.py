@@ -29,7 +29,7 @@ NO_FIELD_VALIDATION: Query = (("fieldValidation", "Ignore"),)
 """For bodies that programs make: looking for misspelt fields costs the server a second decoding."""
 
 
-class Patch(Enum):
+class PatchType(Enum):
     """The ways to change part of an object, by media type."""
 
     JSON = "application/json-patch+json"
@@ -172,10 +172,15 @@ def replace(kind: Kind[Any], body: Raw, *, subresource: str = "") -> Request:
 
 
 def patch(
-    kind: Kind[Any], key: Key, body: object, *, how: Patch = Patch.MERGE, subresource: str = ""
+    kind: Kind[Any],
+    key: Key,
+    body: object,
+    *,
+    patch_type: PatchType = PatchType.MERGE,
+    subresource: str = "",
 ) -> Request:
     path = object_path(kind, key, subresource)
-    return Request("PATCH", path, (), _encode(body), how.value)
+    return Request("PATCH", path, (), _encode(body), patch_type.value)
 
 
 def apply(
@@ -184,7 +189,7 @@ def apply(
     """Server-side apply by field manager `owner`."""
     path = object_path(kind, key_of(body), subresource)
     query = _query(fieldManager=owner, force=force)
-    return Request("PATCH", path, query, _encode(_typed(kind, body)), Patch.APPLY.value)
+    return Request("PATCH", path, query, _encode(_typed(kind, body)), PatchType.APPLY.value)
 
 
 def delete(

@@ -20,7 +20,7 @@ from muster.api import crds
 from muster.api.kinds import CRDS, NODES
 from muster.api.meta import Key, condition_is_true
 from muster.errors import AlreadyExists, UsageError
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.local.controllers import run as workloads

@@ -35,7 +35,7 @@ from muster.errors import (
 from muster.jobs.summary import JobSummary, summarize
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
-from muster.kube.request import Patch, Request, Response
+from muster.kube.request import PatchType, Request, Response
 from tests.cli.fake_cluster import FakeCluster, pod
 from tests.cli.verbs.test_apply import LocalServer
 from tests.controlplane.control_plane import ControlPlane
@@ -240,7 +240,7 @@ def test_what_a_person_chose_for_the_gang_stays_when_it_is_scaled(place: Place) 
     flags = ("--name=g", "--image=i", "--gang", "--workers=4", "--env=workers=many")
     assert place.arena("submit", "tf", *flags, "x")[0] == 0
     least = [{"op": "replace", "path": "/spec/runPolicy/schedulingPolicy/minAvailable", "value": 3}]
-    place.client.patch(TFJOBS, Key(place.namespace, "g"), least, how=Patch.JSON)
+    place.client.patch(TFJOBS, Key(place.namespace, "g"), least, patch_type=PatchType.JSON)
 
     assert place.arena("scale", "g", "--workers", "8")[0] == 0
 

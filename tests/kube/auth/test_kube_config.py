@@ -11,6 +11,7 @@ import yaml
 
 from muster.errors import ConfigError
 from muster.kube.auth import kube_config
+from muster.kube.auth.endpoint import in_cluster
 from tests.controlplane.certificates import Authority
 
 if TYPE_CHECKING:
@@ -172,12 +173,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-    assert kube_config.in_cluster(environ, tmp_path) is None, "no token, no pod"
+    assert in_cluster(environ, tmp_path) is None, "no token, no pod"
     (tmp_path / "token").write_text("t1\n")
     (tmp_path / "ca.crt").write_bytes(PAIR.certificate)
     (tmp_path / "namespace").write_text("team")
-    assert kube_config.in_cluster({}, tmp_path) is None
-    found = kube_config.in_cluster(environ, tmp_path)
+    assert in_cluster({}, tmp_path) is None
+    found = in_cluster(environ, tmp_path)
     assert found is not None
     assert (found.url, found.namespace) == ("https://[fd00::1]:443", "team")
     assert found.credentials.current().authorization == "Bearer t1"

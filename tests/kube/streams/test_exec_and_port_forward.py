@@ -14,7 +14,7 @@ from aiohttp import WSMsgType, web
 
 from muster.api.meta import Key
 from muster.errors import BadRequest, Forbidden, Unreachable, Unsupported
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.kube.streams.exec_session import V4, V5, Channel
 from muster.kube.streams.port_forward import PROTOCOL

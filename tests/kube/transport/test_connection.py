@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.errors import Unreachable
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.request import Request
 from muster.kube.transport import connection
 from muster.kube.transport.http_transport import HttpTransport

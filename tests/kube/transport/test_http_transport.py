@@ -16,14 +16,9 @@ import uvloop
 from aiohttp import web
 
 from muster.errors import Forbidden, MusterError, Unauthorized, Unreachable, UntrustedCertificate
-from muster.kube.auth.credentials import (
-    Credential,
-    ExecPlugin,
-    ExecPluginConfig,
-    StaticCredential,
-    TokenFile,
-)
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.credentials import Credential, StaticCredential, TokenFile
+from muster.kube.auth.endpoint import Endpoint
+from muster.kube.auth.exec_plugin import ExecPlugin, ExecPluginConfig
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request
 from muster.kube.streams.websocket import ERRORS

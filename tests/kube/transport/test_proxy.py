@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.errors import ConfigError
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.transport.proxy import connect_request, proxy_for
 
 ENVIRON = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "inner.corp,.svc, 10.0.0.0/8,odd/rule"}

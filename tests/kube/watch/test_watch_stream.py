@@ -1,4 +1,4 @@
-"""Lines, events and where a list+watch stands, without I/O."""
+"""The lines and events of a watch, without I/O."""
 
 from __future__ import annotations
 
@@ -11,24 +11,13 @@ from hypothesis import strategies as st
 
 from muster.api.core import Pod
 from muster.api.kinds import PODS
-from muster.errors import (
-    ApiError,
-    Forbidden,
-    Gone,
-    MusterError,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    Unauthorized,
-    Unreachable,
-)
+from muster.errors import ApiError, Gone
 from muster.kube import request
-from muster.kube.retry import Backoff
 from muster.kube.watch.informer_cache import identity_of
-from muster.kube.watch.watch_stream import LineSplitter, WatchEvent, WatchProgress, event_reader
+from muster.kube.watch.watch_stream import LineSplitter, WatchEvent, event_reader
 from tests.kube.fake_apiserver import pod
 
-ASK = request.watch(PODS, "", since="1")
+WATCH = request.watch(PODS, "", since="1")
 
 
 @given(
@@ -54,7 +43,7 @@ def test_a_line_of_many_megabytes_is_one_line() -> None:
 
 
 def event(kind: str, obj: dict[str, Any]) -> WatchEvent[Pod]:
-    return event_reader(PODS, ASK)(json.dumps({"type": kind, "object": obj}).encode())
+    return event_reader(PODS, WATCH)(json.dumps({"type": kind, "object": obj}).encode())
 
 
 def test_an_event_is_its_type_and_a_typed_object() -> None:
@@ -80,7 +69,7 @@ def test_an_error_within_a_stream_is_raised_as_what_it_is(model: Any) -> None:
     }
     line = json.dumps({"type": "ERROR", "object": status}).encode()
     with pytest.raises(Gone, match="m"):
-        event_reader(PODS.read_as(model), ASK)(line)
+        event_reader(PODS.read_as(model), WATCH)(line)
 
 
 def test_an_object_that_does_not_fit_keeps_its_metadata() -> None:
@@ -95,58 +84,4 @@ def test_an_object_that_does_not_fit_keeps_its_metadata() -> None:
 @pytest.mark.parametrize("line", [b"{", b"null", b'{"type":"ADDED"}', b'{"type":1,"object":{}}'])
 def test_a_line_that_is_no_event_is_an_error(line: bytes) -> None:
     with pytest.raises(ApiError, match="cannot be understood"):
-        event_reader(PODS, ASK)(line)
-
-
-def test_pauses_double_up_to_a_limit_and_are_never_the_same_for_all() -> None:
-    least = Backoff(1.0, 5.0, chance=lambda: 1.0)
-    most = Backoff(1.0, 5.0, chance=lambda: 0.0)
-    assert [least.delay(failures) for failures in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 2.5]
-    assert [most.delay(failures) for failures in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 5.0]
-    assert most.delay(1_000_000) == 5.0
-    assert len({Backoff().delay(1) for _ in range(50)}) > 1
-
-
-def progressed() -> WatchProgress:
-    progress = WatchProgress(chance=lambda: 0.0)
-    progress.listed("5")
-    return progress
-
-
-@pytest.mark.parametrize(
-    ("error", "lists_again"),
-    [
-        (Gone("", status=410), True),
-        (NotFound("", status=404), True),
-        (Forbidden("", status=403), True),
-        (ApiError("", status=400), True),
-        (ServerError("", status=500), False),
-        (TooManyRequests("", status=429), False),
-        (Unauthorized("", status=401), False),
-        (Unreachable(""), False),
-    ],
-)
-def test_only_some_errors_cost_the_place_in_history(error: MusterError, lists_again: bool) -> None:
-    progress = progressed()
-    progress.failed(error)
-    assert progress.must_list is lists_again
-
-
-def test_a_server_that_refuses_is_asked_less_often_than_one_that_is_away() -> None:
-    refused, away = progressed(), progressed()
-    for _ in range(12):
-        slow, fast = refused.failed(Forbidden("", status=403)), away.failed(Unreachable(""))
-    assert (slow, fast) == (30.0, 5.0)
-
-
-def test_a_wish_to_wait_is_respected() -> None:
-    assert progressed().failed(TooManyRequests("", status=429, retry_after=9.0)) == 9.0
-
-
-def test_a_stream_that_lasted_is_renewed_at_once_and_short_ones_slow_down() -> None:
-    progress = progressed()
-    assert progress.ended(lasted=300.0) == 0.0
-    assert [progress.ended(0.0) for _ in range(3)] == [0.1, 0.2, 0.4]
-    progress.saw("6")
-    assert progress.version == "6"
-    assert progress.ended(0.0) == 0.1
+        event_reader(PODS, WATCH)(line)

@@ -11,7 +11,7 @@ import pytest
 
 from muster.api.kinds import NAMESPACES
 from muster.api.meta import Key
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.local.controllers import volume_binding

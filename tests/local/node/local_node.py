@@ -20,7 +20,7 @@ import pytest
 from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.errors import BadRequest, NotFound
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.local.node.agent import Agent, Settings

@@ -28,7 +28,7 @@ from muster.api.meta import Key, Raw, condition_is_true, find_condition
 from muster.errors import AlreadyExists
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.scheduler.service import Options, run
 from tests.controlplane.control_plane import ControlPlane
 from tests.waiting import eventually
@@ -233,6 +233,6 @@ async def finish_pod(client: Client, namespace: str, name: str, phase: str) -> N
         PODS,
         Key(namespace, name),
         {"status": {"phase": phase}},
-        how=Patch.MERGE,
+        patch_type=PatchType.MERGE,
         subresource="status",
     )

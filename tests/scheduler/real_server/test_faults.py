@@ -16,7 +16,8 @@ import pytest
 from muster.api.kinds import NAMESPACES, NODES, PODS
 from muster.api.meta import Key, Raw
 from muster.errors import AlreadyExists, NotFound
-from muster.kube.auth.kube_config import Endpoint, load
+from muster.kube.auth.endpoint import Endpoint
+from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 from muster.scheduler.service import Options, run
 from tests.controlplane.control_plane import ControlPlane

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from muster.client.target import Target
     from muster.jobs.summary import JobSummary
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.blocking_client import BlockingClient
     from muster.kube.streams.exec_session import ExecSession
 

@@ -12,7 +12,7 @@ from muster.api.meta import Key, key_of
 from muster.cli.failures import Failures
 from muster.cli.show.messages import note
 from muster.client.jobs import lookup
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,4 +45,4 @@ def each_job(
 def patch_job(client: BlockingClient, kind: Kind[Raw], raw: Raw, operations: list[Raw]) -> None:
     """Change the job that was looked at, and no other of its name."""
     same = {"op": "test", "path": "/metadata/uid", "value": raw["metadata"]["uid"]}
-    client.patch(kind, key_of(raw), [same, *operations], how=Patch.JSON)
+    client.patch(kind, key_of(raw), [same, *operations], patch_type=PatchType.JSON)

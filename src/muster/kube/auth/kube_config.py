@@ -1,8 +1,8 @@
-"""Which server and as whom: kubeconfig files, merged, and the pod's own service account.
+"""Kubeconfig files: merged as kubectl merges them, and read into an `Endpoint`.
 
-Called by the CLI and the daemons before they connect; nothing here talks to the network. Promises:
-files merge as kubectl merges them (the first to name a thing wins, relative paths are relative to
-their own file), and whatever is wrong is a ConfigError that names the file and the key.
+The first file to name a cluster, user or context wins, and relative paths are relative to their own
+file. Whatever is wrong raises a ConfigError that names the file and the key. Nothing here uses the
+network.
 """
 
 from __future__ import annotations
@@ -17,39 +17,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from muster.errors import ConfigError
-from muster.kube.auth.credentials import (
-    API_VERSIONS,
-    Credential,
-    ExecPlugin,
-    ExecPluginConfig,
-    StaticCredential,
-    TokenFile,
-)
+from muster.kube.auth.credentials import Credential, StaticCredential, TokenFile
+from muster.kube.auth.endpoint import Endpoint
+from muster.kube.auth.exec_plugin import API_VERSIONS, ExecPlugin, ExecPluginConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.kube.auth.credentials import CredentialSource
-
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """One API server and our way in. `ca` of None means the system's authorities."""
-
-    url: str
-    ca: bytes | None = None
-    verify: bool = True
-    credentials: CredentialSource = msgspec.field(default_factory=StaticCredential)
-    namespace: str = "default"
-    name: str = ""
-    proxy: str = ""
-    server_name: str = ""
-
-    @classmethod
-    def with_token(cls, url: str, token: str, *, ca: bytes | None = None) -> Endpoint:
-        """An endpoint known by heart: for tests and for the local cluster's own components."""
-        return cls(url, ca, credentials=StaticCredential(Credential(f"Bearer {token}")))
 
 
 def default_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
@@ -62,23 +37,6 @@ def load(path: Path | None = None, context: str | None = None) -> Endpoint:
     """The endpoint of a context (the current one if None) in a file (the default ones if None)."""
     config = merge_files((path,) if path is not None else default_files())
     return config.endpoint(context)
-
-
-def in_cluster(
-    environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT
-) -> Endpoint | None:
-    """The endpoint of the pod we run in, or None outside one."""
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port or not (folder / "token").exists():
-        return None
-    namespace = folder / "namespace"
-    return Endpoint(
-        f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        _bytes_of(folder / "ca.crt", str(folder)),
-        credentials=TokenFile(folder / "token"),
-        namespace=namespace.read_text().strip() if namespace.exists() else "default",
-        name="in-cluster",
-    )
 
 
 class KubeConfigEntry(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from muster.kube.auth.credentials import Credential
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request
 
 HANG_UP_TURNS = 1000

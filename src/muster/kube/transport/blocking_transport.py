@@ -17,7 +17,7 @@ from muster.kube.transport import blocking_connection, proxy, tls
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request, Response
 
 TIMEOUT = 30.0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from muster.kube.auth.credentials import Credential
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.streams.websocket import WebSocketConnector
     from muster.kube.transport.connection import Connection
 

@@ -18,7 +18,7 @@ from muster.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
 
 
 def proxy_for(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:

@@ -16,7 +16,7 @@ from muster.errors import ConfigError
 
 if TYPE_CHECKING:
     from muster.kube.auth.credentials import Credential
-    from muster.kube.auth.kube_config import Endpoint
+    from muster.kube.auth.endpoint import Endpoint
 
 
 def client_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext | None:

@@ -13,12 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from muster.errors import Gone, MusterError, NotFound
+from muster.errors import (
+    ApiError,
+    Forbidden,
+    Gone,
+    MusterError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from muster.kube.retry import Backoff
 from muster.kube.watch.informer_cache import Change, InformerCache, identity_of
-from muster.kube.watch.watch_stream import WatchProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,6 +43,61 @@ log = logging.getLogger(__name__)
 
 PAGE = 5000
 """Objects per page: most lists are one answer out of the server's memory."""
+
+
+TRANSIENT_ERRORS = (ServerError, TooManyRequests, Unauthorized)
+"""Answers that say nothing of the version: a server that starts knows nobody for a moment."""
+UNREACHABLE_BACKOFF = Backoff(first=0.1, cap=5.0)
+FORBIDDEN_BACKOFF = Backoff(first=0.1, cap=30.0)
+"""A server that says no is asked less often than one that is away: rights change by hand."""
+
+
+class WatchProgress:
+    """Where one list+watch stands: the version seen so far, and the pause before the next try.
+
+    The version moves with every event and bookmark, so that a broken stream resumes where it was.
+    It is forgotten, which means a new list, when the server no longer has the history, and when it
+    says something that watching on would not mend.
+    """
+
+    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+        self.version = ""
+        self._chance = chance
+        self._failures = 0
+
+    @property
+    def must_list(self) -> bool:
+        return not self.version
+
+    def listed(self, version: str) -> None:
+        self.version = version
+
+    def saw(self, version: str) -> None:
+        if version:
+            self.version = version
+        self._failures = 0
+
+    def ended(self, lasted: float) -> float:
+        """The server closed the stream. One that lasted is renewed at once."""
+        if lasted >= 1.0:
+            self._failures = 0
+            return 0.0
+        return self._pause(UNREACHABLE_BACKOFF)
+
+    def failed(self, error: MusterError) -> float:
+        """The pause after an error; also decides whether the version is still worth anything."""
+        if isinstance(error, ApiError) and not isinstance(error, TRANSIENT_ERRORS):
+            self.version = ""
+        if isinstance(error, Forbidden | Unauthorized):
+            return self._pause(FORBIDDEN_BACKOFF)
+        pause = self._pause(UNREACHABLE_BACKOFF)
+        if isinstance(error, Gone | NotFound) or not isinstance(error, ApiError):
+            return pause
+        return max(pause, error.retry_after or 0.0)
+
+    def _pause(self, backoff: Backoff) -> float:
+        self._failures += 1
+        return backoff._replace(chance=self._chance).delay(self._failures)
 
 
 class Informer(Generic[T]):

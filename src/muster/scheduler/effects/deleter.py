@@ -28,7 +28,7 @@ from muster.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.scheduler.decisions import takedown
 from muster.scheduler.effects.reporter import WarnOnce
 
@@ -59,7 +59,7 @@ class DeleteClient(Protocol):
     async def get(self, kind: Kind[Pod], key: Key, /) -> Pod: ...
 
     async def patch(
-        self, kind: Kind[Pod], key: Key, body: object, *, how: Patch, subresource: str
+        self, kind: Kind[Pod], key: Key, body: object, *, patch_type: PatchType, subresource: str
     ) -> Any: ...
 
     async def delete(self, kind: Kind[Any], key: Key, *, uid: str) -> None: ...
@@ -171,7 +171,7 @@ class Deleter:
         body = takedown.mark_patch(doomed.delete, pod, doomed.since, datetime.now(UTC))
         try:
             await self._client.patch(
-                PODS, pod.metadata.key, body, how=Patch.STRATEGIC, subresource="status"
+                PODS, pod.metadata.key, body, patch_type=PatchType.STRATEGIC, subresource="status"
             )
         except (NotFound, Conflict):
             pass

@@ -27,7 +27,7 @@ from muster.api.gang_dialects import SINGLE_POD
 from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import timestamp
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.decisions.reasons import BIND_FAILED
 from muster.scheduler.gangs.group_status import GroupCounts, group_status
@@ -234,7 +234,7 @@ class Reporter:
                     PODS,
                     pod.metadata.key,
                     {"metadata": {"uid": pod.metadata.uid}, "status": _unschedulable(reason)},
-                    how=Patch.STRATEGIC,
+                    patch_type=PatchType.STRATEGIC,
                     subresource="status",
                 )
             )

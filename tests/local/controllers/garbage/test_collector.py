@@ -10,7 +10,7 @@ import pytest
 from muster.api.kinds import CONFIG_MAPS, CRDS, SECRETS, Kind
 from muster.api.meta import Key
 from muster.errors import NotFound
-from muster.kube.auth.kube_config import Endpoint
+from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.local.controllers.garbage.collector import GarbageCollector

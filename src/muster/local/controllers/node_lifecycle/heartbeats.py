@@ -15,7 +15,7 @@ from muster.api.kinds import LEASES
 from muster.api.meta import Key, find_condition, timestamp
 from muster.control.loop import RequeueAfter
 from muster.errors import NotFound
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.kube.watch.informer import Informer
 from muster.local.controllers.informers import NODE
 from muster.local.controllers.kinds import NODES, PODS, preconditions
@@ -96,7 +96,7 @@ class NodeHeartbeats:
                 NODES,
                 node.metadata.key,
                 {"status": {"conditions": rows}},
-                how=Patch.STRATEGIC,
+                patch_type=PatchType.STRATEGIC,
                 subresource="status",
             )
         return bool(rows)
@@ -125,7 +125,7 @@ class NodeHeartbeats:
                     PODS,
                     pod.metadata.key,
                     {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [row]}},
-                    how=Patch.STRATEGIC,
+                    patch_type=PatchType.STRATEGIC,
                     subresource="status",
                 )
 

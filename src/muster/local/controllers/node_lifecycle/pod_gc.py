@@ -13,7 +13,7 @@ from muster.api.kinds import NODES as ANY_NODES
 from muster.api.meta import Key
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.local.controllers.informers import NODE
 from muster.local.controllers.kinds import PODS
 from muster.local.controllers.node_lifecycle.taint_eviction import disruption_condition
@@ -93,7 +93,7 @@ class PodGc:
                         "metadata": {"uid": meta.uid},
                         "status": {"phase": "Failed", "conditions": [row]},
                     },
-                    how=Patch.STRATEGIC,
+                    patch_type=PatchType.STRATEGIC,
                     subresource="status",
                 )
             await self._client.delete(PODS, meta.key, uid=meta.uid, grace=0)

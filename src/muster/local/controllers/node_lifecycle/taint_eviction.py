@@ -16,7 +16,7 @@ from muster.api.events import EventText
 from muster.api.meta import Key
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.local.controllers import conditions
 from muster.local.controllers.informers import NODE
 from muster.local.controllers.kinds import PODS
@@ -110,7 +110,7 @@ class TaintEviction:
                     PODS,
                     meta.key,
                     {"metadata": {"uid": meta.uid}, "status": {"conditions": [row]}},
-                    how=Patch.STRATEGIC,
+                    patch_type=PatchType.STRATEGIC,
                     subresource="status",
                 )
             await self._hands.client.delete(PODS, meta.key, uid=meta.uid)

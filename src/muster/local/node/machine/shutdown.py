@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import PODS
 from muster.api.meta import timestamp
 from muster.errors import NotFound
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ async def mark_stopped_pods(client: Client, nodes: Iterable[str], now: datetime)
                     PODS,
                     pod.metadata.key,
                     {"status": disruption_status("Terminated", STOPPED_MESSAGE, now)},
-                    how=Patch.STRATEGIC,
+                    patch_type=PatchType.STRATEGIC,
                     subresource="status",
                 )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from muster.api import quantity
 from muster.errors import MusterError
-from muster.kube.request import Patch
+from muster.kube.request import PatchType
 from muster.local.node.machine.shutdown import disruption_status
 from muster.local.node.pod import PODS_TO_RUN
 
@@ -69,7 +69,7 @@ class SizeLimits:
                 PODS_TO_RUN,
                 pod.metadata.key,
                 eviction_patch(pod, said, self._clock()),
-                how=Patch.STRATEGIC,
+                patch_type=PatchType.STRATEGIC,
                 subresource="status",
             )
 

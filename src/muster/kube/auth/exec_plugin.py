@@ -1,0 +1,148 @@
+"""Credentials from an exec plugin: a program named in a kubeconfig that prints an ExecCredential.
+
+The program runs only when its last credential has expired or was rejected, and it may ask questions
+only at a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from muster.errors import ConfigError
+from muster.kube.auth.credentials import Credential
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SKEW_SECONDS = 10.0
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _Status | None = None
+
+
+class ExecPluginConfig(NamedTuple):
+    """An `exec` entry of a kubeconfig, checked. `where` names the file and key for messages."""
+
+    where: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    api_version: str = API_VERSIONS[0]
+    interactive: str = "IfAvailable"
+    install_hint: str = ""
+    cluster: Mapping[str, Any] | None = None
+
+
+class ExecPlugin:
+    """A program that prints an ExecCredential. Its answer is kept until it says it expires."""
+
+    def __init__(self, plugin: ExecPluginConfig, now: Callable[[], float] = time.time) -> None:
+        self._plugin, self._now = plugin, now
+        self._lock = threading.Lock()
+        self._credential: Credential | None = None
+        self._expires = float("inf")
+
+    def ready(self) -> bool:
+        return self._credential is not None and self._now() < self._expires - SKEW_SECONDS
+
+    def current(self) -> Credential:
+        # The lock makes requests that start together share one run of the program.
+        with self._lock:
+            if self._credential is None or not self.ready():
+                self._credential = self._run()
+            return self._credential
+
+    def refused(self) -> bool:
+        self._credential = None
+        return True
+
+    def _run(self) -> Credential:
+        plugin = self._plugin
+        interactive = _interactive(plugin)
+        spec: dict[str, Any] = {"interactive": interactive}
+        if plugin.cluster is not None:
+            spec["cluster"] = dict(plugin.cluster)
+        info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+        environment = {
+            **os.environ,
+            **dict(plugin.env),
+            "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode(),
+        }
+        import subprocess
+
+        try:
+            done = subprocess.run(
+                [plugin.command, *plugin.args],
+                env=environment,
+                stdin=None if interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if interactive else subprocess.PIPE,
+                check=False,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"{plugin.where}: cannot run {plugin.command!r}: {error.strerror or error}",
+                hint=plugin.install_hint.strip(),
+            ) from error
+        if done.returncode != 0:
+            said = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+            raise ConfigError(
+                f"{plugin.where}: {plugin.command!r} failed with exit code {done.returncode}"
+                + (f": {said[-1]}" if said else "")
+            )
+        return self._understand(done.stdout)
+
+    def _understand(self, output: bytes) -> Credential:
+        plugin = self._plugin
+        try:
+            answer = msgspec.json.decode(output, type=_ExecCredential)
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f"{plugin.where}: {plugin.command!r} did not print an ExecCredential: {error}"
+            ) from error
+        if answer.api_version != plugin.api_version:
+            raise ConfigError(
+                f"{plugin.where}: {plugin.command!r} answered {answer.api_version!r}, "
+                f"wanted {plugin.api_version!r}"
+            )
+        status = answer.status or _Status()
+        if not status.token and not (status.client_certificate_data and status.client_key_data):
+            raise ConfigError(
+                f"{plugin.where}: {plugin.command!r} gave neither token nor certificate"
+            )
+        expires = status.expiration_timestamp
+        if expires is not None and expires.tzinfo is None:
+            expires = expires.replace(tzinfo=UTC)
+        self._expires = float("inf") if expires is None else expires.timestamp()
+        return Credential(
+            f"Bearer {status.token}" if status.token else "",
+            status.client_certificate_data.encode(),
+            status.client_key_data.encode(),
+        )
+
+
+def _interactive(plugin: ExecPluginConfig) -> bool:
+    terminal = sys.stdin is not None and sys.stdin.isatty()
+    if plugin.interactive == "Always" and not terminal:
+        raise ConfigError(
+            f"{plugin.where}: {plugin.command!r} must ask questions, and this is no terminal"
+        )
+    return terminal and plugin.interactive != "Never"
