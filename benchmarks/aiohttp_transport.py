@@ -54,7 +54,7 @@ class AiohttpTransport:
         response = await self._send(request)
         if response.status != 401:
             return response
-        if self._endpoint.credentials.refused():
+        if self._endpoint.credentials.reject():
             response = await self._send(request)
         if expired := self._expired(response.status):
             raise error_from_response(response, request, expired=expired)
@@ -73,7 +73,7 @@ class AiohttpTransport:
             if error_response is not None:
                 status = error_response.status
                 if status == 401:
-                    self._endpoint.credentials.refused()
+                    self._endpoint.credentials.reject()
                 raise error_from_response(error_response, request, expired=self._expired(status))
             yield self._chunks(response)
 
@@ -102,7 +102,7 @@ class AiohttpTransport:
 
     async def _credential(self) -> Credential:
         source = self._endpoint.credentials
-        credential = source.current() if source.ready() else await asyncio.to_thread(source.current)
+        credential = source.get() if source.is_ready() else await asyncio.to_thread(source.get)
         if self._tls_of != credential[1:]:
             self._tls = tls.client_context(self._endpoint, credential) or True
             self._tls_of = credential[1:]

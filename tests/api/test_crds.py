@@ -70,7 +70,7 @@ def test_no_category_hides_a_resource_of_its_name() -> None:
 
 
 def test_schemas_know_which_lists_merge_by_which_key() -> None:
-    pod = schemas.of("", "v1", "Pod")
+    pod = schemas.for_kind("", "v1", "Pod")
     assert pod is not None
     spec = pod.field("spec")
     assert spec is not None
@@ -78,4 +78,4 @@ def test_schemas_know_which_lists_merge_by_which_key() -> None:
     assert containers is not None
 
     assert (containers.merges, containers.merge_key) == (True, "name")
-    assert schemas.of("", "v1", "Nonsense") is None
+    assert schemas.for_kind("", "v1", "Nonsense") is None

@@ -29,7 +29,7 @@ class FakeInformer:
         self._syncs = syncs
         self._crashes = crashes
         self._synced = asyncio.Event()
-        self.trouble = ""
+        self.stale_reason = ""
         self.ended = False
 
     @property
@@ -101,9 +101,9 @@ async def test_readiness_follows_the_informers() -> None:
         group.create_task(manager.run())
         await asyncio.sleep(10)
         assert health.readiness().answers["informers"] == "1 of 2 informers not synced"
-        assert health.liveness().well
+        assert health.liveness().healthy
         await asyncio.sleep(15)
-        assert health.readiness().well
+        assert health.readiness().healthy
         manager.stop()
 
 
@@ -114,11 +114,11 @@ async def test_a_daemon_whose_state_may_be_old_is_alive_but_not_ready() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(manager.run())
         await asyncio.sleep(1)
-        first.trouble = second.trouble = "cannot reach the server"
+        first.stale_reason = second.stale_reason = "cannot reach the server"
         assert health.readiness().answers["informers"] == "cannot reach the server"
-        assert health.liveness().well
-        first.trouble = second.trouble = ""
-        assert health.readiness().well
+        assert health.liveness().healthy
+        first.stale_reason = second.stale_reason = ""
+        assert health.readiness().healthy
         manager.stop()
 
 
@@ -129,7 +129,7 @@ async def test_a_daemon_with_an_attempt_that_never_ends_is_not_alive() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(manager.run())
         await asyncio.sleep(500)
-        assert health.liveness().well
+        assert health.liveness().healthy
         await asyncio.sleep(200)
         assert health.liveness().answers == {"loops": "an attempt of jobs hangs for 700 s"}
         manager.stop()
@@ -142,7 +142,7 @@ async def test_a_daemon_with_nothing_to_do_stays_alive() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(manager.run())
         await asyncio.sleep(100_000)
-        assert health.liveness().well
+        assert health.liveness().healthy
         manager.stop()
 
 
@@ -308,7 +308,7 @@ class FakeElection:
     def __init__(self, *turns: tuple[float, float]) -> None:
         self._turns = list(turns)
 
-    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def run_as_leader(self, work: Callable[[], Awaitable[None]]) -> None:
         if not self._turns:
             await asyncio.Event().wait()
         start, end = self._turns.pop(0)
@@ -321,7 +321,7 @@ class FakeElection:
 
 
 async def test_loops_act_only_while_leading_and_resume_what_was_cut_short() -> None:
-    manager = Manager("m", lead=FakeElection((10, 15), (100, 200)).lead)
+    manager = Manager("m", lead=FakeElection((10, 15), (100, 200)).run_as_leader)
     informer = manager.informer(FakeInformer())
     reconcile = Slow(8)
     manager.loop(queue_of("a"), reconcile)
@@ -334,7 +334,7 @@ async def test_loops_act_only_while_leading_and_resume_what_was_cut_short() -> N
 
 
 async def test_a_follower_stops_at_once() -> None:
-    manager = Manager("m", lead=FakeElection().lead, grace=20)
+    manager = Manager("m", lead=FakeElection().run_as_leader, grace=20)
     manager.loop(queue_of("a"), Slow(1))
 
     await stop_at(manager, 5)
@@ -343,7 +343,7 @@ async def test_a_follower_stops_at_once() -> None:
 
 
 async def test_a_led_part_runs_only_while_leading() -> None:
-    manager = Manager("m", lead=FakeElection((10, 15), (100, 200)).lead)
+    manager = Manager("m", lead=FakeElection((10, 15), (100, 200)).run_as_leader)
     spans: list[tuple[float, float]] = []
 
     async def part() -> None:

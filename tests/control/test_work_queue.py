@@ -236,8 +236,8 @@ async def test_the_longest_attempt_is_the_oldest_that_has_not_ended() -> None:
 
 
 def test_jitter_spreads_the_delays_between_half_and_whole() -> None:
-    assert Backoff(first=8, chance=lambda: 0.0).delay(1) == 8
-    assert Backoff(first=8, chance=lambda: 1.0).delay(1) == 4
+    assert Backoff(first=8, random=lambda: 0.0).delay(1) == 8
+    assert Backoff(first=8, random=lambda: 1.0).delay(1) == 4
     delays = {Backoff(first=8).delay(1) for _ in range(50)}
     assert len(delays) > 1
     assert all(4 <= delay <= 8 for delay in delays)

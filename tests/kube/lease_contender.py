@@ -40,13 +40,13 @@ async def contend(kubeconfig: Path, namespace: str, identity: str, file: int) ->
                 # The moment is taken before the question: a pause between the two, however long,
                 # then never makes a "yes" look later than it was.
                 moment = steady_clock()
-                if election.holds():
+                if election.is_leader():
                     os.write(file, f"{moment:.6f} {identity}\n".encode())
                 await asyncio.sleep(0.005)  # pace: how often it acts
 
         while True:
             try:
-                await election.lead(work)
+                await election.run_as_leader(work)
             except LeaseLost:
                 continue
 

@@ -32,8 +32,8 @@ X = Key("ns", "x")
     ("ask", "words"),
     [
         (request.get(PODS, X), "get pods x in namespace ns"),
-        (request.list_page(PODS, "ns", limit=1, after=""), "list pods in namespace ns"),
-        (request.list_page(NODES, "", limit=1, after=""), "list nodes"),
+        (request.list_page(PODS, "ns", limit=1, continue_token=""), "list pods in namespace ns"),
+        (request.list_page(NODES, "", limit=1, continue_token=""), "list nodes"),
         (request.watch(TFJOBS, "", since="1"), "watch tfjobs.kubeflow.org"),
         (
             request.create(LEASES, {}, namespace="ns"),
@@ -84,7 +84,7 @@ def test_each_status_is_its_own_error(code: int, reason: str, kind: type[Excepti
 
 
 def test_being_unknown_and_being_refused_name_verb_and_resource() -> None:
-    ask = request.list_page(PODS, "ns", limit=1, after="")
+    ask = request.list_page(PODS, "ns", limit=1, continue_token="")
     unknown = error_from_response(status_response(401, "Unauthorized", "Unauthorized"), ask)
     assert str(unknown).startswith(
         "not signed in: the cluster refused to list pods in namespace ns"
@@ -103,7 +103,7 @@ def test_being_unknown_and_being_refused_name_verb_and_resource() -> None:
     ],
 )
 def test_a_missing_kind_is_not_a_missing_object(answer: Response) -> None:
-    error = error_from_response(answer, request.list_page(TFJOBS, "", limit=1, after=""))
+    error = error_from_response(answer, request.list_page(TFJOBS, "", limit=1, continue_token=""))
     assert isinstance(error, NotFound)
     assert str(error) == "the cluster has no tfjobs.kubeflow.org"
     absent = error_from_response(

@@ -53,11 +53,11 @@ async def test_the_first_leads_and_gives_the_lease_back() -> None:
     led = []
 
     async def work() -> None:
-        led.append(one.holds())
+        led.append(one.is_leader())
 
-    await one.lead(work)
+    await one.run_as_leader(work)
     assert led == [True]
-    assert not one.holds()
+    assert not one.is_leader()
     assert server.objects[PATH]["spec"]["holderIdentity"] == ""
 
 
@@ -65,16 +65,16 @@ async def test_the_second_waits_and_takes_over_at_once_when_the_first_ends() -> 
     server, log = FakeApiServer(), list[str]()
     one, two = election(server, "one"), election(server, "two")
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(one.lead(held_until_cancelled(log, "one")))
-        await eventually(one.holds)
-        second = group.create_task(two.lead(held_until_cancelled(log, "two")))
+        first = group.create_task(one.run_as_leader(held_until_cancelled(log, "one")))
+        await eventually(one.is_leader)
+        second = group.create_task(two.run_as_leader(held_until_cancelled(log, "two")))
         await asyncio.sleep(120)
         assert log == ["one leads"]
-        assert one.holds()
-        assert not two.holds()
+        assert one.is_leader()
+        assert not two.is_leader()
         first.cancel()
         began = now()
-        await eventually(two.holds, timeout=60)
+        await eventually(two.is_leader, timeout=60)
         assert now() - began < 5
         second.cancel()
     assert log == ["one leads", "one stops", "two leads", "two stops"]
@@ -86,17 +86,17 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start() -> No
     one, two = election(server, "one"), election(server, "two")
     cut_off = FakeApiServer()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(_caught(one.lead(held_until_cancelled(log, "one"))))
-        await eventually(one.holds)
-        second = group.create_task(two.lead(held_until_cancelled(log, "two")))
+        first = group.create_task(_caught(one.run_as_leader(held_until_cancelled(log, "one"))))
+        await eventually(one.is_leader)
+        second = group.create_task(two.run_as_leader(held_until_cancelled(log, "two")))
         await asyncio.sleep(20)
         cut_off.reachable = False
         one._client.transport = cut_off
         began = now()
-        await eventually(lambda: not one.holds(), timeout=60)
+        await eventually(lambda: not one.is_leader(), timeout=60)
         assert now() - began <= 10.1
         lost_at = now()
-        await eventually(two.holds, timeout=60)
+        await eventually(two.is_leader, timeout=60)
         assert now() - lost_at >= 2.0, "the margin for requests already sent"
         assert isinstance(await first, LeaseLost)
         second.cancel()
@@ -113,8 +113,8 @@ async def test_a_renewal_that_hangs_does_not_keep_the_leader_believing() -> None
             await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as group:
-        leading = group.create_task(_caught(one.lead(held_until_cancelled(log, "one"))))
-        await eventually(one.holds)
+        leading = group.create_task(_caught(one.run_as_leader(held_until_cancelled(log, "one"))))
+        await eventually(one.is_leader)
         one._client.transport = Hanging()
         began = now()
         assert isinstance(await leading, LeaseLost)
@@ -132,13 +132,13 @@ async def test_holding_ends_by_the_clock_alone() -> None:
     answers = []
 
     async def work() -> None:
-        answers.append(one.holds())
+        answers.append(one.is_leader())
         time[0] += 9.9
-        answers.append(one.holds())
+        answers.append(one.is_leader())
         time[0] += 0.2
-        answers.append(one.holds())
+        answers.append(one.is_leader())
 
-    await one.lead(work)
+    await one.run_as_leader(work)
     assert answers == [True, True, False]
 
 
@@ -155,8 +155,8 @@ async def test_time_counts_from_before_the_renewal_was_sent() -> None:
 
     one._client.transport = Slow()  # type: ignore[assignment]
     async with asyncio.TaskGroup() as group:
-        leading = group.create_task(_caught(one.lead(held_until_cancelled([], "one"))))
-        await eventually(one.holds, timeout=30)
+        leading = group.create_task(_caught(one.run_as_leader(held_until_cancelled([], "one"))))
+        await eventually(one.is_leader, timeout=30)
         renewed = one._renewed_at
         assert renewed is not None
         assert now() - renewed >= 8  # a GET and a POST of 4 s each
@@ -167,11 +167,14 @@ async def test_the_loser_of_a_race_for_a_free_lease_waits() -> None:
     server = FakeApiServer()
     several = [election(server, f"n{i}") for i in range(5)]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_caught(e.lead(held_until_cancelled([], "x")))) for e in several]
+        tasks = [
+            group.create_task(_caught(e.run_as_leader(held_until_cancelled([], "x"))))
+            for e in several
+        ]
         for _ in range(300):
             await asyncio.sleep(0.1)
-            assert sum(e.holds() for e in several) <= 1
-        assert sum(e.holds() for e in several) == 1
+            assert sum(e.is_leader() for e in several) <= 1
+        assert sum(e.is_leader() for e in several) == 1
         for task in tasks:
             task.cancel()
 
@@ -183,7 +186,7 @@ async def test_an_error_in_the_work_comes_out_as_itself_and_frees_the_lease() ->
         raise Unreachable("broken")
 
     with pytest.raises(Unreachable, match="broken"):
-        await election(server, "one").lead(work)
+        await election(server, "one").run_as_leader(work)
     assert server.objects[PATH]["spec"]["holderIdentity"] == ""
 
 

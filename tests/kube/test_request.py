@@ -26,9 +26,9 @@ def body(ask: Request) -> object:
         (request.get(PODS, X), "GET", "/api/v1/namespaces/ns/pods/x"),
         (request.get(NODES, Key("", "n")), "GET", "/api/v1/nodes/n"),
         (request.get(TFJOBS, X), "GET", "/apis/kubeflow.org/v1/namespaces/ns/tfjobs/x"),
-        (request.list_page(PODS, "", limit=0, after=""), "GET", "/api/v1/pods"),
+        (request.list_page(PODS, "", limit=0, continue_token=""), "GET", "/api/v1/pods"),
         (
-            request.list_page(PODS, "ns", labels="a in (b,c)", limit=5, after="t=="),
+            request.list_page(PODS, "ns", labels="a in (b,c)", limit=5, continue_token="t=="),
             "GET",
             "/api/v1/namespaces/ns/pods?labelSelector=a%20in%20%28b%2Cc%29&limit=5&continue=t%3D%3D",
         ),

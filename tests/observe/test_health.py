@@ -6,7 +6,7 @@ from muster.observe.health import Health
 
 
 def test_a_process_without_checks_is_well() -> None:
-    assert Health().liveness().well
+    assert Health().liveness().healthy
     assert str(Health().readiness()) == "ok\n"
 
 
@@ -17,7 +17,7 @@ def test_one_failed_check_makes_the_verdict_and_says_which() -> None:
 
     verdict = health.liveness()
 
-    assert not verdict.well
+    assert not verdict.healthy
     assert str(verdict) == "[+] loop: ok\n[-] store: disk full\n"
 
 
@@ -25,15 +25,15 @@ def test_what_is_not_ready_is_still_alive() -> None:
     health = Health()
     health.ready("informers", lambda: "1 of 2 informers not synced")
 
-    assert health.liveness().well
-    assert not health.readiness().well
+    assert health.liveness().healthy
+    assert not health.readiness().healthy
 
 
 def test_what_is_not_alive_is_not_ready() -> None:
     health = Health()
     health.live("loop", lambda: "stuck")
 
-    assert not health.readiness().well
+    assert not health.readiness().healthy
 
 
 def test_a_note_is_told_and_changes_nothing() -> None:
@@ -42,7 +42,7 @@ def test_a_note_is_told_and_changes_nothing() -> None:
     health.note("rights", lambda: "may not list secrets")
     health.note("more", lambda: "")
 
-    assert health.readiness().well
+    assert health.readiness().healthy
     assert str(health.readiness()) == "[+] informers: ok\n[~] rights: may not list secrets\n"
     assert str(health.liveness()) == "ok\n"
 
@@ -52,4 +52,4 @@ def test_checks_are_asked_anew_each_time() -> None:
     trouble = ["starting", ""]
     health.ready("x", lambda: trouble.pop(0))
 
-    assert [health.readiness().well, health.readiness().well] == [False, True]
+    assert [health.readiness().healthy, health.readiness().healthy] == [False, True]

@@ -102,7 +102,7 @@ class ObjectQuery(NamedTuple):
         space = self.namespace if self.kind.namespaced else ""
         if self.name:
             return request.get(self.kind, Key(space, self.name))
-        return request.list_page(self.kind, space, labels=self.labels, limit=0, after="")
+        return request.list_page(self.kind, space, labels=self.labels, limit=0, continue_token="")
 
 
 def fetch(client: BlockingClient, asked: ObjectQuery) -> Table:

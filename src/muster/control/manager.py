@@ -51,7 +51,7 @@ class Syncing(Protocol):
     def has_synced(self) -> bool: ...
 
     @property
-    def trouble(self) -> str: ...
+    def stale_reason(self) -> str: ...
 
     async def synced(self) -> None: ...
 
@@ -192,7 +192,7 @@ class Manager:
 
     def _stale(self) -> str:
         waiting = sum(not informer.has_synced for informer in self._informers)
-        problems = sorted({informer.trouble for informer in self._informers if informer.trouble})
+        problems = sorted({informer.stale_reason for informer in self._informers} - {""})
         if waiting:
             problems.insert(0, f"{waiting} of {len(self._informers)} informers not synced")
         return "; ".join(problems)

@@ -41,7 +41,7 @@ class BlockingClient:
         user_agent: str = "muster",
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._wire = BlockingTransport(endpoint, user_agent)
+        self._transport = BlockingTransport(endpoint, user_agent)
         self._sleep = sleep
 
     def __enter__(self) -> Self:
@@ -51,7 +51,7 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        self._wire.close()
+        self._transport.close()
 
     def get(self, kind: Kind[T], key: Key) -> T:
         return decoding.decode_object(kind, self.send(request.get(kind, key)).body)
@@ -66,12 +66,12 @@ class BlockingClient:
         page: int = 500,
     ) -> ObjectList[T]:
         pages = decoding.ListPages(kind, namespace, labels=labels, fields=fields, limit=page)
-        while ask := pages.ask():
+        while call := pages.next_request():
             try:
-                pages.feed(self.send(ask).body)
+                pages.add_page(self.send(call).body)
             except Gone as gone:
-                pages.lost(gone)
-        return pages.listing()
+                pages.expired(gone)
+        return pages.result()
 
     def create(
         self,
@@ -82,12 +82,12 @@ class BlockingClient:
         subresource: str = "",
         name: str = "",
     ) -> T:
-        ask = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
-        return decoding.decode_object(kind, self.send(ask).body)
+        call = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
+        return decoding.decode_object(kind, self.send(call).body)
 
     def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
-        ask = request.replace(kind, body, subresource=subresource)
-        return decoding.decode_object(kind, self.send(ask).body)
+        call = request.replace(kind, body, subresource=subresource)
+        return decoding.decode_object(kind, self.send(call).body)
 
     def patch(
         self,
@@ -98,14 +98,14 @@ class BlockingClient:
         patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> T:
-        ask = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
-        return decoding.decode_object(kind, self.send(ask).body)
+        call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
+        return decoding.decode_object(kind, self.send(call).body)
 
     def apply(
         self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
     ) -> T:
-        ask = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
-        return decoding.decode_object(kind, self.send(ask).body)
+        call = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
+        return decoding.decode_object(kind, self.send(call).body)
 
     def delete(
         self,
@@ -135,29 +135,29 @@ class BlockingClient:
         """Changes after `since` until the server ends the stream."""
         from muster.kube.watch.watch_stream import LineSplitter, event_reader
 
-        ask = request.watch(kind, namespace, since=since, labels=labels, fields=fields)
-        read, lines = event_reader(kind, ask), LineSplitter()
-        for chunk in self._wire.stream(ask):
+        call = request.watch(kind, namespace, since=since, labels=labels, fields=fields)
+        read, lines = event_reader(kind, call), LineSplitter()
+        for chunk in self._transport.stream(call):
             for line in lines.feed(chunk):
                 yield read(line)
 
     def logs(self, pod: Key, **options: Unpack[LogOptions]) -> Iterator[bytes]:
         """A container's log in chunks, as they come."""
-        return self._wire.stream(request.logs(pod, options))
+        return self._transport.stream(request.logs(pod, options))
 
-    def send(self, ask: Request) -> Response:
+    def send(self, call: Request) -> Response:
         """Any request; a refusal is raised."""
         attempt = 1
         while True:
-            response = self._wire.send(ask)
+            response = self._transport.send(call)
             if response.status < 300:
                 return response
             from muster.kube.retry import pause_before_retry  # refusals are few
 
-            pause = pause_before_retry(ask, response, attempt)
+            pause = pause_before_retry(call, response, attempt)
             if pause is None:
                 raise error_from_response(
-                    response, ask, expired=self._wire.expired(response.status)
+                    response, call, expired=self._transport.expired(response.status)
                 )
             self._sleep(pause)
             attempt += 1

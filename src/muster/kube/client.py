@@ -50,7 +50,7 @@ class Client:
     def __init__(self, transport: Transport, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
         self.transport = transport
         self._slots = asyncio.Semaphore(max_in_flight)
-        self._gate = Throttle()
+        self._throttle = Throttle()
 
     @classmethod
     def connect(
@@ -90,12 +90,12 @@ class Client:
     ) -> ObjectList[T]:
         """All objects, fetched in pages that show one version; `page` of 0 asks for all at once."""
         pages = decoding.ListPages(kind, namespace, labels=labels, fields=fields, limit=page)
-        while ask := pages.ask():
+        while call := pages.next_request():
             try:
-                pages.feed(await self._body(ask))
+                pages.add_page(await self._body(call))
             except Gone as gone:
-                pages.lost(gone)
-        return pages.listing()
+                pages.expired(gone)
+        return pages.result()
 
     async def watch(
         self,
@@ -107,7 +107,7 @@ class Client:
         fields: str = "",
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after version `since` until the server ends it; `Gone` if that is too old."""
-        ask = request.watch(
+        call = request.watch(
             kind,
             namespace,
             since=since,
@@ -115,8 +115,8 @@ class Client:
             fields=fields,
             seconds=random.randint(*WATCH_SECONDS),
         )
-        read, lines = event_reader(kind, ask), LineSplitter()
-        async with self.transport.stream(ask) as chunks:
+        read, lines = event_reader(kind, call), LineSplitter()
+        async with self.transport.stream(call) as chunks:
             async for chunk in chunks:
                 for line in lines.feed(chunk):
                     yield read(line)
@@ -139,9 +139,9 @@ class Client:
         name: str = "",
     ) -> T:
         """Create an object; its namespace is `namespace`, else the one in its metadata."""
-        ask = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
+        call = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
         return decoding.decode_object(
-            kind, await self._body(ask._replace(query=request.NO_FIELD_VALIDATION))
+            kind, await self._body(call._replace(query=request.NO_FIELD_VALIDATION))
         )
 
     async def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
@@ -159,15 +159,15 @@ class Client:
         patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> T:
-        ask = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
-        return decoding.decode_object(kind, await self._body(ask))
+        call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
+        return decoding.decode_object(kind, await self._body(call))
 
     async def apply(
         self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
     ) -> T:
         """Server-side apply; `Conflict` if another manager owns a field, unless forced."""
-        ask = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
-        return decoding.decode_object(kind, await self._body(ask))
+        call = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
+        return decoding.decode_object(kind, await self._body(call))
 
     async def delete(
         self,
@@ -217,8 +217,8 @@ class Client:
         from muster.kube.streams.exec_session import PROTOCOLS, ExecSession, exec_query
 
         query = exec_query(command, container=container, stdin=stdin, tty=tty)
-        ask = request.websocket_upgrade(pod, "exec" if command else "attach", query)
-        async with self.transport.websocket(ask, PROTOCOLS) as socket:
+        call = request.websocket_upgrade(pod, "exec" if command else "attach", query)
+        async with self.transport.websocket(call, PROTOCOLS) as socket:
             yield ExecSession(socket)
 
     def attach(
@@ -232,8 +232,8 @@ class Client:
         """TCP connections to a pod's port: `connection = await forward.connect()`."""
         from muster.kube.streams.port_forward import PROTOCOL, PortForward
 
-        ask = request.websocket_upgrade(pod, "portforward", (("ports", str(port)),))
-        async with self.transport.websocket(ask, (PROTOCOL,)) as socket:
+        call = request.websocket_upgrade(pod, "portforward", (("ports", str(port)),))
+        async with self.transport.websocket(call, (PROTOCOL,)) as socket:
             forward = PortForward(socket, port)
             try:
                 async with asyncio.TaskGroup() as group:
@@ -246,21 +246,21 @@ class Client:
 
     # Sending
 
-    async def send(self, ask: Request) -> Response:
+    async def send(self, call: Request) -> Response:
         """Any request, under the same limits; a refusal is raised."""
         attempt, clock = 1, asyncio.get_running_loop().time
         while True:
-            if wait := self._gate.wait(clock()):
+            if wait := self._throttle.wait(clock()):
                 await asyncio.sleep(wait)
             async with self._slots:
-                response = await self.transport.send(ask)
+                response = await self.transport.send(call)
             if response.status < 300:
                 return response
-            pause = pause_before_retry(ask, response, attempt)
+            pause = pause_before_retry(call, response, attempt)
             if pause is None:
-                raise error_from_response(response, ask)
-            self._gate.close(clock(), pause)
+                raise error_from_response(response, call)
+            self._throttle.pause(clock(), pause)
             attempt += 1
 
-    async def _body(self, ask: Request) -> bytes:
-        return (await self.send(ask)).body
+    async def _body(self, call: Request) -> bytes:
+        return (await self.send(call)).body

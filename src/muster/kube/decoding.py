@@ -32,7 +32,7 @@ class ObjectList(msgspec.Struct, Generic[T], frozen=True):
 
 class ListMeta(msgspec.Struct, frozen=True, gc=False):
     version: str = msgspec.field(default="", name="resourceVersion")
-    after: str = msgspec.field(default="", name="continue")
+    continue_token: str = msgspec.field(default="", name="continue")
 
 
 class Page(msgspec.Struct, Generic[T], gc=False):
@@ -77,11 +77,11 @@ class ListPages(Generic[T]):
         self._items: list[T] = []
         self._unreadable: list[str] = []
         self._version = ""
-        self._after: str | None = ""
+        self._continue_token: str | None = ""
 
-    def ask(self) -> Request | None:
+    def next_request(self) -> Request | None:
         """The request for the next page, or None when all are here."""
-        if self._after is None:
+        if self._continue_token is None:
             return None
         return request.list_page(
             self._kind,
@@ -89,16 +89,16 @@ class ListPages(Generic[T]):
             labels=self._labels,
             fields=self._fields,
             limit=self._limit,
-            after=self._after,
+            continue_token=self._continue_token,
         )
 
-    def lost(self, gone: Gone) -> None:
+    def expired(self, gone: Gone) -> None:
         """The version our pages show was compacted before we had them all: ask for all at once."""
-        if not self._after:
+        if not self._continue_token:
             raise gone
         self._begin(0)
 
-    def feed(self, body: bytes) -> None:
+    def add_page(self, body: bytes) -> None:
         """Take in the page that was asked for."""
         try:
             page = _page_decoder(cast(Any, self._kind.model)).decode(body)
@@ -110,9 +110,9 @@ class ListPages(Generic[T]):
         self._items += page.items or ()
         # All pages show the version of the first.
         self._version = self._version or page.metadata.version
-        self._after = page.metadata.after or None
+        self._continue_token = page.metadata.continue_token or None
 
-    def listing(self) -> ObjectList[T]:
+    def result(self) -> ObjectList[T]:
         if self._kind.model is dict:
             for item in cast("list[dict[str, Any]]", self._items):
                 # Lists leave out what is the same for every item; code that reads raw objects

@@ -75,7 +75,7 @@ class LeaderElection:
         self._seen: ObservedLease | None = None
         self._renewed_at: float | None = None
 
-    def holds(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether we may act now."""
         renewed = self._renewed_at
         return renewed is not None and self._clock() - renewed < self._deadline
@@ -85,7 +85,7 @@ class LeaderElection:
         """Who had the lease when we last looked."""
         return _holder(self._seen.record) if self._seen is not None else ""
 
-    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def run_as_leader(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then run `work`, cancelled with LeaseLost when the lease is lost.
 
         Returns when `work` does. The lease is given back on every way out but a crash.
@@ -185,7 +185,7 @@ class LeaderElection:
 
     async def _release(self) -> None:
         """Give the lease back, so that the next need not wait. A failure only costs time."""
-        if not self.holds() or self._seen is None:
+        if not self.is_leader() or self._seen is None:
             self._renewed_at = None
             return
         self._renewed_at = None  # first stop acting, then let others start

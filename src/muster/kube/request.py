@@ -121,12 +121,18 @@ def get(kind: Kind[Any], key: Key) -> Request:
 
 
 def list_page(
-    kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = "", limit: int, after: str
+    kind: Kind[Any],
+    namespace: str,
+    *,
+    labels: str = "",
+    fields: str = "",
+    limit: int,
+    continue_token: str,
 ) -> Request:
-    """One page of a list; `after` is the continue token of the page before."""
+    """One page of a list; `continue_token` is from the page before."""
     query = _query(labelSelector=labels, fieldSelector=fields, limit=limit or None)
-    if after:
-        query += (("continue", after),)
+    if continue_token:
+        query += (("continue", continue_token),)
     return Request("GET", collection_path(kind, namespace), query)
 
 

@@ -42,12 +42,12 @@ class Backoff(NamedTuple):
     first: float = 0.05
     cap: float = 60.0
     jitter: float = 0.5
-    chance: Callable[[], float] = random.random
+    random: Callable[[], float] = random.random
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after that many failures (1 or more); jitter only ever shortens."""
         whole = min(self.cap, self.first * 2.0 ** min(failures - 1, 60))
-        return whole * (1.0 - self.jitter * self.chance())
+        return whole * (1.0 - self.jitter * self.random())
 
 
 class Throttle:
@@ -57,14 +57,14 @@ class Throttle:
     jitter keeps them from coming back in one burst.
     """
 
-    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, random: Callable[[], float] = random.random) -> None:
         self._until = 0.0
-        self._chance = chance
+        self._random = random
 
-    def close(self, now: float, seconds: float) -> None:
+    def pause(self, now: float, seconds: float) -> None:
         self._until = max(self._until, now + seconds)
 
     def wait(self, now: float) -> float:
         """How long a request that wants to go now must wait; 0 in ordinary times."""
         left = self._until - now
-        return left * (1.0 + 0.25 * self._chance()) if left > 0 else 0.0
+        return left * (1.0 + 0.25 * self._random()) if left > 0 else 0.0

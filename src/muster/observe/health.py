@@ -23,7 +23,7 @@ class HealthReport:
     """What is worth saying and changes nothing."""
 
     @property
-    def well(self) -> bool:
+    def healthy(self) -> bool:
         return not any(self.answers.values())
 
     def __str__(self) -> str:

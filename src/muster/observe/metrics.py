@@ -87,6 +87,6 @@ def _answering(
 
     async def answer(_: web.Request) -> web.Response:
         found = verdict()
-        return web.Response(text=str(found), status=200 if found.well else 503)
+        return web.Response(text=str(found), status=200 if found.healthy else 503)
 
     return answer

@@ -67,7 +67,9 @@ async def run(client: Client, options: Options, stop: asyncio.Event | None = Non
     """Schedule on the cluster of that client until `stop` is set."""
     settings = load(options.config, options.names) if options.config else Settings(options.names)
     election = options.election
-    manager = Manager("scheduler", health=options.health, lead=election.lead if election else None)
+    manager = Manager(
+        "scheduler", health=options.health, lead=election.run_as_leader if election else None
+    )
     service = Service(client, settings, options, election)
     for informer in service.informers:
         manager.informer(informer)
@@ -87,7 +89,7 @@ class Service:
         self.informers = list(self._informers())
         self._loop: Loop | None = None
         self._binder: Binder | None = None
-        self._may_act = election.holds if election else lambda: True
+        self._may_act = election.is_leader if election else lambda: True
         self._reporter = Reporter(client, self.state, self._busy)
         self._presence = NameLeases(
             client, settings.names, options.namespace, elected=election is not None

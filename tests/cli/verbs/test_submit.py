@@ -309,7 +309,7 @@ def test_what_somebody_else_made_meanwhile_is_not_taken_back(
         with place.client() as client:
             body = {"apiVersion": "v1", "kind": "ConfigMap", **foreign}
             path = f"/api/v1/namespaces/{place.namespace}/configmaps"
-            client._wire.send(Request("POST", path, (), json.dumps(body).encode()))
+            client._transport.send(Request("POST", path, (), json.dumps(body).encode()))
         trouble()
 
     disturb(monkeypatch, 1, taken, None)

@@ -18,30 +18,30 @@ def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
     time = [0.0]
     (tmp_path / "token").write_text("one\n")
     source = TokenFile(tmp_path / "token", clock=lambda: time[0])
-    assert source.current().authorization == "Bearer one"
+    assert source.get().authorization == "Bearer one"
     (tmp_path / "token").write_text("two\n")
-    assert source.current().authorization == "Bearer one"
+    assert source.get().authorization == "Bearer one"
     time[0] += credentials.REREAD_SECONDS
-    assert source.current().authorization == "Bearer two"
+    assert source.get().authorization == "Bearer two"
 
 
 def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     source = TokenFile(tmp_path / "token")
-    source.current()
-    assert not source.refused(), "the same token would be refused again"
+    source.get()
+    assert not source.reject(), "the same token would be refused again"
     (tmp_path / "token").write_text("two")
-    assert source.refused()
-    assert source.current().authorization == "Bearer two"
+    assert source.reject()
+    assert source.get().authorization == "Bearer two"
 
 
 def test_a_token_file_that_vanishes_for_a_moment_is_no_trouble(tmp_path: Path) -> None:
     time = [0.0]
     source = TokenFile(tmp_path / "token", clock=lambda: time[0])
     with pytest.raises(ConfigError, match="cannot read the token"):
-        source.current()
+        source.get()
     (tmp_path / "token").write_text("one")
-    source.current()
+    source.get()
     (tmp_path / "token").unlink()
     time[0] += 100
-    assert source.current().authorization == "Bearer one"
+    assert source.get().authorization == "Bearer one"

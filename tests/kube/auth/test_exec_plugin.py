@@ -36,10 +36,10 @@ def credential(version: str = V1, **status: str) -> str:
 def test_a_plugin_runs_once_and_its_token_is_kept(tmp_path: Path, version: str) -> None:
     script = f"echo '{credential(version, token='t')}'"
     source = ExecPlugin(plugin(tmp_path, script, api_version=version))
-    assert not source.ready()
-    assert source.current().authorization == "Bearer t"
-    assert source.ready()
-    source.current()
+    assert not source.is_ready()
+    assert source.get().authorization == "Bearer t"
+    assert source.is_ready()
+    source.get()
     assert runs(tmp_path) == 1
 
 
@@ -47,16 +47,16 @@ def test_it_runs_again_when_the_token_has_expired_or_was_refused(tmp_path: Path)
     time = [1_700_000_000.0]
     said = credential(token="t", expirationTimestamp="2023-11-14T23:13:20Z")  # an hour later
     source = ExecPlugin(plugin(tmp_path, f"echo '{said}'"), now=lambda: time[0])
-    source.current()
+    source.get()
     time[0] += 3580
-    source.current()
+    source.get()
     assert runs(tmp_path) == 1
     time[0] += 15
-    source.current()
+    source.get()
     assert runs(tmp_path) == 2
-    assert source.refused()
+    assert source.reject()
     time[0] -= 3000
-    source.current()
+    source.get()
     assert runs(tmp_path) == 3
 
 
@@ -68,7 +68,7 @@ def test_it_is_told_what_is_wanted_and_never_asks_without_a_terminal(
         f"[ -t 0 ] && exit 9\ncat\necho '{credential(token='t')}'"
     )
     source = ExecPlugin(plugin(tmp_path, script, env=(("EXTRA", "yes"),), cluster={"server": "s"}))
-    source.current()  # ends: its input is empty
+    source.get()  # ends: its input is empty
     info, extra = (tmp_path / "info").read_text().splitlines()
     assert json.loads(info) == {
         "apiVersion": V1,
@@ -79,12 +79,12 @@ def test_it_is_told_what_is_wanted_and_never_asks_without_a_terminal(
     monkeypatch.setattr("sys.stdin", None)
     always = ExecPlugin(plugin(tmp_path, "exit 0", interactive="Always"))
     with pytest.raises(ConfigError, match="this is no terminal"):
-        always.current()
+        always.get()
 
 
 def test_a_plugin_may_give_a_certificate_instead(tmp_path: Path) -> None:
     said = credential(clientCertificateData="CERT", clientKeyData="KEY")
-    found = ExecPlugin(plugin(tmp_path, f"echo '{said}'")).current()
+    found = ExecPlugin(plugin(tmp_path, f"echo '{said}'")).get()
     assert found == ("", b"CERT", b"KEY")
 
 
@@ -101,12 +101,12 @@ def test_a_plugin_that_fails_is_told_in_one_sentence(
     tmp_path: Path, script: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message) as wrong:
-        ExecPlugin(plugin(tmp_path, script)).current()
+        ExecPlugin(plugin(tmp_path, script)).get()
     assert str(wrong.value).startswith("config: users[u].user.exec: ")
 
 
 def test_a_plugin_that_is_not_installed_comes_with_its_hint() -> None:
     absent = ExecPluginConfig("config: exec", "/nonexistent/login", install_hint="install login\n")
     with pytest.raises(ConfigError, match="cannot run '/nonexistent/login': No such file") as wrong:
-        ExecPlugin(absent).current()
+        ExecPlugin(absent).get()
     assert wrong.value.hint == "install login"

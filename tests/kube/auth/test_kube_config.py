@@ -44,7 +44,7 @@ def written(folder: Path, content: Any, name: str = "config") -> Path:
 def test_a_context_gives_server_token_and_namespace(tmp_path: Path) -> None:
     found = kube_config.load(written(tmp_path, document(context={"namespace": "team"})))
     assert (found.url, found.namespace, found.name) == ("https://c:6443", "team", "prod")
-    assert found.credentials.current().authorization == "Bearer secret"
+    assert found.credentials.get().authorization == "Bearer secret"
     assert found.verify
     assert found.ca is None
 
@@ -69,7 +69,7 @@ def test_certificates_come_inline_or_from_files_beside_the_kubeconfig(tmp_path: 
     }
     found = kube_config.load(written(tmp_path, document(user=user, cluster=cluster)))
     assert found.ca == PAIR.certificate
-    assert found.credentials.current()[1:] == (PAIR.certificate, PAIR.key)
+    assert found.credentials.get()[1:] == (PAIR.certificate, PAIR.key)
     assert (found.server_name, found.proxy) == ("inner", "http://p:1")
 
 
@@ -81,7 +81,7 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
 def test_basic_authentication_is_still_understood(tmp_path: Path) -> None:
     user = {"username": "me", "password": "pw"}
     found = kube_config.load(written(tmp_path, document(user=user)))
-    assert found.credentials.current().authorization == "Basic bWU6cHc="
+    assert found.credentials.get().authorization == "Basic bWU6cHc="
 
 
 def test_several_files_merge_and_the_first_to_name_a_thing_wins(
@@ -181,4 +181,4 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     found = in_cluster(environ, tmp_path)
     assert found is not None
     assert (found.url, found.namespace) == ("https://[fd00::1]:443", "team")
-    assert found.credentials.current().authorization == "Bearer t1"
+    assert found.credentials.get().authorization == "Bearer t1"

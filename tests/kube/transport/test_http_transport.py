@@ -193,7 +193,7 @@ async def test_a_rotated_token_is_tried_once_more(tmp_path: Path) -> None:
         (tmp_path / "token").write_text("new")
         assert (await http.send(GET)).status == 200
         (tmp_path / "token").write_text("old")
-        source.refused()
+        source.reject()
         with pytest.raises(Unauthorized):
             async with http.stream(GET):
                 pass

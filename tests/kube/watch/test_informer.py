@@ -72,12 +72,12 @@ async def test_it_is_not_synced_before_the_first_list() -> None:
     server = FakeApiServer()
     server.reachable = False
     async with watching(server) as (informer, _):
-        await eventually(lambda: informer.trouble)
+        await eventually(lambda: informer.stale_reason)
         assert not informer.has_synced
         server.reachable = True
         await informer.synced()
         assert informer.has_synced
-        assert informer.trouble == ""
+        assert informer.stale_reason == ""
 
 
 async def test_a_broken_stream_resumes_without_listing_and_without_repeating() -> None:
@@ -117,7 +117,7 @@ async def test_after_compaction_only_the_differences_are_heard() -> None:
         seen.words.clear()
         server.reachable = False
         await server.cut()
-        await eventually(lambda: informer.trouble)
+        await eventually(lambda: informer.stale_reason)
         await server.remove("gone")
         await server.put(pod("changed", colour="red"))
         await server.put(pod("new"))
@@ -146,7 +146,7 @@ async def test_a_kind_that_is_not_installed_is_empty_and_found_when_it_appears(
         async with watching(server) as (informer, seen):
             await informer.synced()
             assert not informer.installed
-            assert informer.trouble == ""
+            assert informer.stale_reason == ""
             await asyncio.sleep(300)
             server.installed = True
             await server.put(pod("a"))
@@ -175,9 +175,9 @@ async def test_a_refusal_is_said_once_and_exposed_and_retried(
     server.answers.extend(status_response(403, "Forbidden", "no") for _ in range(8))
     async with watching(server) as (informer, _):
         await eventually(lambda: len(server.requests) >= 5, timeout=600)
-        assert informer.trouble == "not allowed to list pods: no"
+        assert informer.stale_reason == "not allowed to list pods: no"
         await eventually(lambda: informer.has_synced, timeout=600)
-        assert informer.trouble == ""
+        assert informer.stale_reason == ""
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert [r.getMessage() for r in warnings] == ["pods: not allowed to list pods: no"]
 

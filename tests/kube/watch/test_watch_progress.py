@@ -19,7 +19,7 @@ from muster.kube.watch.informer import WatchProgress
 
 
 def progressed() -> WatchProgress:
-    progress = WatchProgress(chance=lambda: 0.0)
+    progress = WatchProgress(random=lambda: 0.0)
     progress.listed("5")
     return progress
 

@@ -29,7 +29,7 @@ def kubeconfig(place: Place, tmp_path: Path) -> Path:
         return place.plane.kubeconfig
     authority = tmp_path / "ca.crt"
     authority.write_bytes(place.endpoint.ca or b"")
-    token = place.endpoint.credentials.current().authorization.removeprefix("Bearer ")
+    token = place.endpoint.credentials.get().authorization.removeprefix("Bearer ")
     cluster = {"server": place.endpoint.url, "certificate-authority": str(authority)}
     text = {
         "apiVersion": "v1",

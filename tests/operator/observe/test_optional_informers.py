@@ -47,7 +47,7 @@ async def test_an_operator_without_some_right_is_ready_and_says_what_it_lacks(
     async with operating(server) as health:
         await asyncio.sleep(60)
         verdict = health.readiness()
-        assert verdict.well, str(verdict)
+        assert verdict.healthy, str(verdict)
         assert "[~] rights: " in str(verdict)
         assert resource in str(verdict)
 
@@ -61,7 +61,7 @@ async def test_an_operator_that_may_not_see_pods_is_not_ready() -> None:
     server.forbidden = {"GET pods"}
     async with operating(server) as health:
         await asyncio.sleep(60)
-        assert not health.readiness().well
+        assert not health.readiness().healthy
 
 
 async def test_a_change_that_is_not_allowed_stands_in_the_status() -> None:

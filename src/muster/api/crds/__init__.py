@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions Muster serves and installs, as YAML files in this folder.
 
-`load_all` gives every one, for the local cluster; `texts` are what `muster crds` prints. The YAML
-is what a person would apply: nothing is added when it is read.
+`load_all` reads all of them, for the local cluster; `yaml_files` are what `muster crds` prints,
+exactly as a person would apply them.
 
 Every served version of a job keeps unknown fields of spec and status, requires nothing under spec
 and has no rules: without a conversion webhook the API server only rewrites `apiVersion` and prunes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 
-def texts() -> dict[str, str]:
+def yaml_files() -> dict[str, str]:
     """The files as they are, by name."""
     folder = resources.files(__package__)
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
@@ -29,6 +29,5 @@ def texts() -> dict[str, str]:
 
 def load_all() -> list[Raw]:
     """Every definition."""
-    return [
-        crd for text in texts().values() for crd in yaml.load_all(text, yaml.CSafeLoader) if crd
-    ]
+    documents = "---\n".join(yaml_files().values())
+    return [crd for crd in yaml.load_all(documents, yaml.CSafeLoader) if crd]

@@ -58,7 +58,7 @@ def command(target: Target, **given: Any) -> None:
     settings = _settings(given)
 
     async def work(context: daemon.DaemonContext) -> None:
-        lead = context.election.lead if context.election else None
+        lead = context.election.run_as_leader if context.election else None
         how = Options(target.namespace, settings, lead=lead, health=context.health)
         await run(context.client, how, context.stop)
 

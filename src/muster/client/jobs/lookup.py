@@ -230,7 +230,7 @@ def _listed(client: BlockingClient, namespace: str, type_: str) -> list[Raw]:
 def _served(client: BlockingClient, kind: Kind[Raw], job: Key) -> bool:
     """Whether the cluster knows this kind, which the want of a job leaves open."""
     try:
-        client.send(request.list_page(kind, job.namespace, limit=1, after=""))
+        client.send(request.list_page(kind, job.namespace, limit=1, continue_token=""))
     except NotFound:
         return False
     except Forbidden:

@@ -31,12 +31,12 @@ ANONYMOUS = Credential()
 class CredentialSource(Protocol):
     """Where credentials come from."""
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether `current` answers at once; if not, it may start a program."""
 
-    def current(self) -> Credential: ...
+    def get(self) -> Credential: ...
 
-    def refused(self) -> bool:
+    def reject(self) -> bool:
         """The server did not accept it. Whether asking again may give another one."""
 
 
@@ -46,13 +46,13 @@ class StaticCredential:
     def __init__(self, credential: Credential = ANONYMOUS) -> None:
         self._credential = credential
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return True
 
-    def current(self) -> Credential:
+    def get(self) -> Credential:
         return self._credential
 
-    def refused(self) -> bool:
+    def reject(self) -> bool:
         return False
 
 
@@ -66,15 +66,15 @@ class TokenFile:
         self._token = ""
         self._read_at = float("-inf")
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return True
 
-    def current(self) -> Credential:
+    def get(self) -> Credential:
         if self._clock() - self._read_at >= REREAD_SECONDS:
             self._read()
         return self._fixed._replace(authorization=f"Bearer {self._token}")
 
-    def refused(self) -> bool:
+    def reject(self) -> bool:
         before = self._token
         self._read()
         return self._token != before

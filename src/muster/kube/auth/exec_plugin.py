@@ -60,17 +60,17 @@ class ExecPlugin:
         self._credential: Credential | None = None
         self._expires = float("inf")
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return self._credential is not None and self._now() < self._expires - SKEW_SECONDS
 
-    def current(self) -> Credential:
+    def get(self) -> Credential:
         # The lock makes requests that start together share one run of the program.
         with self._lock:
-            if self._credential is None or not self.ready():
+            if self._credential is None or not self.is_ready():
                 self._credential = self._run()
             return self._credential
 
-    def refused(self) -> bool:
+    def reject(self) -> bool:
         self._credential = None
         return True
 

@@ -36,7 +36,7 @@ class BlockingTransport:
 
     def send(self, ask: Request) -> Response:
         response = self._once(ask)
-        if response.status == 401 and self._endpoint.credentials.refused():
+        if response.status == 401 and self._endpoint.credentials.reject():
             response = self._once(ask)
         return response
 
@@ -84,7 +84,7 @@ class BlockingTransport:
         return found
 
     def _message(self, ask: Request) -> bytes:
-        credential = self._endpoint.credentials.current()
+        credential = self._endpoint.credentials.get()
         if self._tls_of != credential[1:]:
             self.close()
             self._tls, self._tls_of = tls.client_context(self._endpoint, credential), credential[1:]

@@ -81,7 +81,7 @@ class HttpTransport:
         response = await self._send(request)
         if response.status != 401:
             return response
-        if self._endpoint.credentials.refused():
+        if self._endpoint.credentials.reject():
             response = await self._send(request)
         if expired := self._expired(response.status):
             raise error_from_response(response, request, expired=expired)
@@ -129,7 +129,7 @@ class HttpTransport:
 
     async def _credential(self) -> Credential:
         source = self._endpoint.credentials
-        credential = source.current() if source.ready() else await asyncio.to_thread(source.current)
+        credential = source.get() if source.is_ready() else await asyncio.to_thread(source.get)
         if self._tls_of != credential[1:]:
             self._pool.trust(tls.client_context(self._endpoint, credential))
             self._tls_of = credential[1:]
@@ -146,7 +146,7 @@ class HttpTransport:
         except OSError as error:
             return self._explain(error)
         if connection.status == 401:
-            self._endpoint.credentials.refused()
+            self._endpoint.credentials.reject()
         refusal = Response(connection.status, connection.headers, body)
         return error_from_response(refusal, request, expired=self._expired(refusal.status))
 

@@ -52,9 +52,9 @@ def _load(found: ssl.SSLContext, endpoint: Endpoint, credential: Credential) -> 
 
 def expired_certificate(endpoint: Endpoint, now: datetime | None = None) -> str:
     """`the client certificate of … expired on …`, or nothing. Looks only; asks no plugin."""
-    if not endpoint.credentials.ready():
+    if not endpoint.credentials.is_ready():
         return ""
-    certificate = endpoint.credentials.current().certificate
+    certificate = endpoint.credentials.get().certificate
     if not certificate:
         return ""
     from cryptography import x509

@@ -60,9 +60,9 @@ class WatchProgress:
     says something that watching on would not mend.
     """
 
-    def __init__(self, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, random: Callable[[], float] = random.random) -> None:
         self.version = ""
-        self._chance = chance
+        self._random = random
         self._failures = 0
 
     @property
@@ -97,7 +97,7 @@ class WatchProgress:
 
     def _pause(self, backoff: Backoff) -> float:
         self._failures += 1
-        return backoff._replace(chance=self._chance).delay(self._failures)
+        return backoff._replace(random=self._random).delay(self._failures)
 
 
 class Informer(Generic[T]):
@@ -116,7 +116,7 @@ class Informer(Generic[T]):
         self.kind = kind
         self.installed = True
         """Whether the server has the kind at all, as far as known."""
-        self.trouble = ""
+        self.stale_reason = ""
         """Why the state may be old, in one sentence; empty in ordinary times."""
         self._client, self._namespace = client, namespace
         self._labels, self._fields = labels, fields
@@ -171,7 +171,7 @@ class Informer(Generic[T]):
         )
         async with aclosing(stream) as events:
             async for event in events:
-                self._take(event)
+                self._apply(event)
         return self._progress.ended(loop.time() - started)
 
     async def _list(self) -> None:
@@ -181,29 +181,29 @@ class Informer(Generic[T]):
         for unreadable in listing.unreadable:
             log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, unreadable)
         self.installed = True
-        self._well()
+        self._recovered()
         self._progress.listed(listing.resource_version)
-        self._tell(self._store.replace(listing.items))
+        self._notify(self._store.replace(listing.items))
         self._synced.set()
 
-    def _take(self, event: WatchEvent[T]) -> None:
-        if self.trouble:
-            self._well()
+    def _apply(self, event: WatchEvent[T]) -> None:
+        if self.stale_reason:
+            self._recovered()
         who = identity_of(event.object)
         if event.type == "UNREADABLE":
             log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, who.key)
-        self._tell(self._store.apply(event))
+        self._notify(self._store.apply(event))
         self._progress.saw(who.version)
 
-    def _tell(self, changes: list[Change[T]]) -> None:
+    def _notify(self, changes: list[Change[T]]) -> None:
         for change in changes:
             for listener in self._listeners:
                 listener(change)
 
-    def _well(self) -> None:
-        if self.trouble:
+    def _recovered(self) -> None:
+        if self.stale_reason:
             log.info("%s: watching again", self.kind.resource)
-        self.trouble = ""
+        self.stale_reason = ""
 
     def _failed(self, error: MusterError) -> float:
         pause = self._progress.failed(error)
@@ -211,10 +211,10 @@ class Informer(Generic[T]):
             if self.installed:
                 log.info("%s; waiting until it has", error)
             self.installed = False
-            self._well()
-            self._tell(self._store.replace(()))
+            self._recovered()
+            self._notify(self._store.replace(()))
             self._synced.set()
-        elif not isinstance(error, Gone) and str(error) != self.trouble:
-            self.trouble = str(error)
+        elif not isinstance(error, Gone) and str(error) != self.stale_reason:
+            self.stale_reason = str(error)
             log.warning("%s: %s", self.kind.resource, error)
         return pause

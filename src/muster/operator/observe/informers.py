@@ -61,9 +61,9 @@ class OptionalInformer(Informer[T]):
         self._synced.set()
         return self._progress.failed(error)
 
-    def _well(self) -> None:
+    def _recovered(self) -> None:
         self.lacking = ""
-        super()._well()
+        super()._recovered()
 
 
 OWNER, _LABEL = "owner", "label"

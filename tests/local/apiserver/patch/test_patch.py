@@ -22,7 +22,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
-POD = schemas.of("", "v1", "Pod")
+POD = schemas.for_kind("", "v1", "Pod")
 
 
 def difference(old: Any, new: Any) -> Any:

@@ -61,7 +61,7 @@ def odd(schema: Schema | None, dice: random.Random, depth: int = 0) -> Any:
 @pytest.mark.parametrize("collection", sorted(PRINTERS))
 def test_an_odd_object_is_a_row_as_wide_as_any_other(collection: str) -> None:
     resource, printer = KINDS[collection], PRINTERS[collection]
-    schema = schemas.of(resource.group, resource.version, resource.kind)
+    schema = schemas.for_kind(resource.group, resource.version, resource.kind)
     dice = random.Random(collection)
 
     for _ in range(150):

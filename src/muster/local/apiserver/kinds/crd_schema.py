@@ -91,7 +91,7 @@ _OR_LISTS, _OR_BOOLEANS = ("items",), ("additionalItems", "additionalProperties"
 
 def check_nested_types(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
     """What is wrong with the types below; what no schema knows is taken out, in place."""
-    props = schemas.named(_PROPS)
+    props = schemas.by_name(_PROPS)
     for part, known, where, key in structural.children(value, schema, path):
         if schema.properties is not props.properties or key not in (*_OR_LISTS, *_OR_BOOLEANS):
             yield from check_nested_types(part, known, where)

@@ -132,7 +132,7 @@ def schema_of(resource: Resource) -> Schema | None:
     """The shape of a resource's objects."""
     if resource.custom:
         return resource.shape
-    return schemas.of(resource.group, resource.version, resource.kind)
+    return schemas.for_kind(resource.group, resource.version, resource.kind)
 
 
 def check_kind(resource: Resource, obj: Raw) -> None:
@@ -225,7 +225,7 @@ def check_applied(resource: Resource, obj: Raw) -> None:
     if schema is None:
         return
     sent = objects.decode(objects.dump(obj))
-    unknown = structural.prune(sent["metadata"], schemas.named(_META), "metadata")
+    unknown = structural.prune(sent["metadata"], schemas.by_name(_META), "metadata")
     unknown += structural.prune(sent, schema, top=True)
     if unknown:
         raise api_errors.bad_request(
@@ -238,7 +238,7 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
     """Custom objects too have the metadata every object has."""
     if not resource.custom:
         return []
-    schema = schemas.named(_META)
+    schema = schemas.by_name(_META)
     unknown = structural.prune(obj["metadata"], schema, "metadata")
     _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
     drop_empty_fields(obj["metadata"], METADATA_STRUCT)
@@ -248,7 +248,7 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
 def check_shape(api_version: str, kind: str, obj: Raw) -> Raw:
     """What a subresource takes (a Binding, a Scale, options) must be of its published shape."""
     group, _, version = api_version.rpartition("/")
-    schema = schemas.of(group, version, kind)
+    schema = schemas.for_kind(group, version, kind)
     if schema is not None:
         structural.prune(obj, schema, top=True)
         resource = Resource(group, version, "", kind)

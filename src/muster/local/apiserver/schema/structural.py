@@ -94,7 +94,7 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
             elif value[name] is None and known is not None and not known.raw.get("nullable"):
                 del value[name]
     if embedded and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
-        unknown += prune(value["metadata"], schemas.named(_META), join_path(path, "metadata"))
+        unknown += prune(value["metadata"], schemas.by_name(_META), join_path(path, "metadata"))
     for part, known, where, _ in children(value, schema, path):
         unknown += prune(part, known, where)
     return unknown
