@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from muster.local.node.standalone.linux import kernel
-from muster.local.node.standalone.linux.netlink import Netlink
+from tests import own_network
 
 pytest_plugins = ["tests.controlplane.fixture"]
 
@@ -23,24 +21,8 @@ asyncio.set_event_loop(None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def enter_own_network() -> None:
-    """Put this process into a network namespace of its own, with loopback and a default route.
-
-    Local clusters of parallel workers then share no links, addresses, firewall rules or forwarding
-    switches, and each worker can compare the network before and after a cluster. Nothing answers
-    behind the default route; it is there because a machine has one.
-    """
-    kernel.unshare(kernel.CLONE_NEWNET)
-    with Netlink() as net:
-        net.add_bridge("outside")
-        links = {link.name: link.number for link in net.links()}
-        net.set_up(links["lo"])
-        net.add_address(links["outside"], ipaddress.IPv4Interface("198.51.100.2/24"))
-        net.add_default_route(ipaddress.IPv4Address("198.51.100.1"))
-
-
 if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
-    enter_own_network()
+    own_network.enter()
 
 # Machines are noisy: how long an example takes says nothing here.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import own_network
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -32,8 +34,15 @@ def test_every_command_of_the_readme_works_in_an_empty_home(tmp_path: Path) -> N
     try:
         for line in commands():
             done = subprocess.run(
-                line, shell=True, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600
+                line,
+                shell=True,
+                cwd=ROOT,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=600,
+                preexec_fn=own_network.leave,
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     finally:
-        subprocess.run(["arena", "down"], env=env, check=False, capture_output=True)
+        subprocess.run("arena down", shell=True, env=env, check=False, capture_output=True)

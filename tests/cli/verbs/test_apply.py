@@ -109,7 +109,7 @@ def real(
     return Place(control_plane.kubeconfig, fresh_namespace, capsys, monkeypatch)
 
 
-@pytest.fixture(params=["local", "kubernetes"])
+@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.kube)])
 def place(
     request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],

@@ -1,0 +1,34 @@
+"""A network namespace of its own for each parallel worker that runs as root.
+
+Local clusters of different workers then share no links, addresses, firewall rules or forwarding
+switches, and each worker can compare the network before and after a cluster.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+
+from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux.netlink import Netlink
+
+_machine: list[int] = []
+"""The namespace that was left, as a file descriptor; empty while this process is still in it."""
+
+
+def enter() -> None:
+    """Leave the machine's network. Nothing answers behind the default route: machines have one."""
+    _machine.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+    kernel.unshare(kernel.CLONE_NEWNET)
+    with Netlink() as net:
+        net.add_bridge("outside")
+        links = {link.name: link.number for link in net.links()}
+        net.set_up(links["lo"])
+        net.add_address(links["outside"], ipaddress.IPv4Interface("198.51.100.2/24"))
+        net.add_default_route(ipaddress.IPv4Address("198.51.100.1"))
+
+
+def leave() -> None:
+    """Go back to the machine's network: for a child process that installs packages."""
+    for machine in _machine:
+        kernel.setns(machine, kernel.CLONE_NEWNET)
