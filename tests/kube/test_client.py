@@ -86,14 +86,6 @@ async def test_a_read_is_sent_again_when_the_server_says_when() -> None:
         await Client(server).get(PODS, X)
 
 
-async def test_a_refused_eviction_is_an_answer_not_a_delay() -> None:
-    server = FakeApiServer()
-    server.answers.append(BUSY)
-    with pytest.raises(TooManyRequests):
-        await Client(server).evict(X)
-    assert len(server.requests) == 1
-
-
 async def test_conflicts_are_raised_at_once() -> None:
     server = FakeApiServer()
     server.answers.append(status_response(409, "Conflict", "changed"))

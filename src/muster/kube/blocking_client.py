@@ -101,12 +101,6 @@ class BlockingClient:
         call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
         return decoding.decode_object(kind, self.send(call).body)
 
-    def apply(
-        self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
-    ) -> T:
-        call = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
-        return decoding.decode_object(kind, self.send(call).body)
-
     def delete(
         self,
         kind: Kind[Any],

@@ -162,13 +162,6 @@ class Client:
         call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
         return decoding.decode_object(kind, await self._body(call))
 
-    async def apply(
-        self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
-    ) -> T:
-        """Server-side apply; `Conflict` if another manager owns a field, unless forced."""
-        call = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
-        return decoding.decode_object(kind, await self._body(call))
-
     async def delete(
         self,
         kind: Kind[Any],
@@ -196,10 +189,6 @@ class Client:
     ) -> None:
         """Give a pod its node; the annotations are merged into the pod in the same write."""
         await self._body(request.bind(pod, uid=uid, node=node, annotations=annotations))
-
-    async def evict(self, pod: Key, *, uid: str = "", grace: int | None = None) -> None:
-        """Delete a pod if its disruption budgets allow it now; `TooMany` if not."""
-        await self._body(request.evict(pod, uid=uid, grace=grace))
 
     # Sessions: their protocols are imported on use, daemons have none
 

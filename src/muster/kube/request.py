@@ -224,19 +224,6 @@ def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Re
     return Request("POST", path, NO_FIELD_VALIDATION, _encode(binding))
 
 
-def evict(pod: Key, *, uid: str = "", grace: int | None = None) -> Request:
-    """Ask for a pod's eviction; refused with 429 while a disruption budget forbids it."""
-    path = object_path(PODS, pod, "eviction")
-    options = msgspec.Raw(_delete_options(uid, grace, "") or b"{}")
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": options,
-    }
-    return Request("POST", path, (), _encode(body))
-
-
 class LogOptions(TypedDict, total=False):
     """Which part of a container's log, as keywords; `since` is in seconds before now."""
 

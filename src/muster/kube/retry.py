@@ -27,7 +27,7 @@ def pause_before_retry(request: Request, response: Response, attempt: int) -> fl
     if attempt >= MAX_ATTEMPTS:
         return None
     wait = retry_after(response)
-    if response.status == 429 and not request.path.endswith("/eviction"):
+    if response.status == 429:
         wait = min(2.0 ** (attempt - 1), 8.0) if wait is None else wait
     elif not (response.status in (500, 502, 503, 504) and request.method == "GET"):
         return None
