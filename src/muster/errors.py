@@ -173,6 +173,11 @@ class InvalidJob(MusterError):
         super().__init__(f"{field}: {message}" if field else message, hint=hint)
         self.field = field
 
+    @property
+    def with_hint(self) -> str:
+        """What is wrong and what to write instead, in one line."""
+        return f"{self}; {self.hint}" if self.hint else str(self)
+
 
 class InvalidQuantity(MusterError):
     """An amount of a resource that Kubernetes would not accept."""

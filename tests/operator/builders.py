@@ -23,6 +23,7 @@ from muster.operator.actions import (
     Patch,
     PatchStatus,
     Requeue,
+    VerifyJob,
 )
 from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
 from muster.operator.decide.decide import decide
@@ -100,7 +101,7 @@ class Model:
         actions = self.decide()
         for action in actions:
             self._do(action)
-        done: list[Action] = [action for action in actions if not isinstance(action, Requeue)]
+        done: list[Action] = [a for a in actions if not isinstance(a, Requeue | VerifyJob)]
         self.log.extend(done)
         return done
 
@@ -180,7 +181,7 @@ class Model:
                 self.events.append(action)
             case DeleteJob():
                 self.deleted = True
-            case Requeue():
+            case Requeue() | VerifyJob():
                 pass
 
     def _create(self, action: Create) -> None:

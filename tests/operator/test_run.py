@@ -519,7 +519,7 @@ async def test_the_status_says_what_cannot_be_made_until_it_can(resource: str) -
         assert found is not None
         waits = found["status"]["waiting"]
         assert waits["reason"] == "FailedCreate"
-        assert "cannot be made: " in waits["message"]
+        assert "cannot be created: " in waits["message"]
         assert server.named("pods") == []
 
         server.invalid = set()

@@ -12,6 +12,7 @@ import msgspec
 
 from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
+from muster.jobs.job_status import JobStatus  # noqa: TC001
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -110,7 +111,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     policy: RunPolicy
     spec: Raw
     """As written, for what only one kind reads."""
-    status: Raw
+    status: JobStatus
     success_policy: str = ""
     dynamic_workers: bool = False
     chief: tuple[str, int] | None = None
@@ -120,6 +121,8 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     mpi: Mpi | None = None
     invalid: str = ""
     """What is wrong with its manifest by now; all else here is as the manifest was before."""
+    rejected: str = ""
+    """Why its manifest cannot be parsed; then only metadata, policy and status are known."""
     from_pods: bool = False
     """Whether all else here is only what its pods show: nothing can be made of it."""
     warnings: tuple[tuple[str, str], ...] = ()

@@ -25,6 +25,8 @@ JOB = f"{PREFIX}/job-name"
 ROLE = f"{PREFIX}/replica-type"
 INDEX = f"{PREFIX}/replica-index"
 JOB_ROLE = f"{PREFIX}/job-role"
+STARTING_DEADLINE = "muster.dev/starting-deadline-seconds"
+"""Annotation of a job: seconds in which it must start to run."""
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 63

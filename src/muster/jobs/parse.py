@@ -22,6 +22,7 @@ from muster.jobs import fields, mpi, names, pod_template, pytorch, run_policy
 from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
 from muster.jobs.job import Job, ReplicaSpec, RunPolicy
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
+from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def parse_job(raw: Raw) -> Job:
     spec = mapping(raw.get("spec"), "spec")
     fields.check_fields(kind, spec)
     array = lookup(spec, "replicaSpecs", "spec")
-    single = kind == "MPIJob" and _is_single(spec)
+    single = kind == "MPIJob" and has_single_template(spec)
     if array is not None and kind == "TFJob":
         written: Iterator[_Written] = _from_array(array)
     elif single:
@@ -69,7 +70,7 @@ _Written = tuple[str, str, Raw]
 """A role as written, the path of its replica in the manifest, and the replica."""
 
 
-def _is_single(spec: Raw) -> bool:
+def has_single_template(spec: Raw) -> bool:
     """Whether an MPIJob has one template for its launcher and its workers."""
     return lookup(spec, "mpiReplicaSpecs", "spec") is None and "template" in spec
 
@@ -198,7 +199,7 @@ def _assemble(
         replica_specs=replicas,
         policy=policy,
         spec=spec,
-        status=mapping(raw.get("status"), "status"),
+        status=decode_status(raw.get("status")),
         success_policy=_success_policy(spec),
         dynamic_workers=boolean(spec.get("enableDynamicWorker"), "spec.enableDynamicWorker"),
         warnings=warnings,
@@ -282,28 +283,3 @@ def _check(job: Job) -> None:
     if job.replica_spec("Launcher"):
         derived.append(names.launcher(job.name, job.uid, 0))
     names.check(job.name, derived)
-
-
-def job_from_metadata(raw: Raw) -> Job:
-    """A job that is a name and, if they make sense, policies; for one whose manifest does not."""
-    meta, spec = raw.get("metadata") or {}, raw.get("spec")
-    try:
-        written = mapping(spec, "spec")
-        array = lookup(written, "replicaSpecs", "spec")
-        policy = run_policy.read(written, first=array is not None or _is_single(written))
-    except InvalidJob:
-        policy = RunPolicy()
-    return Job(
-        kind=str(raw.get("kind")),
-        key=Key(str(meta.get("namespace") or ""), str(meta.get("name") or "")),
-        uid=str(meta.get("uid") or ""),
-        generation=int(meta.get("generation") or 0),
-        created=None,
-        deleting=bool(meta.get("deletionTimestamp")),
-        labels={},
-        annotations={},
-        replica_specs=(),
-        policy=policy,
-        spec={},
-        status=raw.get("status") or {},
-    )

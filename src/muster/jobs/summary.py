@@ -14,14 +14,15 @@ import msgspec
 from muster.api.meta import Key, Raw, find_condition
 from muster.errors import InvalidJob
 from muster.jobs import names, parse, pod_status
-from muster.jobs import pod_status as column
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from muster.api.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
+    from muster.jobs.job_status import JobStatus
 
 GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
 OPERATOR_PATIENCE = 10.0
@@ -121,11 +122,11 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     own = sorted(pods_of_job(kind, key, uid, pods), key=_order)
     job, trouble = _read(raw)
     leading = _leading(job, own)
-    status = raw.get("status") if isinstance(raw.get("status"), dict) else {}
-    word, why = _status(status or {}, own)
+    status = decode_status(raw.get("status"))
+    word, why = _status(status, own)
     created = _time(meta.get("creationTimestamp"))
     if now is not None and created is not None and not own:
-        why = why or _unseen(status or {}, (now - created).total_seconds())
+        why = why or _unseen(status, (now - created).total_seconds())
     return JobSummary(
         kind=kind,
         key=key,
@@ -133,8 +134,8 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         status=word,
         trainer=kind.lower(),
         created=created,
-        started=_time((status or {}).get("startTime")),
-        finished=_finished(status or {}) if word in (SUCCEEDED, FAILED) else None,
+        started=status.start_time,
+        finished=status.finished_at if word in (SUCCEEDED, FAILED) else None,
         priority=_priority(job, own),
         instances=tuple(instance(pod, leads=pod is leading) for pod in own),
         reason=trouble if trouble and word != SUCCEEDED else why,
@@ -164,16 +165,16 @@ def _read(raw: Raw) -> tuple[Job | None, str]:
     try:
         return parse.parse_job(raw), ""
     except InvalidJob as error:
-        return None, f"{error}; {error.hint}" if error.hint else str(error)
+        return None, error.with_hint
 
 
 def _order(pod: Pod) -> tuple[str, int, str]:
     labels = pod.metadata.labels
-    return labels.get(names.ROLE, ""), _index(labels.get(names.INDEX, "")), pod.metadata.name
+    return labels.get(names.ROLE, ""), _index(pod), pod.metadata.name
 
 
-def _index(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+def _index(pod: Pod) -> int:
+    return max(names.replica_index(pod.metadata.labels), 0)
 
 
 def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
@@ -184,7 +185,7 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
     for pod in pods:
         labels = pod.metadata.labels
         role = job.job_kind.role(labels.get(names.ROLE, ""))
-        if role and job.leads(role, _index(labels.get(names.INDEX, ""))):
+        if role and job.leads(role, _index(pod)):
             found.append(pod)
     moving = [pod for pod in found if pod.status.phase != "Pending"]
     return max(moving or found, key=_stamp, default=None)
@@ -204,13 +205,9 @@ def _stamp(pod: Pod) -> float:
     return created.timestamp() if created else 0.0
 
 
-def _status(status: Raw, pods: Sequence[Pod]) -> tuple[str, str]:
+def _status(status: JobStatus, pods: Sequence[Pod]) -> tuple[str, str]:
     """The word and the sentence. RUNNING needs every pod to be past Pending."""
-    true = {
-        str(c.get("type")): str(c.get("message") or "")
-        for c in status.get("conditions") or ()
-        if c.get("status") == "True"
-    }
+    true = {row.type: row.message for row in status.conditions if row.status == "True"}
     if "Succeeded" in true:
         return SUCCEEDED, ""
     if "Failed" in true:
@@ -221,13 +218,13 @@ def _status(status: Raw, pods: Sequence[Pod]) -> tuple[str, str]:
     if "Running" in true and not waiting:
         return RUNNING, ""
     why = next((reason for pod in waiting if (reason := _why(pod))), "")
-    told = status.get("waiting") or {}
-    return PENDING, why or str(told.get("message") or "") or true.get("Restarting", "")
+    noted = status.waiting.message if status.waiting else ""
+    return PENDING, why or noted or true.get("Restarting", "")
 
 
-def _unseen(status: Raw, seconds: float) -> str:
+def _unseen(status: JobStatus, seconds: float) -> str:
     """That nobody seems to look after a job: every operator says at once that it has seen one."""
-    if status.get("conditions") or seconds < OPERATOR_PATIENCE:
+    if status.conditions or seconds < OPERATOR_PATIENCE:
         return ""
     return "no operator has taken it up: does none run? `muster operator` is one"
 
@@ -253,8 +250,8 @@ def instance(pod: Pod, *, leads: bool = False) -> Instance:
     return Instance(
         name=pod.metadata.name,
         role=labels.get(names.ROLE, ""),
-        index=_index(labels.get(names.INDEX, "")),
-        status=column.status_column(pod),
+        index=_index(pod),
+        status=pod_status.status_column(pod),
         phase=pod.status.phase or "Pending",
         chief=leads,
         gpus=gpus(pod),
@@ -301,18 +298,6 @@ def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
         str(replica_spec.spec.get("priorityClassName") or "") for replica_spec in job.replica_specs
     )
     return next((name for name in declared if name), job.policy.scheduling.priority_class)
-
-
-def _finished(status: Raw) -> datetime | None:
-    ended = _time(status.get("completionTime"))
-    if ended is not None:
-        return ended
-    times = [
-        _time(c.get("lastTransitionTime"))
-        for c in status.get("conditions") or ()
-        if c.get("type") in ("Succeeded", "Failed") and c.get("status") == "True"
-    ]
-    return next((time for time in times if time), None)
 
 
 def _time(value: Any) -> datetime | None:

@@ -1,6 +1,7 @@
-"""A job as its pods show it, for when its manifest makes no sense and nobody remembers the former.
+"""The job behind a manifest that does not parse: as its pods show it, or its metadata alone.
 
-Called by the operator. It is good for telling how the job's pods end, and not for making any.
+Neither is good for creating pods: `job_from_pods` tells how the pods that exist end,
+`job_from_metadata` carries the policies by which a rejected job is cleaned up.
 """
 
 from __future__ import annotations
@@ -9,33 +10,68 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.jobs import names, parse
+from muster.api.meta import Key
+from muster.errors import InvalidJob
+from muster.jobs import names, parse, run_policy
+from muster.jobs.fields import lookup, mapping
+from muster.jobs.job import Job, RunPolicy
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job
 
 
 def job_from_pods(raw: Raw, pods: Iterable[Pod]) -> Job:
-    """The job with the roles, numbers and restart policies of these pods, and its own policies.
+    """The job with the roles, counts and restart policies of these pods, and its own policies.
 
-    Raises InvalidJob if they make no job.
+    Raises InvalidJob if the pods make no job.
     """
     job_kind = JOB_KIND_BY_NAME[raw["kind"]]
     roles: dict[str, Raw] = {}
     for pod in pods:
         role = job_kind.role(pod.metadata.labels.get(names.ROLE, ""))
-        index = pod.metadata.labels.get(names.INDEX, "")
-        if role is None or not (index.isascii() and index.isdecimal()):
+        index = names.replica_index(pod.metadata.labels)
+        if role is None or index < 0:
             continue
         known = roles.get(role) or _replica(pod)
-        roles[role] = {**known, "replicas": max(int(index) + 1, known.get("replicas", 1))}
+        roles[role] = {**known, "replicas": max(index + 1, known.get("replicas", 1))}
     job = parse.parse_job({**raw, "spec": {job_kind.replicas_field: roles}})
-    return replace(job, policy=parse.job_from_metadata(raw).policy, from_pods=True)
+    return replace(job, policy=_policy(raw), from_pods=True)
+
+
+def job_from_metadata(raw: Raw, rejected: str = "") -> Job:
+    """The job's metadata, status and, if they parse, policies; `rejected` says what does not."""
+    meta, spec = raw.get("metadata") or {}, raw.get("spec")
+    return Job(
+        kind=str(raw.get("kind")),
+        key=Key(str(meta.get("namespace") or ""), str(meta.get("name") or "")),
+        uid=str(meta.get("uid") or ""),
+        generation=int(meta.get("generation") or 0),
+        created=None,
+        deleting=bool(meta.get("deletionTimestamp")),
+        labels={},
+        annotations={},
+        replica_specs=(),
+        policy=_policy(raw),
+        spec={},
+        status=decode_status(raw.get("status")),
+        has_phases=isinstance(spec, dict) and "replicaSpecs" in spec,
+        rejected=rejected,
+    )
+
+
+def _policy(raw: Raw) -> RunPolicy:
+    try:
+        spec = mapping(raw.get("spec"), "spec")
+        array = lookup(spec, "replicaSpecs", "spec")
+        first = array is not None or parse.has_single_template(spec)
+        return run_policy.read(spec, first=first)
+    except InvalidJob:
+        return RunPolicy()
 
 
 def _replica(pod: Pod) -> Raw:

@@ -1,13 +1,14 @@
 """What the operator can do about a job, as plain values.
 
-`decide` makes them, in the order in which they must happen; `act` carries them out; tests and
-`--dry-run` look at them.
+A list of actions is carried out in its order. Neighbours of the same sort (creations of pods, say)
+run at the same time; the next sort starts when all of them have ended. If one of them fails, the
+rest of the list is not carried out, and the job is reconciled again. The smallest Requeue counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from muster.api.events import EventText
 
@@ -17,11 +18,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class VerifyJob:
+    """Ask the API server whether the job itself still exists; carry out no more if it does not."""
+
+
+@dataclass(frozen=True)
 class Create:
-    """Create an object of the job's own; the manifest carries name, labels and owner."""
+    """Create an object that the job owns; the manifest has its name, labels and owner."""
 
     kind: Kind[Any]
     manifest: Raw
+    generate: Literal["ssh-keys"] | None = None
+    """Data to generate when it is created: a decision has no random part."""
 
     @property
     def name(self) -> str:
@@ -30,7 +38,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Patch:
-    """Merge a change into an object of the job's own."""
+    """Merge a change into an object that the job owns, or adopts."""
 
     kind: Kind[Any]
     name: str
@@ -54,19 +62,19 @@ class PatchStatus:
 
 
 class EmitEvent(EventText):
-    """Tell people, by an event on the job."""
+    """Emit an event on the job."""
 
 
 @dataclass(frozen=True)
 class DeleteJob:
-    """The job has outlived its time."""
+    """Delete the job, whose TTL is over."""
 
 
 @dataclass(frozen=True)
 class Requeue:
-    """Look again in so many seconds: nothing else will call us then."""
+    """Reconcile again in so many seconds: nothing else would cause it then."""
 
     seconds: float
 
 
-Action = Create | Patch | Delete | PatchStatus | EmitEvent | DeleteJob | Requeue
+Action = VerifyJob | Create | Patch | Delete | PatchStatus | EmitEvent | DeleteJob | Requeue

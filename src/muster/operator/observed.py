@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from muster.jobs.job_status import Waiting  # noqa: TC001 - msgspec reads it
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from muster.api.core import Pod, Service
     from muster.api.meta import Raw
+
+
+NAME_TAKEN = "ErrResourceExists"
+"""The reason of a job that waits because somebody else's object has a name that it needs."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -36,8 +42,15 @@ class Observed(msgspec.Struct, frozen=True):
     """Host ports that other pods use or that are reserved for them."""
     quota_refusal: str = ""
     """Why a quota lets no pods be created at present."""
-    blocked: Raw = {}
-    """Reason and message why an object could not be created or changed at the last attempt."""
+    blocked: Waiting | None = None
+    """Why an object could not be created or changed at the last attempt."""
+    template_rejection: str = ""
+    """Why the API server rejected a pod of this generation."""
+    leftovers: Mapping[tuple[str, str], Raw] = {}
+    """Metadata of objects other than pods that carry the job's labels and have no controller, by
+    resource and name: a former job of this name left them behind."""
+    is_new: bool = False
+    """Whether this operator has not acted on the job before."""
     priorities: Mapping[str, int] = {}
     """Values of priority classes."""
 

@@ -1,7 +1,7 @@
 """One job: observe, decide, act.
 
-Called by the control loop with a job's kind and key, whenever the job or anything of it changed and
-when a timer is up. Reads everything anew each time; never looks at what kind of change it was.
+A reconcile reads everything anew and never asks what has changed. `_is_at_rest` and `_may_start`
+decide nothing: they only save the work of deciding that there is nothing to do.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.control.loop import RequeueAfter
-from muster.errors import InvalidJob, NotFound
+from muster.errors import InvalidJob
 from muster.jobs import parse
-from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE
-from muster.jobs.unparsable import job_from_pods
-from muster.operator.actions import Create
+from muster.jobs.job import MANAGED_BY_MUSTER
+from muster.jobs.job_status import decode_status
+from muster.jobs.unparsable import job_from_metadata, job_from_pods
 from muster.operator.build import host_ports
-from muster.operator.decide import conditions
-from muster.operator.decide.decide import decide, end, refuse
-from muster.operator.decide.invalid_spec import describe, is_rejected, reject
+from muster.operator.decide.decide import decide
 from muster.operator.observe.informers import OWNER
 from muster.operator.observe.ports_in_use import PortsInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -38,137 +36,93 @@ if TYPE_CHECKING:
 
 
 class Reconciler:
-    """Brings one job on, once per call."""
-
     def __init__(
         self,
         client: Client,
-        watched: Informers,
-        memory: OwnWrites,
-        actor: Executor,
+        informers: Informers,
+        own_writes: OwnWrites,
+        executor: Executor,
         settings: Settings,
         clock: Callable[[], datetime],
     ) -> None:
-        self._client = client
-        self._watched = watched
-        self._memory = memory
-        self._actor = actor
+        self._informers = informers
+        self._own_writes = own_writes
+        self._executor = executor
         self._settings = settings
         self._clock = clock
-        self._occupied = PortsInUse(client)
+        self._ports_in_use = PortsInUse(client)
 
     async def __call__(self, ref: JobRef) -> RequeueAfter | None:
-        cached = self._watched.job(ref)
+        cached = self._informers.job(ref)
         if cached is None:
-            return None  # Its objects go with it, by their owner.
-        raw = self._newest(ref, cached)
-        if self._rests(raw):
+            return None  # The garbage collector deletes its objects.
+        raw = {**self._own_writes.newest(cached), "kind": ref.kind}
+        if self._is_at_rest(raw):
             return None
-        try:
-            job = self._read(raw)
-        except InvalidJob as error:
-            return await self._reject(raw, error)
+        job = self._read(raw)
         actions = await self._decide(job)
-        if not actions or (self._replaces(job, actions) and not await self._still_there(job)):
+        if not actions:
             return None
-        try:
-            again = await self._actor.apply(job, actions)
-        except InvalidJob as error:
-            return await self._refuse(replace(job, status=self._newest(ref, raw)["status"]), error)
-        return None if again is None else RequeueAfter(again)
+        seconds = await self._executor.apply(job, actions)
+        return None if seconds is None else RequeueAfter(seconds)
 
-    def _newest(self, ref: JobRef, cached: Raw) -> Raw:
-        raw = self._memory.newest(cached)
-        return {**raw, "kind": ref.kind, "status": conditions.readable(raw.get("status"))}
+    def _is_at_rest(self, raw: Raw) -> bool:
+        """Whether a job has ended, owns nothing and stays: most jobs are so, and cost nothing."""
+        status = decode_status(raw.get("status"))
+        if status.outcome is None or status.is_rejected or _may_expire(raw):
+            return False
+        return not self._informers.has_objects(raw["metadata"]["uid"])
 
     def _read(self, raw: Raw) -> Job:
-        """The job; a manifest made senseless while its pods run counts as it was before."""
-        uid = raw["metadata"]["uid"]
+        """The job; if its manifest became invalid while its pods run, as it was before."""
         try:
             job = parse.parse_job(raw)
         except InvalidJob as error:
-            if is_rejected(raw["status"]) or not self._watched.has_worked(uid):
-                raise
-            return replace(self._former(raw), invalid=describe(error))
-        self._memory.record_valid_spec(uid, raw["spec"])
+            return self._read_invalid(raw, error)
+        self._own_writes.record_valid_spec(job.uid, raw["spec"])
         return job
 
-    def _former(self, raw: Raw) -> Job:
-        """The job as it was before its manifest was made senseless."""
+    def _read_invalid(self, raw: Raw, error: InvalidJob) -> Job:
         uid = raw["metadata"]["uid"]
-        before = self._memory.valid_spec(uid)
-        if before is None:
-            return job_from_pods(raw, self._watched.pods.by(OWNER, uid))
-        return parse.parse_job({**raw, "spec": before})
+        is_rejected = decode_status(raw.get("status")).is_rejected
+        if not is_rejected and self._informers.has_worked(uid):
+            try:
+                return replace(self._read_former(raw), invalid=error.with_hint)
+            except InvalidJob as unreadable:
+                error = unreadable
+        return job_from_metadata(raw, rejected=error.with_hint)
 
-    def _rests(self, raw: Raw) -> bool:
-        """Whether a job has ended, has nothing left and stays: most are so, and cost nothing."""
-        ended = raw["status"]
-        if conditions.outcome(ended) is None or is_rejected(ended) or _expires(raw):
-            return False
-        return not self._watched.has_objects(raw["metadata"]["uid"])
+    def _read_former(self, raw: Raw) -> Job:
+        """The job as it was before its manifest became invalid."""
+        uid = raw["metadata"]["uid"]
+        spec = self._own_writes.valid_spec(uid)
+        if spec is None:
+            return job_from_pods(raw, self._informers.pods.by(OWNER, uid))
+        return parse.parse_job({**raw, "spec": spec})
 
     async def _decide(self, job: Job) -> list[Action]:
         now = self._clock()
-        observed = self._watched.observe(job, self._memory, now)
-        if _starts(job) and host_ports.lacks_ports(job, observed, self._settings):
-            held = await self._occupied.held(job.uid)
-            # Nothing is awaited from here on: what is chosen now is promised at once.
-            held |= self._watched.ports(job) | self._occupied.reserved(job.uid)
-            observed = replace(self._watched.observe(job, self._memory, now), ports=held)
-            chosen = host_ports.host_ports_of(job, observed, self._settings)
-            self._occupied.reserve(job.uid, chosen.values())
-        return decide(job, observed, self._settings, now)
-
-    async def _reject(self, raw: Raw, error: InvalidJob) -> RequeueAfter | None:
-        """Say that it makes no sense; when that is said and it ended, clean up after it."""
-        job, now = parse.job_from_metadata(raw), self._clock()
-        if job.policy.managed_by == MULTIKUEUE:
-            return None
-        said = reject(raw, error, now, runs=self._watched.has_running_pod(job.uid))
-        if said:
-            await self._actor.apply(job, said)
-            return RequeueAfter(0.0)
-        if job.deleting or conditions.outcome(job.status) is None:
-            return None
-        left = end(job, job.status, self._watched.observe(job, self._memory, now), now)
-        again = await self._actor.apply(job, left)
-        return None if again is None else RequeueAfter(again)
-
-    async def _refuse(self, job: Job, error: InvalidJob) -> RequeueAfter:
-        """Some of its pods cannot be: say so, and look again at what is to become of the rest."""
-        now = self._clock()
-        observed = self._watched.observe(job, self._memory, now)
-        await self._actor.apply(job, refuse(job, describe(error), observed, now))
-        return RequeueAfter(0.0)
-
-    def _replaces(self, job: Job, actions: Sequence[Action]) -> bool:
-        """Whether something is created for a job that was looked at before."""
-        begun = conditions.condition(job.status, "Created") or self._memory.has_started(job.uid)
-        return bool(begun) and any(isinstance(action, Create) for action in actions)
-
-    async def _still_there(self, job: Job) -> bool:
-        """Whether the job itself, and not only our memory of it, is still there.
-
-        A job's objects are collected with it. When we hear of that before we hear of the job's own
-        end they look lost, and replacing them would make objects that belong to nobody.
-        """
-        try:
-            live = await self._client.get(job.job_kind.resource, job.key)
-        except NotFound:
-            return False
-        meta = live["metadata"]
-        return meta["uid"] == job.uid and not meta.get("deletionTimestamp")
+        observed = self._informers.observe(job, self._own_writes, now)
+        if not (_may_start(job) and host_ports.lacks_ports(job, observed, self._settings)):
+            return decide(job, observed, self._settings, now)
+        ports = await self._ports_in_use.of_other_jobs(job.uid)
+        # Nothing may be awaited from here on: ports must be reserved before another job chooses.
+        ports |= self._informers.ports(job) | self._ports_in_use.reserved(job.uid)
+        observed = replace(self._informers.observe(job, self._own_writes, now), ports=ports)
+        actions = decide(job, observed, self._settings, now)
+        self._ports_in_use.reserve(job.uid, host_ports.ports_in(actions))
+        return actions
 
 
-def _starts(job: Job) -> bool:
+def _may_start(job: Job) -> bool:
     """Whether the job may come to need pods."""
-    stays = job.deleting or job.policy.suspend or job.policy.managed_by not in MANAGED_BY_MUSTER
-    return not stays and conditions.outcome(job.status) is None
+    if job.deleting or job.policy.suspend or job.policy.managed_by not in MANAGED_BY_MUSTER:
+        return False
+    return job.status.outcome is None
 
 
-def _expires(raw: Raw) -> bool:
-    """Whether a time may be set for it to go."""
+def _may_expire(raw: Raw) -> bool:
+    """Whether the job may have a TTL."""
     spec = raw.get("spec")
     inner = spec.get("runPolicy") if isinstance(spec, dict) else None
     policies = [policy for policy in (spec, inner) if isinstance(policy, dict)]

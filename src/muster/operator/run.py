@@ -1,7 +1,6 @@
 """The operator as a daemon: informers, one queue of jobs, one reconcile loop.
 
-Started by `muster operator` and by the local cluster. With `lead`, only the leader acts; the others
-keep their informers warm.
+With `lead`, only the leader acts; the other replicas keep their informers up to date.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How to run it. `settings` is what decisions depend on."""
+    """How to run it; `settings` is the part that decisions depend on."""
 
     namespace: str = ""
-    """Watch only this one; empty: all."""
+    """Watch only this namespace; empty: all."""
     settings: Settings = field(default_factory=Settings)
     workers: int = 16
     lead: Lead | None = None
@@ -48,17 +47,17 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
     """The daemon, ready to run."""
     manager = Manager("operator", health=options.health, lead=options.lead)
     queue: WorkQueue[JobRef] = WorkQueue("operator")
-    memory = OwnWrites(asyncio.get_running_loop().time)
-    watched = Informers(client, options.namespace)
-    watched.connect(memory, queue.add)
+    own_writes = OwnWrites(asyncio.get_running_loop().time)
+    informers = Informers(client, options.namespace)
+    informers.connect(own_writes, queue.add)
     if options.health is not None:
-        options.health.note("rights", watched.lacking)
+        options.health.note("rights", informers.lacking)
     recorder = EventRecorder(client, clock, busy=lambda: len(queue) > 0)
-    actor = Executor(client, watched, memory, recorder)
-    reconciler = Reconciler(client, watched, memory, actor, options.settings, clock)
-    for informer in watched.informers():
+    executor = Executor(client, informers, own_writes, recorder)
+    reconciler = Reconciler(client, informers, own_writes, executor, options.settings, clock)
+    for informer in informers.informers():
         manager.informer(informer)
-    manager.background("priorities", watched.priorities.run)
+    manager.background("priorities", informers.priorities.run)
     manager.background("events", recorder.run)
     manager.loop(queue, reconciler, workers=options.workers)
     return manager

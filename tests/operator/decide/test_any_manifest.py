@@ -13,8 +13,8 @@ from muster.errors import InvalidJob
 from muster.jobs import parse
 from muster.jobs.job import Job
 from muster.jobs.summary import summarize
+from muster.jobs.unparsable import job_from_metadata
 from muster.operator.decide.decide import decide
-from muster.operator.decide.invalid_spec import reject
 from muster.operator.observed import Observed
 from muster.operator.settings import Settings
 from tests.operator.builders import NOW, manifest, replica
@@ -91,7 +91,8 @@ def test_junk_in_any_place_is_either_understood_or_refused_by_name(data: st.Data
     if isinstance(found, InvalidJob):
         assert found.field
         assert summarize(raw, []).reason
-        assert reject(raw, found, NOW)
+        job = job_from_metadata(raw, rejected=found.with_hint)
+        assert decide(job, Observed(), Settings(), NOW)
     else:
         assert decide(found, Observed(), Settings(), NOW)
         summarize(raw, [])

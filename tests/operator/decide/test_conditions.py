@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from muster.api.meta import Raw, timestamp
+from muster.api.meta import timestamp
+from muster.jobs.job_status import JobStatus
 from muster.operator.decide import conditions
-from tests.operator.builders import NOW, Model, manifest, merged, replica
+from tests.operator.builders import NOW, Model, manifest, replica
 
 LATER = NOW + timedelta(seconds=10)
 
 
-def types(found: Raw) -> list[str]:
-    rows = found.get("conditions", [])
-    return [row["type"] + ("" if row["status"] == "True" else "(False)") for row in rows]
+def types(status: JobStatus) -> list[str]:
+    return [row.type + ("" if row.status == "True" else "(False)") for row in status.conditions]
 
 
-def after(*events: str) -> Raw:
-    found: Raw = {}
-    for event in events:
-        found = conditions.with_condition(found, event, "True", f"TFJob{event}", "m", NOW)
-    return found
+def after(*types: str) -> JobStatus:
+    status = JobStatus()
+    for type_ in types:
+        status = conditions.with_condition(status, type_, "True", f"TFJob{type_}", "m", NOW)
+    return status
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_the_same_again_changes_nothing_not_even_the_message() -> None:
 
 def test_a_new_reason_alone_keeps_the_time_of_the_transition() -> None:
     again = conditions.with_condition(after("Running"), "Running", "True", "Other", "m", LATER)
-    (row,) = again["conditions"]
-    assert row["lastTransitionTime"] == timestamp(NOW)
-    assert row["lastUpdateTime"] == timestamp(LATER)
+    (row,) = again.conditions
+    assert row.last_transition_time == timestamp(NOW)
+    assert row.last_update_time == timestamp(LATER)
 
     turned = conditions.with_condition(after("Running"), "Running", "False", "Other", "m", LATER)
-    assert turned["conditions"][0]["lastTransitionTime"] == timestamp(LATER)
+    assert turned.conditions[0].last_transition_time == timestamp(LATER)
 
 
 def test_the_first_version_also_has_a_phase_and_a_state() -> None:
@@ -77,31 +77,6 @@ def test_the_first_version_also_has_a_phase_and_a_state() -> None:
     model.exit("j-master-0", 0)
     model.settle()
     assert (model.status["phase"], model.status["state"]) == ("Done", "Succeeded")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ({}, {"a": 1}),
-        ({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 2}}),
-        ({"a": [1]}, {"a": [1, 2], "x": {"y": {"z": 1}}}),
-        ({"a": {"b": 1}}, {"a": 5}),
-        ({"a": 5}, {"a": {}}),
-    ],
-)
-def test_a_change_applied_to_the_old_gives_the_new(old: Raw, new: Raw) -> None:
-    assert merged(old, conditions.merge_patch(old, new)) == new
-
-
-def test_no_change_is_no_write() -> None:
-    assert conditions.merge_patch({"a": {"b": 1}}, {"a": {"b": 1}}) == {}
-
-
-def test_conditions_that_nobody_could_have_meant_are_dropped_and_the_others_kept() -> None:
-    good = {"type": "Created", "status": "True"}
-    rows = [{"type": ["x"]}, good, {"type": "Failed", "status": {}}, "x", {}]
-
-    assert conditions.readable({"conditions": rows}) == {"conditions": [good]}
 
 
 def failing(**spec: Any) -> Model:

@@ -133,7 +133,7 @@ def test_it_is_said_who_broke_the_gang() -> None:
     restarted(model, "j-ps-0", "tensorflow")
     model.settle()
     message = model.status["conditions"][-1]["message"]
-    assert message == "job j is restarting because PS 0 started anew."
+    assert message == "job j is restarting because PS 0 restarted."
 
 
 def test_a_member_lost_before_the_gang_was_whole_is_only_made_anew() -> None:

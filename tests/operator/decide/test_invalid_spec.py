@@ -11,11 +11,9 @@ from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import parse
-from muster.operator.actions import EmitEvent
-from muster.operator.decide import decide
-from muster.operator.decide.invalid_spec import any_running as runs
-from muster.operator.decide.invalid_spec import describe, reject
-from tests.operator.builders import Model, manifest, merged, replica
+from muster.jobs.unparsable import job_from_metadata
+from muster.operator.decide.decide import decide
+from tests.operator.builders import Model, manifest, replica
 
 NO_POLICY = InvalidJob("spec.tfReplicaSpecs.Worker.template", "no such policy", hint="mend it")
 GOOD = {"Worker": replica(2), "PS": replica(1)}
@@ -32,16 +30,14 @@ def running(**spec: Any) -> Model:
 
 
 def refuse(model: Model, error: InvalidJob | None = None) -> None:
-    """What the loop does with a job that makes no sense."""
+    """The operator reconciles a job that it cannot parse."""
     if error is None:
         with pytest.raises(InvalidJob) as refused:
             parse.parse_job(model.raw)
         error = refused.value
-    for action in reject(model.raw, error, model.now, runs=runs(model.pods.values())):
-        if isinstance(action, EmitEvent):
-            model.events.append(action)
-        else:
-            model.raw["status"] = merged(model.status, action.change)  # type: ignore[union-attr]
+    job = job_from_metadata(model.raw, rejected=error.with_hint)
+    for action in decide(job, model.seen(), model.settings, model.now):
+        model._do(action)
 
 
 @pytest.mark.parametrize("clean", ["None", "Running", "All"])
@@ -171,9 +167,10 @@ def test_clients_of_the_first_version_read_it_as_a_phase_until_it_is_mended() ->
 
 
 def refuse_pods(model: Model, error: InvalidJob = NO_POLICY) -> None:
-    """The API server refused some pod of the last look."""
-    for action in decide.refuse(model.job, describe(error), model.seen(), model.now):
-        model._do(action)
+    """The API server rejected a pod that the last decision created."""
+    model.extra["template_rejection"] = error.with_hint
+    model.step()
+    del model.extra["template_rejection"]
 
 
 @pytest.mark.parametrize("clean", ["None", "Running", "All"])

@@ -327,7 +327,7 @@ def test_it_is_said_for_whom_and_how_long_a_job_waits() -> None:
     model.exit("j-worker-0", 137)
     model.settle()
 
-    message = "Worker 0 failed 2 times; it comes back at 2026-01-02T03:04:15Z"
+    message = "Worker 0 failed 2 times; it is recreated at 2026-01-02T03:04:15Z"
     assert model.status["waiting"] == {"reason": "BackOff", "message": message}
     model.later(10)
     model.settle()

@@ -23,6 +23,7 @@ from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import names, parse
 from muster.operator.act import ssh_keys
+from muster.operator.actions import Create
 from muster.operator.frameworks import mpi_files
 from muster.operator.frameworks.mpi import ACCOUNTS, BINDINGS, ROLES
 from muster.operator.settings import Settings
@@ -365,10 +366,10 @@ def test_by_ssh_the_launcher_starts_at_once_with_keys_and_names() -> None:
     assert data["hostfile"] == "j-worker-0.j.ns.svc slots=1\nj-worker-1.j.ns.svc slots=1\n"
     assert env(model.manifests[LAUNCHER], "mpi")["OMPI_MCA_orte_keep_fqdn_hostnames"] == "true"
     secret = model.objects[(SECRETS.resource, "j-ssh")]
-    assert ssh_keys.needs_keys(secret)
-    filled = ssh_keys.with_keys(secret)
-    assert set(filled["data"]) == {"ssh-privatekey", "ssh-publickey"}
-    assert not ssh_keys.needs_keys(filled)
+    assert "data" not in secret
+    created = [a for a in model.log if isinstance(a, Create) and a.kind == SECRETS]
+    assert [action.generate for action in created] == ["ssh-keys"]
+    assert set(ssh_keys.with_keys(secret)["data"]) == {"ssh-privatekey", "ssh-publickey"}
 
 
 def test_by_ssh_the_launcher_waits_if_asked_to() -> None:

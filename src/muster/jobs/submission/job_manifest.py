@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
+from muster.jobs import names
 from muster.jobs.submission import flag_values, roles, tensorboard, validation, volumes
 from muster.jobs.submission.flags import Mpi, PyTorch, Site, TensorFlow
 from muster.jobs.submission.pods import template
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from muster.jobs.submission.roles import Role
 
 GANG = "muster.dev/gang"
-STARTING = "muster.dev/starting-deadline-seconds"
 GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
@@ -124,7 +124,7 @@ def _about(args: Submission, site: Site, present: list[Role]) -> dict[str, str]:
         rows["job-role-sequence"] = _sequence(args.role_sequence)
     if isinstance(args, TensorFlow) and args.starting_timeout:
         wait = flag_values.seconds("--starting-timeout", args.starting_timeout)
-        rows |= {STARTING: str(wait)} if wait else {}
+        rows |= {names.STARTING_DEADLINE: str(wait)} if wait else {}
     return rows
 
 

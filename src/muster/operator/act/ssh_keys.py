@@ -1,4 +1,4 @@
-"""The pair of ssh keys by which a launcher reaches its workers. Made anew for every job."""
+"""The pair of ssh keys by which a launcher reaches its workers, generated for every job."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 
-def needs_keys(manifest: Raw) -> bool:
-    """Whether this is a secret for ssh that has no keys yet."""
-    return manifest.get("type") == "kubernetes.io/ssh-auth" and not manifest.get("data")
-
-
 def with_keys(manifest: Raw) -> Raw:
-    """The secret, with a fresh pair of keys in it."""
+    """The secret with a new pair of keys."""
     key = ec.generate_private_key(ec.SECP521R1())
     private = key.private_bytes(
         serialization.Encoding.PEM,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from muster.jobs import names
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from muster.api.meta import ObjectMeta, Raw
     from muster.jobs.job import Job, Replica
 
 
@@ -22,6 +24,12 @@ def owner_reference(job: Job) -> Raw:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def owner_rows(meta: ObjectMeta) -> list[Raw]:
+    """All owner references of an object, as the API has them."""
+    rows: list[Raw] = [msgspec.to_builtins(row) for row in meta.owner_references]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def metadata(job: Job, name: str, labels: dict[str, str]) -> Raw:

@@ -1,18 +1,19 @@
-"""Pods that change hands: those with the job's labels and no controller, and those that lost them.
+"""Adopting objects with the job's labels and no controller; releasing pods without its labels.
 
-Pure. Called by `decide`. Only the job's own entry among a pod's owners is touched, and only a pod
-that stands where the job wants one is taken: a second one is somebody's, and is only told of.
+Only the job's own entry among an object's owners changes. Only an object that has the name of one
+that the job wants is adopted; other pods with the job's labels are reported and left alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from muster.api.kinds import PODS
-from muster.operator.actions import Action, EmitEvent, Patch
-from muster.operator.build import gang, labels
+from muster.operator.actions import Action, Create, EmitEvent, Patch
+from muster.operator.build.gang import gang_of
+from muster.operator.build.labels import owner_reference, owner_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,63 +21,74 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica
+    from muster.jobs.job_status import JobStatus
     from muster.operator.observed import Observed
     from muster.operator.settings import Settings
 
-FIELD = "unclaimed"
-_MOST = 8
-"""Names of pods that are told of."""
+_MAX_REPORTED = 8
 
 
 def adopt_and_release(
     job: Job, wanted: Sequence[Replica], observed: Observed, settings: Settings
 ) -> list[Action]:
-    """Pods that belong to nobody become the job's, marked as of its gang; strays are let go."""
-    members = {replica.name: replica for replica in wanted}
-    found = [pod for pod in observed.orphans if pod.metadata.name in members]
-    group = gang.gang_of(job, observed, settings) if found else None
-    actions: list[Action] = [_owned(pod, _others(job, pod)) for pod in observed.released]
-    for pod in found:
-        replica = members[pod.metadata.name]
-        more = (
-            {"labels": group.labels(replica), "annotations": group.annotations(replica)}
-            if group
-            else {}
-        )
-        owners = [*_others(job, pod), labels.owner_reference(job)]
-        actions.append(_owned(pod, owners, {name: rows for name, rows in more.items() if rows}))
+    """Orphans in the place of a wanted replica become the job's, with the marks of its gang."""
+    replicas = {replica.name: replica for replica in wanted}
+    orphans = [pod for pod in observed.orphans if pod.metadata.name in replicas]
+    gang = gang_of(job, observed, settings) if orphans else None
+    actions: list[Action] = [_with_owners(pod, _others(job, pod)) for pod in observed.released]
+    for pod in orphans:
+        marks: Raw = {}
+        if gang is not None:
+            replica = replicas[pod.metadata.name]
+            marks = {"labels": gang.labels(replica), "annotations": gang.annotations(replica)}
+        owners = [*_others(job, pod), owner_reference(job)]
+        actions.append(_with_owners(pod, owners, {name: row for name, row in marks.items() if row}))
     return actions
 
 
-def report_unclaimed(
-    current: Raw, wanted: Sequence[Replica], observed: Observed
-) -> tuple[Raw, list[EmitEvent]]:
-    """The status with the pods that only pass for the job's, and an event when those change."""
-    names = {replica.name for replica in wanted}
-    others = sorted(p.metadata.name for p in observed.orphans if p.metadata.name not in names)[
-        :_MOST
+def adopt_leftovers(job: Job, actions: list[Action], observed: Observed) -> list[Action]:
+    """Adopt what a former job of this name left behind instead of creating it."""
+    if not observed.leftovers:
+        return actions
+    return [
+        _adopt(job, action, observed.leftovers[action.kind.resource, action.name])
+        if isinstance(action, Create) and (action.kind.resource, action.name) in observed.leftovers
+        else action
+        for action in actions
     ]
-    if others == (current.get(FIELD) or []):
-        return current, []
-    rest = {name: value for name, value in current.items() if name != FIELD}
+
+
+def report_unclaimed(
+    status: JobStatus, wanted: Sequence[Replica], observed: Observed
+) -> tuple[JobStatus, list[EmitEvent]]:
+    """The status with pods that carry the job's labels in vain, and an event when they change."""
+    names = {replica.name for replica in wanted}
+    orphans = (pod.metadata.name for pod in observed.orphans)
+    others = tuple(sorted(name for name in orphans if name not in names)[:_MAX_REPORTED])
+    if others == status.unclaimed_pods:
+        return status, []
+    status = replace(status, unclaimed_pods=others)
     if not others:
-        return rest, []
-    message = f"{', '.join(others)}: labelled as of this job, but not made for it; left alone"
-    return {**rest, FIELD: others}, [EmitEvent("UnclaimedPods", message, "Warning")]
+        return status, []
+    pods, carry = ("pod", "carries") if len(others) == 1 else ("pods", "carry")
+    are = "is not one of its replicas" if len(others) == 1 else "are not its replicas"
+    message = f"{pods} {', '.join(others)} {carry} this job's labels but {are}; ignored"
+    return status, [EmitEvent("UnclaimedPods", message, "Warning")]
+
+
+def _adopt(job: Job, action: Create, metadata: Raw) -> Patch:
+    owners = [*(metadata.get("ownerReferences") or ()), owner_reference(job)]
+    change = {"metadata": {"uid": metadata["uid"], "ownerReferences": owners}}
+    return Patch(action.kind, action.name, change)
 
 
 def _others(job: Job, pod: Pod) -> list[Raw]:
-    rows: list[Raw] = [msgspec.to_builtins(row) for row in pod.metadata.owner_references]
-    return [
-        {name: value for name, value in row.items() if value is not None}
-        for row in rows
-        if row["uid"] != job.uid
-    ]
+    return [row for row in owner_rows(pod.metadata) if row["uid"] != job.uid]
 
 
-def _owned(pod: Pod, owners: list[Raw], more: Raw | None = None) -> Action:
-    meta = {"uid": pod.metadata.uid, "ownerReferences": owners, **(more or {})}
+def _with_owners(pod: Pod, owners: list[Raw], marks: Raw | None = None) -> Action:
+    meta = {"uid": pod.metadata.uid, "ownerReferences": owners, **(marks or {})}
     if pod.metadata.resource_version:
-        # The list is written whole: not over one that somebody has changed meanwhile.
+        # The list is replaced as a whole: fail if somebody has changed it meanwhile.
         meta["resourceVersion"] = pod.metadata.resource_version
     return Patch(PODS, pod.metadata.name, {"metadata": meta})

@@ -1,11 +1,13 @@
 """What must be done about one job: pure, and idempotent.
 
-`decide(job, seen, settings, now)` is called by `reconcile` on every change, by `--dry-run` with
-nothing seen, and by the property tests. Its answer is in order: status before the deletions that it
-accounts for, the gang's object and services before pods, and at the end the gang's object goes
-before pods are cleaned, so that no scheduler holds room for them.
+The result is a list of actions in order: the status is written before the deletions that it counts,
+the gang's object and services come before pods, and when a job ends its gang's object is deleted
+before its pods, so that no scheduler holds room for them.
 
-Promise: when its actions have been carried out, it answers nothing but timers.
+Promise: when its actions have been carried out, the next decision contains nothing but timers.
+
+`before` is the status as it was read, `after` the status to write; each step in between takes the
+status of the step before.
 """
 
 from __future__ import annotations
@@ -15,26 +17,24 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.api.kinds import SERVICES
-from muster.api.meta import timestamp
-from muster.jobs.job import MANAGED_BY_MUSTER, Job
-from muster.operator.actions import Action, Delete, DeleteJob, EmitEvent, PatchStatus, Requeue
+from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
+from muster.jobs.job_status import status_change
+from muster.operator.actions import (
+    Action,
+    Create,
+    Delete,
+    DeleteJob,
+    EmitEvent,
+    PatchStatus,
+    Requeue,
+    VerifyJob,
+)
 from muster.operator.build import gang
 from muster.operator.build.labels import role_of
-from muster.operator.decide import (
-    adoption,
-    backoff,
-    conditions,
-    ensure,
-    gang_object,
-    invalid_spec,
-    waiting_reason,
-)
-from muster.operator.decide.outcome import (
-    assess,
-    ended_by_limit,
-    seconds_to_deadline,
-    seconds_to_start,
-)
+from muster.operator.decide import adoption, backoff, conditions, ensure, invalid_spec, limits
+from muster.operator.decide.gang_object import delete_group_objects
+from muster.operator.decide.outcome import assess
+from muster.operator.decide.waiting_reason import explain, terminating_pods
 from muster.operator.frameworks import registry
 from muster.operator.observed import marked_for_deletion
 
@@ -43,182 +43,229 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from muster.jobs.job import Replica
+    from muster.jobs.job_status import JobStatus
     from muster.operator.observed import Observed
     from muster.operator.settings import Settings
 
 
 def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> list[Action]:
-    """The actions, in order, that bring this job on."""
-    if job.deleting or job.policy.managed_by not in MANAGED_BY_MUSTER:
+    """The actions, in order, that bring this job closer to what it should be."""
+    if job.deleting or job.policy.managed_by == MULTIKUEUE:
+        return []
+    if job.rejected:
+        after = invalid_spec.rejected(job, observed.pods, now)
+        return _write_and_end(
+            job, after, invalid_spec.event(job.status, job.rejected), observed, now
+        )
+    if job.policy.managed_by not in MANAGED_BY_MUSTER:
         return []
     before = invalid_spec.current_status(job)
-    if conditions.outcome(before) is not None:
-        return end(job, before, observed, now)
-    current, events = _begun(job, before, now)
-    if not conditions.condition(before, "Created"):
-        events.extend(gang.warnings(job, observed, settings))
+    if before.outcome is not None:
+        return _end(job, before, observed, now)
+    return _in_creation_order(job, _decide_active(job, before, observed, settings, now), observed)
+
+
+def _in_creation_order(job: Job, actions: list[Action], observed: Observed) -> list[Action]:
+    """Take care of lists that create something.
+
+    A new job's pods are created before anything is written about them, and so are those of the jobs
+    behind it in the queue: status and events come at the next reconcile. For a job that is not new
+    the list begins with VerifyJob: its objects are garbage-collected with it, and if we hear of
+    that before we hear of the job's own deletion, they only look lost.
+    """
+    if not any(isinstance(action, Create) for action in actions):
+        return actions
+    if job.status.condition("Created") or not observed.is_new:
+        return [VerifyJob(), *actions]
+    if any(isinstance(action, Delete) for action in actions):
+        return actions
+    return [*(a for a in actions if not isinstance(a, PatchStatus | EmitEvent)), Requeue(0.0)]
+
+
+def _decide_active(
+    job: Job, before: JobStatus, observed: Observed, settings: Settings, now: datetime
+) -> list[Action]:
+    """The actions for a job that has not ended."""
+    status, events = _accept(job, before, observed, settings, now)
     if job.policy.suspend:
-        return _suspend(job, current, events, observed, now)
-    if conditions.is_true(current, "Suspended"):
-        current = conditions.resumed(job, current, now)
+        return _suspend(job, status, events, observed, now)
+    if status.is_true("Suspended"):
+        status = conditions.resumed(job, status, now)
         events.append(EmitEvent(f"{job.kind}Resumed", f"{job.kind} {job.name} is resumed."))
     wanted = registry.framework_of(job).replicas(job, observed)
     present = {pod.metadata.name: pod for pod in (*observed.pods, *observed.orphans)}
-    mine = [present[replica.name] for replica in wanted if replica.name in present]
-    current, strangers = adoption.report_unclaimed(current, wanted, observed)
-    events.extend(strangers)
-    found = assess(job, current, mine, wanted, now)
-    events.extend(found.events)
-    claimed = adoption.adopt_and_release(job, wanted, observed, settings)
-    if conditions.outcome(found.status) is not None:
-        final = conditions.with_active(job, found.status, _kept(job, found.status, observed))
-        return [*claimed, *_written(job, final, events), *end(job, final, observed, now)]
-    refused = job.invalid if job.from_pods else invalid_spec.refusal_of_pods(before, job)
-    if refused and not invalid_spec.keeps_running(_formed(job, before, mine), observed.pods):
-        return [*invalid_spec.fail(job, current, refused, now), Requeue(0.0)]
-    # From here on everything is as it will be when the actions so far are done.
-    moved = replace(job, status=_formed(job, found.status, mine))
-    observed = _leaving(observed, found.leaving, now)
+    pods = [present[replica.name] for replica in wanted if replica.name in present]
+    status, unclaimed = adoption.report_unclaimed(status, wanted, observed)
+    assessment = assess(job, status, pods, wanted, now)
+    events += [*unclaimed, *assessment.events]
+    adopted = adoption.adopt_and_release(job, wanted, observed, settings)
+    if assessment.status.outcome is not None:
+        return [*adopted, *_write_and_end(job, assessment.status, events, observed, now)]
+    rejection = job.invalid if job.from_pods else _rejection_of_pods(job, before, observed)
+    if rejection and not invalid_spec.keeps_running(_started(job, before, pods), observed.pods):
+        after = invalid_spec.failed(job, status, rejection, now)
+        return _write_and_end(job, after, invalid_spec.event(before, rejection), observed, now)
+    # From here on everything is as it will be once the actions so far are carried out.
+    status = _started(job, assessment.status, pods)
+    if rejection and not job.invalid:
+        status = invalid_spec.with_invalid_condition(status, job.generation, rejection, now)
+        events += invalid_spec.event(before, rejection)
+    observed = _with_deletions(observed, assessment.replaced, now)
+    moved = replace(job, status=status)
     wanted = registry.framework_of(job).replicas(moved, observed)
-    extra = ensure.surplus_pods(moved, wanted, observed)
-    extra += ensure.pods_of_another_dialect(moved, _leaving(observed, extra, now), settings)
-    staying = _leaving(observed, extra, now)
-    absent = ensure.without_pod(wanted, staying)
-    held = backoff.reason(moved.status, absent, now) or waiting_reason.terminating_pods(
-        wanted, staying
-    )
-    after, troubles = waiting_reason.explain(moved, mine, observed, held)
+    surplus, staying = _surplus(moved, wanted, observed, settings, now)
+    missing = ensure.without_pod(wanted, staying)
+    delay = backoff.waiting_for_backoff(status, missing, now) or terminating_pods(wanted, staying)
+    after, problems = explain(job, status, pods, observed, delay)
     return [
-        *claimed,
-        *_written(job, after, [*events, *troubles]),
-        *ensure.delete_pods(found.leaving),
-        *ensure.delete_pods(extra),
-        *(ensure.delete_unused_services(moved, observed) if not job.from_pods else ()),
-        *(ensure.create_missing(moved, absent, staying, settings, now) if not refused else ()),
-        *(ensure.delete_pods(ensure.unscheduled_pods(staying)) if refused else ()),
-        *_deadline(job, found.status, now),
+        *adopted,
+        *_write(job, after, [*events, *problems]),
+        *ensure.delete_pods((*assessment.replaced, *surplus)),
+        *(() if job.from_pods else ensure.delete_unused_services(job, observed)),
+        *(
+            ensure.delete_pods(ensure.unscheduled_pods(staying))
+            if rejection
+            else adoption.adopt_leftovers(
+                job, ensure.create_missing(moved, missing, staying, settings, now), observed
+            )
+        ),
+        *_deadlines(moved, now),
     ]
 
 
-def _begun(job: Job, before: Raw, now: datetime) -> tuple[Raw, list[EmitEvent]]:
-    """The status of a job that has been noticed, and what is to be said on that occasion."""
+def _accept(
+    job: Job, before: JobStatus, observed: Observed, settings: Settings, now: datetime
+) -> tuple[JobStatus, list[EmitEvent]]:
+    """The status of a job that the operator works on, and the events when it takes it up."""
+    start = before.start_time or now.replace(microsecond=0)
+    status = replace(before, start_time=start, observed_generation=job.generation)
     events: list[EmitEvent] = []
-    current = {"startTime": timestamp(now), **before, "observedGeneration": job.generation}
-    if not conditions.condition(before, "Created"):
+    if before.condition("Created") is None:
         message = f"{job.kind} {job.name} is created."
         reason = f"{job.kind}Created"
-        current = conditions.with_condition(current, "Created", "True", reason, message, now)
-        events = [EmitEvent(why, words, "Warning") for why, words in job.warnings]
+        status = conditions.with_condition(status, "Created", "True", reason, message, now)
+        events += [EmitEvent(reason, message, "Warning") for reason, message in job.warnings]
     if job.invalid:
-        known = conditions.condition(before, invalid_spec.INVALID) or {}
-        current = invalid_spec.with_invalid_condition(current, job.generation, job.invalid, now)
-        if known.get("message") != job.invalid:
-            events.append(EmitEvent(invalid_spec.INVALID, job.invalid, "Warning"))
-    return current, events
+        status = invalid_spec.with_invalid_condition(status, job.generation, job.invalid, now)
+        events += invalid_spec.event(before, job.invalid)
+    if before.condition("Created") is None:
+        events += gang.warnings(job, observed, settings)
+    return status, events
 
 
-def refuse(job: Job, message: str, observed: Observed, now: datetime) -> list[Action]:
-    """What to do about a job some of whose pods the API server does not take, with these words."""
-    before = invalid_spec.current_status(job)
-    if conditions.outcome(before) is not None:
-        return []
-    current, _ = _begun(job, before, now)
-    if not invalid_spec.keeps_running(before, observed.pods):
-        return invalid_spec.fail(job, current, message, now)
-    after = invalid_spec.with_invalid_condition(current, job.generation, message, now)
-    return invalid_spec.write_status(job.status, after, message)
+def _rejection_of_pods(job: Job, before: JobStatus, observed: Observed) -> str:
+    """Why the API server rejects this job's pods: known from the status, or met just now."""
+    return invalid_spec.rejection_of_pods(before, job) or observed.template_rejection
 
 
-def _formed(job: Job, current: Raw, mine: list[Pod]) -> Raw:
-    """The status, which remembers that all members had started once."""
-    whole = sum(pod.status.phase not in ("", "Pending") for pod in mine) >= job.total > 0
-    return {**current, "formed": True} if whole and not current.get("formed") else current
+def _started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
+    """The status, which remembers that all replicas have started once."""
+    started = sum(pod.status.phase not in ("", "Pending") for pod in pods)
+    return replace(status, has_started=True) if started >= job.total > 0 else status
+
+
+def _surplus(
+    job: Job, wanted: list[Replica], observed: Observed, settings: Settings, now: datetime
+) -> tuple[list[Pod], Observed]:
+    """The pods that are not wanted any more, and what is left without them."""
+    surplus = ensure.surplus_pods(job, wanted, observed)
+    staying = _with_deletions(observed, surplus, now)
+    surplus += ensure.pods_of_another_dialect(job, staying, settings)
+    return surplus, _with_deletions(observed, surplus, now)
 
 
 def _suspend(
-    job: Job, current: Raw, events: list[EmitEvent], observed: Observed, now: datetime
+    job: Job, status: JobStatus, events: list[EmitEvent], observed: Observed, now: datetime
 ) -> list[Action]:
-    if not conditions.is_true(current, "Suspended"):
+    if not status.is_true("Suspended"):
         events.append(EmitEvent(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
-    after = conditions.suspended(job, current, now)
-    after = {
-        name: value for name, value in after.items() if name not in conditions.TRANSIENT_FIELDS
-    }
+    after = conditions.suspended(job, status, now).without_transient()
     return [
-        *_written(job, after, events),
-        *gang_object.delete_group_objects(job, observed),
+        *_write(job, after, events),
+        *delete_group_objects(job, observed),
         *ensure.delete_pods(conditions.not_terminating(observed.pods)),
         *(Delete(SERVICES, name) for name in sorted(ensure.service_names(observed))),
     ]
 
 
-def end(job: Job, final: Raw, observed: Observed, now: datetime) -> list[Action]:
-    """A finished job: clean up as its policy says, and go when its time is up."""
-    kept = _kept(job, final, observed)
-    staying = {pod.metadata.uid for pod in kept}
-    leaving = [
-        pod for pod in conditions.not_terminating(observed.pods) if pod.metadata.uid not in staying
-    ]
-    used = {pod.metadata.name for pod in kept if pod.finished}
-    unused = ensure.service_names(observed) - used if _policy(job, final) != "None" else set()
-    change = conditions.merge_patch(final, conditions.with_active(job, final, kept))
+def _write(job: Job, after: JobStatus, events: list[EmitEvent]) -> list[Action]:
+    if job.has_phases and not after.is_rejected:
+        after = conditions.with_phases(after)
+    change = status_change(job.status, after)
+    return [PatchStatus(change), *events] if change else []
+
+
+def _write_and_end(
+    job: Job, status: JobStatus, events: list[EmitEvent], observed: Observed, now: datetime
+) -> list[Action]:
+    """Write the status and, if it says that the job has ended, clean up."""
+    if status.outcome is None:
+        return _write(job, status, events)
+    after = conditions.with_active(job, status, _staying_pods(job, status, observed))
+    return [*_write(job, after, events), *_end(job, after, observed, now)]
+
+
+def _end(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list[Action]:
+    """A finished job: delete its objects as its policy says, and the job when its TTL is over."""
+    staying = _staying_pods(job, status, observed)
+    uids = {pod.metadata.uid for pod in staying}
+    leaving = [p for p in conditions.not_terminating(observed.pods) if p.metadata.uid not in uids]
+    used = {pod.metadata.name for pod in staying if pod.finished}
+    unused = set()
+    if _clean_pod_policy(job, status) != "None":
+        unused = ensure.service_names(observed) - used
+    change = status_change(status, conditions.with_active(job, status, staying))
     return [
         *([PatchStatus(change)] if change else ()),
-        *gang_object.delete_group_objects(job, observed),
+        *delete_group_objects(job, observed),
         *ensure.delete_pods(leaving),
         *(Delete(SERVICES, name) for name in sorted(unused)),
-        *_expiry(job, final, now),
+        *_expiry(job, status, now),
     ]
 
 
-def _kept(job: Job, final: Raw, observed: Observed) -> list[Pod]:
-    """The pods that a finished job does not take away."""
-    policy = _policy(job, final)
-    return [pod for pod in observed.pods if not _cleaned(job, pod, policy)]
+def _staying_pods(job: Job, status: JobStatus, observed: Observed) -> list[Pod]:
+    """The pods that a finished job leaves in place."""
+    policy = _clean_pod_policy(job, status)
+    return [pod for pod in observed.pods if not _is_cleaned(job, pod, policy)]
 
 
-def _policy(job: Job, final: Raw) -> str:
-    if job.policy.clean_pod_policy == "None" and (
-        ended_by_limit(job, final) or invalid_spec.is_rejected(final)
-    ):
-        return "Running"  # A limit, or that it can never be whole: nothing of it may run on.
-    return job.policy.clean_pod_policy
+def _clean_pod_policy(job: Job, status: JobStatus) -> str:
+    policy = job.policy.clean_pod_policy
+    if policy == "None" and (limits.ended_by_limit(job, status) or status.is_rejected):
+        return "Running"  # A job over its limit, or one that can never start, must not run on.
+    return policy
 
 
-def _cleaned(job: Job, pod: Pod, policy: str) -> bool:
-    """Whether the end of the job takes this pod away. A launcher's log is the job's: it stays."""
+def _is_cleaned(job: Job, pod: Pod, policy: str) -> bool:
+    """Whether the end of the job deletes this pod. A launcher's log is the job's: it stays."""
     if policy == "None" or (pod.finished and role_of(job, pod) == "Launcher"):
         return False
     return policy == "All" or not pod.finished
 
 
-def _leaving(observed: Observed, gone: Iterable[Pod], now: datetime) -> Observed:
-    """What will be seen when the deletion of these pods has been asked for."""
-    uids = {pod.metadata.uid for pod in gone}
-    return replace(
-        observed,
-        pods=tuple(
-            marked_for_deletion(p, now) if p.metadata.uid in uids else p for p in observed.pods
-        ),
+def _with_deletions(observed: Observed, pods: Iterable[Pod], now: datetime) -> Observed:
+    """What is observed once the deletion of these pods is requested."""
+    uids = {pod.metadata.uid for pod in pods}
+    if not uids:
+        return observed
+    marked = (
+        marked_for_deletion(pod, now) if pod.metadata.uid in uids else pod for pod in observed.pods
     )
+    return replace(observed, pods=tuple(marked))
 
 
-def _written(job: Job, after: Raw, events: list[EmitEvent]) -> list[Action]:
-    change = conditions.merge_patch(
-        job.status, conditions.with_phases(after) if job.has_phases else after
+def _deadlines(job: Job, now: datetime) -> list[Action]:
+    both = (
+        limits.seconds_to_deadline(job, job.status, now),
+        limits.seconds_to_start(job, job.status, now),
     )
-    return [PatchStatus(change), *events] if change else []
-
-
-def _deadline(job: Job, current: Raw, now: datetime) -> list[Action]:
-    both = (seconds_to_deadline(job, current, now), seconds_to_start(job, current, now))
     return [Requeue(left) for left in both if left is not None]
 
 
-def _expiry(job: Job, final: Raw, now: datetime) -> list[Action]:
-    end = conditions.time(final, "completionTime")
-    if job.policy.ttl_seconds is None or end is None:
+def _expiry(job: Job, status: JobStatus, now: datetime) -> list[Action]:
+    if job.policy.ttl_seconds is None or status.completion_time is None:
         return []
-    left = job.policy.ttl_seconds - (now - end).total_seconds()
+    left = job.policy.ttl_seconds - (now - status.completion_time).total_seconds()
     return [Requeue(left)] if left > 0 else [DeleteJob()]

@@ -134,15 +134,14 @@ def _record_ports(job: Job, observed: Observed, hosts: Addresses) -> list[Action
 
 def _config_objects(job: Job, observed: Observed, hosts: Addresses) -> list[Action]:
     actions: list[Action] = []
-    for kind, manifest in registry.framework_of(job).objects(job, observed, hosts):
-        name = manifest["metadata"]["name"]
-        if kind == SERVICES and name in service_names(observed):
+    for create in registry.framework_of(job).objects(job, observed, hosts):
+        if create.kind == SERVICES and create.name in service_names(observed):
             continue
-        existing = observed.objects.get((kind.resource, name))
+        existing = observed.objects.get((create.kind.resource, create.name))
         if existing is None:
-            actions.append(Create(kind, manifest))
-        elif change := field_changes(existing, manifest):
-            actions.append(Patch(kind, name, change))
+            actions.append(create)
+        elif change := field_changes(existing, create.manifest):
+            actions.append(Patch(create.kind, create.name, change))
     return actions
 
 

@@ -1,17 +1,20 @@
-"""A job whose manifest makes no sense: what is said of it, and how it comes back.
+"""A job whose manifest is invalid: what its status says, and how the job comes back.
 
-Pure. Called by `reconcile` for a manifest that cannot be read or whose pods the API server refuses,
-and by `decide`. A job of which nothing runs fails, until it is mended. One that runs goes on: to
-say Failed of it would be untrue, and to end it would punish a slip of the pen. It then carries a
-condition that says what is wrong, in front of the others so that the last one is still its state.
+The manifest cannot be parsed, or the API server rejects its pods. If nothing of the job runs, it
+fails until the manifest is corrected. If it runs, it runs on: its training is not affected by an
+edit that went wrong. It then carries the condition InvalidSpec, in front of the others so that the
+last one is still the job's state.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from muster.api.meta import timestamp
-from muster.operator.actions import Action, EmitEvent, PatchStatus
+from muster.jobs.job_status import INVALID_SPEC, JobCondition, JobStatus
+from muster.operator.actions import EmitEvent
 from muster.operator.decide import conditions
 
 if TYPE_CHECKING:
@@ -19,21 +22,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
-    from muster.api.meta import Raw
-    from muster.errors import InvalidJob
     from muster.jobs.job import Job
-
-INVALID = "InvalidSpec"
-"""The reason of such a failure, and the type of the condition of a job that goes on."""
-
-
-def describe(error: InvalidJob) -> str:
-    """What is wrong and what to write instead."""
-    return f"{error}; {error.hint}" if error.hint else str(error)
 
 
 def any_running(pods: Iterable[Pod]) -> bool:
-    """Whether one of these has a node and has not ended."""
+    """Whether one of these pods has a node and has not ended."""
     return any(
         pod.spec.node_name or pod.status.phase == "Running"
         for pod in pods
@@ -41,102 +34,78 @@ def any_running(pods: Iterable[Pod]) -> bool:
     )
 
 
-def keeps_running(before: Raw, pods: Iterable[Pod]) -> bool:
-    """Whether a job whose manifest is refused still works: it was whole once, and runs."""
-    return bool(before.get("formed")) and any_running(pods)
+def keeps_running(status: JobStatus, pods: Iterable[Pod]) -> bool:
+    """Whether a job with an invalid manifest runs on: it has started once, and still runs."""
+    return status.has_started and any_running(pods)
 
 
-def reject(raw: Raw, error: InvalidJob, now: datetime, *, runs: bool = False) -> list[Action]:
-    """What to do about a job that cannot be understood: say so, once per generation."""
-    meta, before = raw.get("metadata") or {}, raw.get("status") or {}
-    if conditions.outcome(before) and not is_rejected(before):
-        return []  # It ended before it was made senseless.
-    generation, message = int(meta.get("generation") or 0), describe(error)
-    if runs and not is_rejected(before):
-        after = with_invalid_condition(before, generation, message, now)
-    else:
-        spec = raw.get("spec")
-        first = isinstance(spec, dict) and "replicaSpecs" in spec
-        after = failed_status(before, generation, message, now, phases=first)
-    return write_status(before, after, message)
+def rejected(job: Job, pods: Iterable[Pod], now: datetime) -> JobStatus:
+    """The status of a job that cannot be parsed."""
+    if job.status.outcome and not job.status.is_rejected:
+        return job.status  # It ended before its manifest became invalid.
+    if any_running(pods) and not job.status.is_rejected:
+        return with_invalid_condition(job.status, job.generation, job.rejected, now)
+    return failed(job, job.status, job.rejected, now)
 
 
-def fail(job: Job, current: Raw, message: str, now: datetime) -> list[Action]:
-    """A job whose pods are refused and which is no longer, or was never, at work fails."""
-    after = failed_status(current, job.generation, message, now, phases=job.has_phases)
-    return write_status(job.status, after, message)
-
-
-def write_status(before: Raw, after: Raw, message: str) -> list[Action]:
-    """The write that makes `after` of `before`; an event only if these are new words."""
-    change = conditions.merge_patch(before, after)
-    if not change:
+def event(before: JobStatus, message: str) -> list[EmitEvent]:
+    """The event about an invalid manifest, unless the status says the same already."""
+    known = (before.condition("Failed"), before.condition(INVALID_SPEC))
+    if any(row is not None and row.message == message for row in known):
         return []
-    known = (_row(before, "Failed"), _row(before, INVALID))
-    new = all(row.get("message") != message for row in known)
-    return [PatchStatus(change), *([EmitEvent(INVALID, message, "Warning")] if new else [])]
+    return [EmitEvent(INVALID_SPEC, message, "Warning")]
 
 
-def failed_status(
-    before: Raw, generation: int, message: str, now: datetime, *, phases: bool
-) -> Raw:
-    """The status of a job that fails for what is written in it; the same again changes nothing."""
-    if is_rejected(before) and _row(before, "Failed").get("message") == message:
-        return before
-    rest = without_rejection(before)
-    after = conditions.with_condition(rest, "Failed", "True", INVALID, message, now)
-    after = {**after, "observedGeneration": generation, "completionTime": timestamp(now)}
-    if phases:
-        after |= {"phase": "Failed", "state": "Failed", "reason": f"invalid job spec: {message}"}
-    return after
+def failed(job: Job, status: JobStatus, message: str, now: datetime) -> JobStatus:
+    """The status of a job that fails for its manifest; the same again changes nothing."""
+    row = status.condition("Failed")
+    if status.is_rejected and row is not None and row.message == message:
+        return status
+    status = without_rejection(status)
+    status = conditions.with_condition(status, "Failed", "True", INVALID_SPEC, message, now)
+    status = replace(
+        status, observed_generation=job.generation, completion_time=now.replace(microsecond=0)
+    )
+    if job.has_phases:
+        reason = f"invalid job spec: {message}"
+        return replace(status, phase="Failed", state="Failed", reason=reason)
+    return status
 
 
-def is_rejected(before: Raw) -> bool:
-    """Whether the job failed for what is written in it, and not for what its pods did."""
-    return _row(before, "Failed").get("reason") == INVALID
+def with_invalid_condition(
+    status: JobStatus, generation: int, message: str, now: datetime
+) -> JobStatus:
+    """The status of a job that runs on although its manifest is invalid."""
+    old, at = status.condition(INVALID_SPEC), timestamp(now)
+    if old is not None and (old.message, old.observed_generation) == (message, generation):
+        return status
+    since = old.last_transition_time if old is not None else ""
+    row = JobCondition(
+        INVALID_SPEC, "True", INVALID_SPEC, message, at, since or at, observed_generation=generation
+    )
+    others = [one for one in status.conditions if one.type != INVALID_SPEC]
+    return replace(status, observed_generation=generation, conditions=(row, *others))
 
 
-def with_invalid_condition(before: Raw, generation: int, message: str, now: datetime) -> Raw:
-    """The status of a job that goes on although this is wrong with its manifest."""
-    old, at = _row(before, INVALID), timestamp(now)
-    if (old.get("message"), old.get("observedGeneration")) == (message, generation):
-        return before
-    row = {
-        "type": INVALID,
-        "status": "True",
-        "reason": INVALID,
-        "message": message,
-        "observedGeneration": generation,
-        "lastUpdateTime": at,
-        "lastTransitionTime": old.get("lastTransitionTime", at),
-    }
-    others = [one for one in before.get("conditions") or () if one.get("type") != INVALID]
-    return {**before, "observedGeneration": generation, "conditions": [row, *others]}
+def rejection_of_pods(status: JobStatus, job: Job) -> str:
+    """Why the API server rejects the pods of this very generation; empty if it does not."""
+    row = status.condition(INVALID_SPEC)
+    if job.invalid or row is None or row.observed_generation != job.generation:
+        return ""
+    return row.message
 
 
-def refusal_of_pods(before: Raw, job: Job) -> str:
-    """Why the API server does not take the pods of this very generation; empty if it does."""
-    row = _row(before, INVALID)
-    current = not job.invalid and row.get("observedGeneration") == job.generation
-    return str(row.get("message", "")) if current else ""
+def without_rejection(status: JobStatus) -> JobStatus:
+    """The status without anything about an invalid manifest."""
+    rows = tuple(row for row in status.conditions if row.reason != INVALID_SPEC)
+    if len(rows) == len(status.conditions):
+        return status
+    if status.is_rejected:
+        status = replace(status, completion_time=None, phase="", state="", reason="")
+    return replace(status, conditions=rows)
 
 
-def without_rejection(before: Raw) -> Raw:
-    """The status without anything that was said of a manifest that made no sense."""
-    rows = before.get("conditions") or ()
-    kept = [row for row in rows if row.get("reason") != INVALID]
-    if len(kept) == len(rows):
-        return before
-    dropped = ("completionTime", "phase", "state", "reason") if is_rejected(before) else ()
-    rest = {name: value for name, value in before.items() if name not in dropped}
-    return {**rest, "conditions": kept}
-
-
-def current_status(job: Job) -> Raw:
-    """The job's status; what was said of an earlier generation counts no longer."""
-    older = int(job.status.get("observedGeneration") or 0) < job.generation
-    return without_rejection(job.status) if older else job.status
-
-
-def _row(before: Raw, type_: str) -> Raw:
-    return conditions.condition(before, type_) or {}
+def current_status(job: Job) -> JobStatus:
+    """The job's status, without what it says about the manifest of an earlier generation."""
+    is_older = (job.status.observed_generation or 0) < job.generation
+    return without_rejection(job.status) if is_older else job.status

@@ -1,55 +1,50 @@
-"""How often anything of a job started anew, for backoffLimit.
+"""The limits of a job: backoffLimit, the active deadline and the starting deadline.
 
-Pure. Called by `judge`. `status.restarts` is the whole number: pods that were made anew for the
-job's own fault, and containers that nodes started anew. `status.restarted` says of each pod how
-many of the latter were counted: each restart counts once, and is not forgotten when its pod goes.
+`status.restarts` counts all restarts: pods that were recreated because the job failed, and
+containers that nodes restarted in place. `status.restarted` says how many of the latter are counted
+of each pod, so that each restart counts once and still counts when its pod is gone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from muster.jobs import names
 from muster.operator.build.labels import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from muster.api.core import Pod
-    from muster.api.meta import Raw
     from muster.jobs.job import Job
+    from muster.jobs.job_status import JobStatus
 
-FIELD = "restarted"
-
-
-def count_in_place(job: Job, current: Raw, pods: Iterable[Pod]) -> tuple[Raw, list[Pod]]:
-    """The status after a look at these living pods, and those that restarted since the last one."""
-    before: Raw = current.get(FIELD) or {}
-    rows = {pod.metadata.name: (pod, count) for pod in pods if (count := _in_place(job, pod))}
-    fresh = {name: count - before.get(name, 0) for name, (_, count) in rows.items()}
-    grown = [pod for name, (pod, _) in rows.items() if fresh[name] > 0]
-    after = {name: value for name, value in current.items() if name != FIELD}
-    if rows:
-        after[FIELD] = {name: count for name, (_, count) in rows.items()}
-    return add_restarts(after, sum(fresh[pod.metadata.name] for pod in grown)), grown
+_MAX_DIGITS = 10
 
 
-def add_restarts(current: Raw, count: int) -> Raw:
-    """The status after so many further restarts."""
-    return {**current, "restarts": total_restarts(current) + count} if count else current
+def count_in_place(job: Job, status: JobStatus, pods: Iterable[Pod]) -> tuple[JobStatus, list[Pod]]:
+    """The status with the restarts of these living pods, and the pods with new restarts."""
+    counts = {pod.metadata.name: (pod, n) for pod in pods if (n := _counted_restarts(job, pod))}
+    new = {name: n - status.in_place_restarts.get(name, 0) for name, (_, n) in counts.items()}
+    restarted = [pod for name, (pod, _) in counts.items() if new[name] > 0]
+    status = replace(status, in_place_restarts={name: n for name, (_, n) in counts.items()})
+    return add_restarts(status, sum(new[pod.metadata.name] for pod in restarted)), restarted
 
 
-def total_restarts(current: Raw) -> int:
-    """All restarts that were counted."""
-    return int(current.get("restarts") or 0)
+def add_restarts(status: JobStatus, count: int) -> JobStatus:
+    return replace(status, restarts=status.restarts + count) if count else status
 
 
 def restarts_of_pod(pod: Pod) -> int:
-    """How often the node started its containers anew."""
+    """How often the node restarted the pod's containers."""
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return sum(row.restart_count for row in rows)
 
 
-def backoff_limit_reached(job: Job, current: Raw) -> bool:
+def backoff_limit_reached(job: Job, status: JobStatus) -> bool:
     """Whether there were more restarts, in place and by replacement, than the job allows.
 
     A launcher's limit counts failed attempts after the first, as a batch Job's does.
@@ -57,11 +52,44 @@ def backoff_limit_reached(job: Job, current: Raw) -> bool:
     limit = job.policy.backoff_limit
     if limit is None:
         return False
-    return total_restarts(current) > limit if job.mpi else total_restarts(current) >= max(limit, 1)
+    return status.restarts > limit if job.mpi else status.restarts >= max(limit, 1)
 
 
-def _in_place(job: Job, pod: Pod) -> int:
+def seconds_to_deadline(job: Job, status: JobStatus, now: datetime) -> float | None:
+    """Seconds that the job may still be active; None if it has no deadline."""
+    if job.policy.active_deadline is None or status.start_time is None:
+        return None
+    return job.policy.active_deadline - (now - status.start_time).total_seconds()
+
+
+def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None:
+    """Seconds in which the job must start to run; None if it runs already or has no deadline."""
+    limit = job.annotations.get(names.STARTING_DEADLINE, "")
+    start = status.start_time
+    if start is None or not limit.isdecimal() or len(limit) > _MAX_DIGITS:
+        return None
+    running = status.condition("Running")
+    since = running.transitioned_at if running else None
+    if since is not None and since >= start:  # An older one is from before a suspension.
+        return None
+    return int(limit) - (now - start).total_seconds()
+
+
+def ended_by_limit(job: Job, status: JobStatus) -> bool:
+    """Whether a finished job ended by one of its limits, as its status alone tells."""
+    if not status.is_true("Failed"):
+        return False
+    if backoff_limit_reached(job, status):
+        return True
+    end = status.completion_time
+    if end is None:
+        return False
+    both = (seconds_to_deadline(job, status, end), seconds_to_start(job, status, end))
+    return any(left is not None and left <= 0 for left in both)
+
+
+def _counted_restarts(job: Job, pod: Pod) -> int:
     replica_spec = job.replica_spec(role_of(job, pod))
-    return (
-        restarts_of_pod(pod) if replica_spec is not None and replica_spec.restart != "Never" else 0
-    )
+    if replica_spec is None or replica_spec.restart == "Never":
+        return 0
+    return restarts_of_pod(pod)

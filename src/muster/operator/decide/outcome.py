@@ -1,7 +1,8 @@
-"""What a job's pods say about it: its status moves on, and some pods must make way for new ones.
+"""What a job's pods say about it: succeeded, failed, restarting or running.
 
-Pure. Called by `decide` for a job that is neither finished nor suspended. Success is looked for
-before failure, so a chief that finished is not undone by a worker that died with it.
+For a job that is neither finished nor suspended. The result is the status that follows, and the
+pods to delete so that new ones take their place. Success is checked before failure, so that a chief
+that finished is not undone by a worker that died with it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.api.meta import timestamp
-from muster.jobs import pod_status
+from msgspec.structs import replace
+
+from muster.jobs import names, pod_status
 from muster.operator.actions import EmitEvent
 from muster.operator.build.labels import index_of, role_of
 from muster.operator.decide import backoff, conditions, gang_restart, limits, pod_failure
@@ -23,315 +25,258 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
-    from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica
+    from muster.jobs.job_status import JobStatus
 
-STARTING_DEADLINE = "starting-deadline-seconds"
-_DIGITS = 10
-_NOBODY = "all its pods have ended and none of them was its success."
+_NONE_SUCCEEDED = "all its pods have ended and none of them was its success."
 
 
 @dataclass(frozen=True)
 class Assessment:
-    status: Raw
+    status: JobStatus
     events: tuple[EmitEvent, ...]
-    leaving: tuple[Pod, ...]
+    replaced: tuple[Pod, ...]
     """Pods to delete so that others take their place."""
 
 
 def assess(
-    job: Job, before: Raw, mine: Sequence[Pod], wanted: Sequence[Replica], now: datetime
+    job: Job, status: JobStatus, pods: Sequence[Pod], wanted: Sequence[Replica], now: datetime
 ) -> Assessment:
     """The status after a look at the job's current pods, which should be those of `wanted`."""
-    return _Assessor(job, before, mine, now).look(wanted)
-
-
-def seconds_to_deadline(job: Job, current: Raw, now: datetime) -> float | None:
-    """Seconds that the job may still be active; None if it may be for ever."""
-    start = conditions.time(current, "startTime")
-    if job.policy.active_deadline is None or start is None:
-        return None
-    return job.policy.active_deadline - (now - start).total_seconds()
-
-
-def seconds_to_start(job: Job, current: Raw, now: datetime) -> float | None:
-    """Seconds in which the job must have begun to run; None if it has, or may wait for ever."""
-    limit = job.annotation(STARTING_DEADLINE)
-    start = conditions.time(current, "startTime")
-    written = limit.isdecimal() and len(limit) <= _DIGITS
-    if start is None or not written or _has_begun(current, start):
-        return None
-    return int(limit) - (now - start).total_seconds()
-
-
-def _has_begun(current: Raw, start: datetime) -> bool:
-    running = conditions.time(conditions.condition(current, "Running") or {}, "lastTransitionTime")
-    return running is not None and running >= start  # an older one is from before a suspension
-
-
-def ended_by_limit(job: Job, final: Raw) -> bool:
-    """Whether a finished job ended by backoffLimit or a deadline: told by its status alone."""
-    if not conditions.is_true(final, "Failed"):
-        return False
-    if limits.backoff_limit_reached(job, final):
-        return True
-    end = conditions.time(final, "completionTime")
-    if end is None:
-        return False
-    both = (seconds_to_deadline(job, final, end), seconds_to_start(job, final, end))
-    return any(left is not None and left <= 0 for left in both)
-
-
-def finish(job: Job, current: Raw, type_: str, message: str, now: datetime) -> Raw:
-    """The status of a job that ends now."""
-    after = conditions.with_condition(current, type_, "True", f"{job.kind}{type_}", message, now)
-    after = {**after, "completionTime": timestamp(now)}
-    after = {
-        name: value for name, value in after.items() if name not in conditions.TRANSIENT_FIELDS
-    }
-    rows = {}
-    for role, row in (current.get("replicaStatuses") or {}).items():
-        rows[role] = kept = dict(row)
-        if type_ == "Succeeded" and (active := kept.pop("active", 0)):
-            kept["succeeded"] = kept.get("succeeded", 0) + active
-    return {**after, "replicaStatuses": rows}
+    return _Assessor(job, status, pods, now).assess(wanted)
 
 
 class _Assessor:
-    def __init__(self, job: Job, before: Raw, mine: Sequence[Pod], now: datetime) -> None:
+    def __init__(self, job: Job, status: JobStatus, pods: Sequence[Pod], now: datetime) -> None:
         self.job = job
-        self.status = dict(before)
-        self.mine = mine
+        self.status = status
+        self.pods = pods
         self.now = now
-        self.rules = registry.framework_of(job)
+        self.framework = registry.framework_of(job)
         self.events: list[EmitEvent] = []
-        self.going: list[Pod] = []
-        known = before.get("replaced") or ()
-        # A pod that is to be replaced counts for nothing any more, not even with its success.
-        self.present = [pod for pod in mine if pod.metadata.uid not in known]
-        self.counted = [pod for pod in self.present if not self._cut_short(pod)]
-        self.by_role = self._roles(self.counted)
-        self.fates = self._failures()
+        self.restarting: list[Pod] = []
+        # A pod that is to be replaced counts for nothing any more, not even if it succeeds.
+        self.present = [pod for pod in pods if pod.metadata.uid not in status.replaced_uids]
+        self.counted = [pod for pod in self.present if not self._ended_by_deletion(pod)]
+        self.by_role = self._by_role(self.counted)
+        self.failures = self._failures()
 
-    def look(self, wanted: Sequence[Replica]) -> Assessment:
-        self.status["replicaStatuses"] = conditions.replica_counts(self.job, self.by_role)
-        grown = self._count_in_place(self.present)
-        leaving: list[Pod] = []
-        if self._succeeded():
+    def assess(self, wanted: Sequence[Replica]) -> Assessment:
+        self._count_replicas(self.by_role)
+        restarted = self._count_in_place(self.present)
+        replaced: list[Pod] = []
+        if self._has_succeeded():
             self._end("Succeeded", f"{self.job.kind} {self.job.key} successfully completed.")
-        elif not self._failed(wanted):
-            leaving = self._replaced(wanted, grown)
-            if self._over_limit():
-                leaving = []
-            elif leaving or self.going:
-                out = {id(pod) for pod in (*leaving, *self.going)}
-                staying = [pod for pod in self.counted if id(pod) not in out]
-                self.status["replicaStatuses"] = conditions.replica_counts(
-                    self.job, self._roles(staying)
-                )
+        elif not self._fail(wanted):
+            replaced = self._replace(wanted, restarted)
+            if self._end_by_limit():
+                replaced = []
+            elif replaced or self.restarting:
+                leaving = {id(pod) for pod in (*replaced, *self.restarting)}
+                staying = [pod for pod in self.counted if id(pod) not in leaving]
+                self._count_replicas(self._by_role(staying))
                 self._count_in_place(staying)
             else:
                 self._run(len(wanted))
-        return Assessment(self.status, tuple(self.events), tuple(leaving))
+        return Assessment(self.status, tuple(self.events), tuple(replaced))
 
-    def _roles(self, pods: Sequence[Pod]) -> dict[str, list[Pod]]:
-        found: dict[str, list[Pod]] = {}
+    def _by_role(self, pods: Sequence[Pod]) -> dict[str, list[Pod]]:
+        roles: dict[str, list[Pod]] = {}
         for pod in pods:
-            found.setdefault(role_of(self.job, pod), []).append(pod)
-        return found
+            roles.setdefault(role_of(self.job, pod), []).append(pod)
+        return roles
 
-    def _succeeded(self) -> bool:
+    def _count_replicas(self, pods: dict[str, list[Pod]]) -> None:
+        counts = conditions.replica_counts(self.job, pods)
+        self.status = replace(self.status, replica_statuses=counts)
+
+    def _count_in_place(self, pods: Sequence[Pod]) -> list[Pod]:
+        staying = conditions.not_terminating(pods)
+        self.status, restarted = limits.count_in_place(self.job, self.status, staying)
+        return restarted
+
+    def _has_succeeded(self) -> bool:
         job = self.job
         role, index = job.chief or (job.chief_role, None)
         if role is None:
-            return self.rules.succeeded(job, self.by_role)
+            return self.framework.succeeded(job, self.by_role)
         chiefs = [p for p in self.by_role.get(role, []) if index is None or index_of(p) == index]
         wanted = job.count(role) if index is None else 1
         return len(chiefs) >= wanted > 0 and all(p.status.phase == "Succeeded" for p in chiefs)
 
-    def _failed(self, wanted: Sequence[Replica]) -> bool:
-        """End the job if a pod failed in a way that no policy forgives, or if no pod is left."""
-        failed = [pod for pod, fate in self.fates if fate is FailureAction.FATAL]
-        if not failed and self._hopeless(wanted):
-            failed = [pod for pod, _ in self.fates]
+    def _fail(self, wanted: Sequence[Replica]) -> bool:
+        """End the job if a pod failed for good, or if no pod is left that could succeed."""
+        failed = [pod for pod, action in self.failures if action is FailureAction.FATAL]
+        if not failed and self._is_hopeless(wanted):
+            failed = [pod for pod, _ in self.failures]
         elif not failed:
             return False
-        self._exited(failed)
-        why = self._who(failed) if failed else _NOBODY
-        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {why}")
+        self._report_exit_codes(failed)
+        cause = self._describe(failed) if failed else _NONE_SUCCEEDED
+        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {cause}")
         return True
 
-    def _who(self, failed: Sequence[Pod]) -> str:
+    def _describe(self, failed: Sequence[Pod]) -> str:
         first = pod_status.first_failed(failed)
         role = role_of(self.job, first)
         count = sum(role_of(self.job, pod) == role for pod in failed)
-        return f"{count} {role} replica(s) failed. {_told(first)}"
+        return f"{count} {role} replica(s) failed. {_first_failure(first)}"
 
-    def _hopeless(self, wanted: Sequence[Replica]) -> bool:
-        """Whether all that could still succeed have ended, and none is made anew."""
-        ended = {
-            pod.metadata.name for pod in conditions.not_terminating(self.counted) if pod.finished
-        }
-        deciding = _deciding(self.job, wanted)
-        settled = all(fate is FailureAction.IGNORED for _, fate in self.fates)
-        return settled and bool(deciding) and all(replica.name in ended for replica in deciding)
+    def _is_hopeless(self, wanted: Sequence[Replica]) -> bool:
+        """Whether all pods that could still succeed have ended, and none is recreated."""
+        staying = conditions.not_terminating(self.counted)
+        ended = {pod.metadata.name for pod in staying if pod.finished}
+        deciding = _deciding_replicas(self.job, wanted)
+        settled = all(action is FailureAction.IGNORED for _, action in self.failures)
+        return settled and bool(deciding) and all(one.name in ended for one in deciding)
 
     def _failures(self) -> list[tuple[Pod, FailureAction]]:
-        found = []
+        failures = []
         for pod in conditions.not_terminating(self.present):
             replica_spec = self.job.replica_spec(role_of(self.job, pod))
-            over = pod.status.phase == "Failed" or self._cut_short(pod)
-            if over and replica_spec is not None:
-                found.append((pod, pod_failure.action_on_failure(self.job, replica_spec, pod)))
-        return found
+            failed = pod.status.phase == "Failed" or self._ended_by_deletion(pod)
+            if failed and replica_spec is not None:
+                action = pod_failure.action_on_failure(self.job, replica_spec, pod)
+                failures.append((pod, action))
+        return failures
 
-    def _cut_short(self, pod: Pod) -> bool:
+    def _ended_by_deletion(self, pod: Pod) -> bool:
         replica_spec = self.job.replica_spec(role_of(self.job, pod))
         return pod_failure.ended_by_deletion(pod, replica_spec.container if replica_spec else "")
 
-    def _replaced(self, wanted: Sequence[Replica], grown: Sequence[Pod]) -> list[Pod]:
-        """Account for pods that are to be replaced, before any is deleted.
+    def _replace(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> list[Pod]:
+        """Count pods that are to be replaced, before any of them is deleted.
 
-        `replaced` keeps the UIDs that were accounted for until they are gone: an operator killed
+        `replaced_uids` keeps the pods that are counted until they are gone: an operator killed
         between counting and deleting neither counts twice nor forgets to delete.
         """
-        known = set(self.status.get("replaced") or ())
-        there = conditions.not_terminating(self.counted)
-        self.status = gang_restart.record_running_gang(self.job, self.status, wanted, there)
-        anew = [
-            (p, fate)
-            for p, fate in self.fates
-            if fate in (FailureAction.RETRY, FailureAction.REPLACE)
+        staying = conditions.not_terminating(self.counted)
+        self.status = gang_restart.record_running_gang(self.job, self.status, wanted, staying)
+        recreated = [
+            (pod, action)
+            for pod, action in self.failures
+            if action in (FailureAction.RETRY, FailureAction.REPLACE)
         ]
-        if anew:
-            self._restart_failed(anew)
-        elif found := gang_restart.find_break(self.job, self.status, wanted, there, grown):
-            self._say_restarting(f"{found.why}.")
-            self._take_down()
-            self._note(self.going if found.failed else ())
+        if recreated:
+            self._restart_failed(recreated)
+        elif broken := gang_restart.find_break(self.job, self.status, wanted, staying, restarted):
+            self._report_restarting(f"{broken.cause}.")
+            self._restart_gang()
+            self._record_failures(self.restarting if broken.failed else ())
         # A failed launcher stays for its log: the next attempt has another name.
-        gone = {p.metadata.uid for p in self.going if not (p.finished and self._launches(p))}
-        present = {pod.metadata.uid for pod in self.mine}
-        replaced = sorted((known | gone) & present)
-        self.status.pop("replaced", None)
-        if replaced:
-            self.status["replaced"] = replaced
-        return [
-            pod for pod in conditions.not_terminating(self.mine) if pod.metadata.uid in replaced
-        ]
+        leaving = {
+            p.metadata.uid for p in self.restarting if not (p.finished and self._launches(p))
+        }
+        present = {pod.metadata.uid for pod in self.pods}
+        replaced = sorted(({*self.status.replaced_uids} | leaving) & present)
+        self.status = replace(self.status, replaced_uids=tuple(replaced))
+        return [p for p in conditions.not_terminating(self.pods) if p.metadata.uid in replaced]
 
-    def _restart_failed(self, anew: Sequence[tuple[Pod, FailureAction]]) -> None:
-        failed = self.going = [pod for pod, _ in anew]
-        tried = sum(fate is FailureAction.RETRY for _, fate in anew)
-        as_one = gang_restart.restarts_as_gang(self.job)
-        self.status = limits.add_restarts(self.status, min(tried, 1) if as_one else tried)
-        self._exited(failed)
+    def _restart_failed(self, recreated: Sequence[tuple[Pod, FailureAction]]) -> None:
+        failed = self.restarting = [pod for pod, _ in recreated]
+        retries = sum(action is FailureAction.RETRY for _, action in recreated)
+        as_gang = gang_restart.restarts_as_gang(self.job)
+        self.status = limits.add_restarts(self.status, min(retries, 1) if as_gang else retries)
+        self._report_exit_codes(failed)
         if not limits.backoff_limit_reached(self.job, self.status):
             if any(self._launches(pod) for pod in failed):
-                self.status["launcherAttempt"] = int(self.status.get("launcherAttempt") or 0) + 1
-            self._say_restarting(f"{role_of(self.job, failed[0])} replica(s) failed.")
-        # The cluster's doing makes nobody wait, unless it may well be done again at once.
-        guilty = [
-            p for p, fate in anew if fate is FailureAction.RETRY or not pod_failure.ever_started(p)
+                attempt = self.status.launcher_attempt + 1
+                self.status = replace(self.status, launcher_attempt=attempt)
+            self._report_restarting(f"{role_of(self.job, failed[0])} replica(s) failed.")
+        # What the cluster did makes no replica wait, unless it is likely to do it again at once.
+        delayed = [
+            pod
+            for pod, action in recreated
+            if action is FailureAction.RETRY or not pod_failure.ever_started(pod)
         ]
-        if as_one:
-            self._take_down()
-            guilty = self.going if guilty else []
-        self._note(guilty)
+        if as_gang:
+            self._restart_gang()
+            delayed = self.restarting if delayed else []
+        self._record_failures(delayed)
 
-    def _note(self, failed: Sequence[Pod]) -> None:
+    def _record_failures(self, failed: Sequence[Pod]) -> None:
         self.status = backoff.record_failures(self.job, self.status, failed, self.now)
 
-    def _take_down(self) -> None:
-        """All pods of the gang make way; what it was is forgotten, so that it falls once only."""
-        self.going = list(self.mine)
-        self.status.pop(gang_restart.FIELD, None)
+    def _restart_gang(self) -> None:
+        """Replace all pods of the gang; its record is cleared, so that it breaks only once."""
+        self.restarting = list(self.pods)
+        self.status = replace(self.status, gang_sizes={})
 
     def _launches(self, pod: Pod) -> bool:
         return role_of(self.job, pod) == "Launcher"
 
-    def _count_in_place(self, pods: Sequence[Pod]) -> list[Pod]:
-        self.status, grown = limits.count_in_place(
-            self.job, self.status, conditions.not_terminating(pods)
-        )
-        return grown
-
-    def _say_restarting(self, why: str) -> None:
-        message = f"job {self.job.name} is restarting because {why}"
-        self._condition("Restarting", message)
-        self._tell("Restarting", message, "Warning")
-
-    def _over_limit(self) -> bool:
-        """End the job if it restarted too often or has been active for too long."""
-        job = self.job
-        if limits.backoff_limit_reached(job, self.status):
-            why = f"it has reached the specified backoff limit{self._last_straw()}"
-        elif (left := seconds_to_deadline(job, self.status, self.now)) is not None and left <= 0:
-            why = "it was active longer than specified deadline"
+    def _end_by_limit(self) -> bool:
+        """End the job if it restarted too often, was active for too long or started too late."""
+        job, status = self.job, self.status
+        left = limits.seconds_to_deadline(job, status, self.now)
+        if limits.backoff_limit_reached(job, status):
+            cause = f"it has reached the specified backoff limit{self._last_restarted()}"
+        elif left is not None and left <= 0:
+            cause = "it was active longer than specified deadline"
         elif self._is_late():
-            why = f"it had not started after {job.annotation(STARTING_DEADLINE)} seconds"
+            cause = f"it had not started after {job.annotations[names.STARTING_DEADLINE]} seconds"
         else:
             return False
-        self._end("Failed", f"Job {job.name} has failed because {why}")
+        self._end("Failed", f"Job {job.name} has failed because {cause}")
         return True
 
     def _is_late(self) -> bool:
-        left = seconds_to_start(self.job, self.status, self.now)
-        return left is not None and left <= 0 and not self.rules.running(self.job, self.by_role)
+        left = limits.seconds_to_start(self.job, self.status, self.now)
+        return left is not None and left <= 0 and not self.framework.running(self.job, self.by_role)
 
-    def _last_straw(self) -> str:
-        """The pod whose restart was one too many, if it is still there to be asked."""
-        restarted = [
-            pod for pod in conditions.not_terminating(self.counted) if limits.restarts_of_pod(pod)
-        ]
-        found = self.going or restarted
-        return f". {_told(pod_status.first_failed(found))}" if found else ""
+    def _last_restarted(self) -> str:
+        """The pod whose restart was one too many, if it still exists."""
+        staying = conditions.not_terminating(self.counted)
+        restarted = self.restarting or [pod for pod in staying if limits.restarts_of_pod(pod)]
+        return f". {_first_failure(pod_status.first_failed(restarted))}" if restarted else ""
 
     def _run(self, wanted: int) -> None:
-        """Running: from the first pod that matters, but after a restart only with all of them.
+        """Running from the first pod that matters, but after a restart only with all pods.
 
         A job none of whose pods runs any more is not Running: it restarts when they come back.
         """
-        there = conditions.not_terminating(self.counted)
-        phases = Counter(pod.status.phase for pod in there)
+        phases = Counter(p.status.phase for p in conditions.not_terminating(self.counted))
         complete = phases["Running"] + phases["Succeeded"] >= wanted
-        if self.rules.running(self.job, self.by_role):
-            if complete or not conditions.is_true(self.status, "Restarting"):
-                self._condition("Running", f"{self.job.kind} {self.job.key} is running.")
-        elif conditions.is_true(self.status, "Running") and not phases["Running"] and not complete:
-            self._say_restarting("none of its pods runs any more.")
+        if self.framework.running(self.job, self.by_role):
+            if complete or not self.status.is_true("Restarting"):
+                self._set_condition("Running", f"{self.job.kind} {self.job.key} is running.")
+        elif self.status.is_true("Running") and not phases["Running"] and not complete:
+            self._report_restarting("none of its pods runs any more.")
+
+    def _report_restarting(self, cause: str) -> None:
+        message = f"job {self.job.name} is restarting because {cause}"
+        self._set_condition("Restarting", message)
+        self._emit("Restarting", message, "Warning")
 
     def _end(self, type_: str, message: str) -> None:
-        self.status = finish(self.job, self.status, type_, message, self.now)
-        self._tell(type_, message)
+        self.status = conditions.finished(self.job, self.status, type_, message, self.now)
+        self._emit(type_, message)
 
-    def _condition(self, type_: str, message: str) -> None:
+    def _set_condition(self, type_: str, message: str) -> None:
         reason = f"{self.job.kind}{type_}"
         self.status = conditions.with_condition(
             self.status, type_, "True", reason, message, self.now
         )
 
-    def _tell(self, what: str, message: str, type_: str = "Normal") -> None:
-        self.events.append(EmitEvent(f"{self.job.kind}{what}", message, type_))
+    def _emit(self, suffix: str, message: str, type_: str = "Normal") -> None:
+        self.events.append(EmitEvent(f"{self.job.kind}{suffix}", message, type_))
 
-    def _exited(self, failed: list[Pod]) -> None:
+    def _report_exit_codes(self, failed: list[Pod]) -> None:
         for pod in failed:
             replica_spec = self.job.replica_spec(role_of(self.job, pod))
             code = pod_failure.exit_code(pod, replica_spec.container) if replica_spec else None
             if code is not None:
-                where = f"{pod.metadata.namespace}.{pod.metadata.name}"
-                self.events.append(
-                    EmitEvent("ExitedWithCode", f"Pod: {where} exited with code {code}")
-                )
+                name = f"{pod.metadata.namespace}.{pod.metadata.name}"
+                message = f"Pod: {name} exited with code {code}"
+                self.events.append(EmitEvent("ExitedWithCode", message))
 
 
-def _deciding(job: Job, wanted: Sequence[Replica]) -> list[Replica]:
-    """Those by whose success the job may succeed; a launcher that waits for others is not there."""
+def _deciding_replicas(job: Job, wanted: Sequence[Replica]) -> list[Replica]:
+    """The replicas whose success can be the job's; all, while a launcher is not wanted yet."""
     role, index = job.chief or (job.chief_role or "Worker", None)
-    found = [m for m in wanted if m.role == role and index in (None, m.index)]
-    return found or list(wanted)
+    deciding = [one for one in wanted if one.role == role and index in (None, one.index)]
+    return deciding or list(wanted)
 
 
-def _told(pod: Pod) -> str:
-    """The sentence about the pod that failed first."""
+def _first_failure(pod: Pod) -> str:
     return f"First: pod {pod.metadata.name} {pod_status.failure(pod)}."

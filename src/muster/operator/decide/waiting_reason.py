@@ -1,94 +1,94 @@
-"""Why a job's pods wait: in the scheduler's words, the quota's, the node's or ours.
-
-Pure. Called by `decide`; kept in `status.waiting`, which `get` and the dashboard show.
-"""
+"""Why a job's pods wait, for `status.waiting`: in the words of whichever component knows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from muster.jobs import pod_status
+from muster.jobs.job_status import JobStatus, Waiting
 from muster.operator.actions import EmitEvent
+from muster.operator.observed import NAME_TAKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muster.api.core import Pod
-    from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.observed import Observed
 
 _ORDINARY = ("", "ContainerCreating", "PodInitializing")
-_ALIKE = {"ErrImagePull": "ImagePullBackOff"}
-"""Two words that a node uses in turn for the same trouble."""
+_SAME_PROBLEM = {"ErrImagePull": "ImagePullBackOff"}
+"""Two reasons that a node gives in turn for one problem."""
 
 
 def explain(
-    job: Job, mine: Sequence[Pod], observed: Observed, held: Raw | None = None
-) -> tuple[Raw, list[EmitEvent]]:
-    """The status with the reason why pods wait, and an event if a node has new trouble.
+    job: Job, status: JobStatus, pods: Sequence[Pod], observed: Observed, delay: Waiting | None
+) -> tuple[JobStatus, list[EmitEvent]]:
+    """The status with the reason why pods wait, and an event if a problem is new.
 
-    `held` is why we ourselves let some of them wait.
+    `delay` is why the operator itself does not create some of them yet.
     """
-    before = job.status.get("waiting") or {}
-    rest = {name: value for name, value in job.status.items() if name != "waiting"}
-    if found := _for_us(job, observed) or held or _for_a_node(mine):
-        return {**rest, "waiting": found}, []
-    trouble = _on_a_node(mine)
-    if trouble is None:
-        return rest, []
-    if trouble["reason"] == before.get("reason"):
-        return {**rest, "waiting": before}, []  # Its words change at every try, and say no more.
-    return {**rest, "waiting": trouble}, [
-        EmitEvent(trouble["reason"], trouble["message"], "Warning")
-    ]
+    if waiting := _before_creation(job, observed):
+        is_new = waiting.reason == NAME_TAKEN and waiting != status.waiting
+        return replace(status, waiting=waiting), [_warning(waiting)] if is_new else []
+    if waiting := delay or _for_a_node(pods):
+        return replace(status, waiting=waiting), []
+    waiting = _on_a_node(pods)
+    if waiting is None:
+        return replace(status, waiting=None), []
+    if status.waiting is not None and waiting.reason == status.waiting.reason:
+        return status, []  # Its message changes at every attempt without saying more.
+    return replace(status, waiting=waiting), [_warning(waiting)]
 
 
-def terminating_pods(wanted: Iterable[Replica], observed: Observed) -> Raw | None:
-    """The members in whose place new ones cannot come yet: they were asked to go, and are there."""
+def _warning(waiting: Waiting) -> EmitEvent:
+    return EmitEvent(waiting.reason, waiting.message, "Warning")
+
+
+def terminating_pods(wanted: Iterable[Replica], observed: Observed) -> Waiting | None:
+    """The pods that must be gone before new ones take their names."""
     names = {replica.name for replica in wanted}
-    leaving = [pod.metadata for pod in observed.pods if pod.metadata.deletion_timestamp is not None]
-    found = sorted((meta for meta in leaving if meta.name in names), key=lambda meta: meta.name)
-    if not found:
+    metas = [pod.metadata for pod in observed.pods if pod.metadata.deletion_timestamp is not None]
+    blocking = sorted((meta for meta in metas if meta.name in names), key=lambda meta: meta.name)
+    if not blocking:
         return None
-    others = f" and {len(found) - 1} more" if found[1:] else ""
-    held = f" (it has finalizers: {', '.join(found[0].finalizers)})" if found[0].finalizers else ""
-    message = f"waits for pod {found[0].name}{others} to end{held}"
-    return {"reason": "Terminating", "message": message}
+    first, others = blocking[0], f" and {len(blocking) - 1} more" if blocking[1:] else ""
+    cause = f" (it has finalizers: {', '.join(first.finalizers)})" if first.finalizers else ""
+    return Waiting("Terminating", f"waits for pod {first.name}{others} to end{cause}")
 
 
-def _for_us(job: Job, observed: Observed) -> Raw | None:
+def _before_creation(job: Job, observed: Observed) -> Waiting | None:
+    """Why pods cannot be created."""
     if observed.of_former_job:
-        some = f"{len(observed.of_former_job)} pod{'s' if len(observed.of_former_job) > 1 else ''}"
-        message = f"waits for {some} of the former job {job.name} to end"
-        return {"reason": "FormerJob", "message": message}
+        count = len(observed.of_former_job)
+        pods = f"{count} pod{'s' if count > 1 else ''}"
+        return Waiting("FormerJob", f"waits for {pods} of the former job {job.name} to end")
     if not job.total:
-        return {"reason": "NoReplicas", "message": "every role has 0 replicas: nothing is to run"}
+        return Waiting("NoReplicas", "every role has 0 replicas: nothing is to run")
     if observed.quota_refusal:
-        return {"reason": "QuotaExceeded", "message": observed.quota_refusal}
-    return observed.blocked or None
+        return Waiting("QuotaExceeded", observed.quota_refusal)
+    return observed.blocked
 
 
-def _for_a_node(mine: Sequence[Pod]) -> Raw | None:
-    for pod in mine:
+def _for_a_node(pods: Sequence[Pod]) -> Waiting | None:
+    for pod in pods:
         for row in pod.status.conditions:
             if row.type == "PodScheduled" and row.status == "False" and not pod.spec.node_name:
-                return {"reason": row.reason, "message": row.message}
+                return Waiting(row.reason, row.message)
     return None
 
 
-def _on_a_node(mine: Sequence[Pod]) -> Raw | None:
-    """A container that a node cannot start, or not any more."""
-    for pod in mine:
+def _on_a_node(pods: Sequence[Pod]) -> Waiting | None:
+    """A container that a node cannot start, or cannot start again."""
+    for pod in pods:
         for row in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             state = row.state.waiting
             if state is not None and state.reason not in _ORDINARY:
-                return _trouble(pod, _ALIKE.get(state.reason, state.reason), state.message)
+                reason = _SAME_PROBLEM.get(state.reason, state.reason)
+                # How a crashing container ended says more than when the node restarts it.
+                crashes = reason == "CrashLoopBackOff"
+                problem = f" {pod_status.failure(pod)}" if crashes else f": {state.message}"
+                return Waiting(reason, f"Pod {pod.metadata.name}{problem}")
     return None
-
-
-def _trouble(pod: Pod, reason: str, message: str) -> Raw:
-    """How a container that keeps crashing ended says more than how long the next try is away."""
-    if reason == "CrashLoopBackOff":
-        return {"reason": reason, "message": f"Pod {pod.metadata.name} {pod_status.failure(pod)}"}
-    return {"reason": reason, "message": f"Pod {pod.metadata.name}: {message}"}

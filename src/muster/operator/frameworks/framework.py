@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.operator.build.labels import index_of
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.api.core import Pod
-    from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica
+    from muster.operator.actions import Create
     from muster.operator.build.addresses import Addresses
     from muster.operator.observed import Observed
 
@@ -30,9 +30,7 @@ class Framework:
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         """Add to a member's pod what its framework needs. The manifest is fresh and may change."""
 
-    def objects(
-        self, job: Job, observed: Observed, hosts: Addresses
-    ) -> list[tuple[Kind[Any], Raw]]:
+    def objects(self, job: Job, observed: Observed, hosts: Addresses) -> list[Create]:
         """What else must exist before the pods, and stay as it is here."""
         return []
 

@@ -13,6 +13,7 @@ from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICES, Kind
 from muster.api.meta import Raw, find_condition
 from muster.jobs import names
 from muster.jobs.job import Job, Replica
+from muster.operator.actions import Create
 from muster.operator.build.labels import index_of, metadata, role_of
 from muster.operator.build.pods import add_environment
 from muster.operator.frameworks import mpi_files as files
@@ -41,8 +42,7 @@ class MPI(Framework):
 
     def replicas(self, job: Job, observed: Observed) -> list[Replica]:
         workers = list(job.replicas())
-        attempt = int(job.status.get("launcherAttempt") or 0)
-        launcher = Replica("Launcher", 0, names.launcher(job.name, job.uid, attempt))
+        launcher = Replica("Launcher", 0, _launcher_name(job))
         exists = any(pod.metadata.name == launcher.name for pod in observed.pods)
         if exists or not _waits(job) or _all_ready(job, observed):
             return [*workers, launcher]
@@ -53,14 +53,12 @@ class MPI(Framework):
         there = len(everyone) == job.total
         return there and all(pod.status.phase == "Running" for pod in everyone)
 
-    def objects(
-        self, job: Job, observed: Observed, hosts: Addresses
-    ) -> list[tuple[Kind[Any], Raw]]:
-        mpi = _mpi(job)
-        found: list[tuple[Kind[Any], Raw]] = [(CONFIG_MAPS, _config(job, mpi, observed, hosts))]
-        if mpi.ssh:
-            return [*found, (SERVICES, _service(job)), (SECRETS, _keys(job))]
-        return [*_rights(job, looks=bool(hosts.settings.delivery_image)), *found]
+    def objects(self, job: Job, observed: Observed, hosts: Addresses) -> list[Create]:
+        config = Create(CONFIG_MAPS, _config(job, observed, hosts))
+        if _mpi(job).ssh:
+            secret = Create(SECRETS, _ssh_secret(job), generate="ssh-keys")
+            return [config, Create(SERVICES, _service(job)), secret]
+        return [*_rights(job, watches_pods=bool(hosts.settings.delivery_image)), config]
 
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         job, mpi = hosts.job, _mpi(hosts.job)
@@ -104,6 +102,10 @@ def _mpi(job: Job) -> Mpi:
     return job.mpi
 
 
+def _launcher_name(job: Job) -> str:
+    return names.launcher(job.name, job.uid, job.status.launcher_attempt)
+
+
 def _waits(job: Job) -> bool:
     mpi = _mpi(job)
     return mpi.wait_for_workers or not mpi.ssh
@@ -139,13 +141,13 @@ def _worker(main: Raw, mpi: Mpi, *, single: bool) -> None:
 # The objects around the pods.
 
 
-def _config(job: Job, mpi: Mpi, observed: Observed, hosts: Addresses) -> Raw:
+def _config(job: Job, observed: Observed, hosts: Addresses) -> Raw:
+    mpi = _mpi(job)
     domain = f".{hosts.settings.domain}" if hosts.settings.domain else ""
     suffix = f".{job.name}.{job.namespace}.svc{domain}" if mpi.ssh else ""
     workers = [m.name + suffix for m in job.replicas() if m.role == "Worker"]
     if mpi.launcher_works:
-        attempt = int(job.status.get("launcherAttempt") or 0)
-        workers.insert(0, names.launcher(job.name, job.uid, attempt) + suffix)
+        workers.insert(0, _launcher_name(job) + suffix)
     alive = sorted(
         (pod for pod in observed.pods if role_of(job, pod) == "Worker" and _ready(pod)),
         key=index_of,
@@ -174,16 +176,16 @@ def _account(job: Job) -> str:
     return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
 
 
-def _rights(job: Job, *, looks: bool) -> list[tuple[Kind[Any], Raw]]:
+def _rights(job: Job, *, watches_pods: bool) -> list[Create]:
     """The launcher's account may run commands in the job's own workers and nowhere else.
 
-    `looks` if it may see pods as well: an image that delivers kubectl watches for the workers.
+    `watches_pods`: an image that delivers kubectl waits for the workers, so it must see pods.
     """
     name = f"{job.name}-launcher"
     account = _account(job)
     workers = [replica.name for replica in job.replicas()]
     rules: list[Raw] = []
-    if looks:
+    if watches_pods:
         rules.append({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]})
     if workers:  # A rule without names would allow them all.
         theirs = {"resources": ["pods/exec"], "resourceNames": workers}
@@ -200,10 +202,11 @@ def _rights(job: Job, *, looks: bool) -> list[tuple[Kind[Any], Raw]]:
         ],
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
     }
-    own: list[tuple[Kind[Any], Raw]] = []
-    if not account:
-        own = [(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})]
-    return [*own, (ROLES, role), (BINDINGS, binding)]
+    creates = [Create(ROLES, role), Create(BINDINGS, binding)]
+    if account:
+        return creates
+    own_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    return [Create(ACCOUNTS, own_account), *creates]
 
 
 def _service(job: Job) -> Raw:
@@ -216,8 +219,8 @@ def _service(job: Job) -> Raw:
     }
 
 
-def _keys(job: Job) -> Raw:
-    """The secret without its keys: `act` makes them when it creates it."""
+def _ssh_secret(job: Job) -> Raw:
+    """The secret without its keys, which are generated when it is created."""
     meta = metadata(job, f"{job.name}-ssh", _labels(job))
     kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth"}
     return {**kind, "metadata": meta}

@@ -1,14 +1,11 @@
-"""The objects the operator watches, and what they show of one job.
+"""The objects that the operator watches, and what they show of one job.
 
-Made by `run`, read by `reconcile`. Everything a job owns carries its labels, so only labelled
-objects are watched, and an index by owner finds a job's own without a scan.
+Everything that a job owns carries its labels, so only labelled objects are watched, and an index by
+owner finds a job's objects without a scan.
 
-A watch that others do not wait for: what we may not list is taken for not installed.
-
-Used by `watched` for every kind without which most jobs can be served (one kind of job, one gang
-dialect, what only MPIJobs own). A right that is missing then costs those who need that kind, and
-nobody else. It is logged once, told by /readyz, which does not hang on it, and tried for again and
-again.
+Only pods and services are indispensable. Every other kind serves some jobs only (one kind of job,
+one gang dialect, objects of MPIJobs), so its informer is optional: if the operator may not list it,
+it counts as not installed. A missing right then costs the jobs that need that kind and no others.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import identity_of
 from muster.operator import metrics
 from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
+from muster.operator.build.labels import owner_rows
 from muster.operator.decide.invalid_spec import any_running
 from muster.operator.frameworks.registry import OWNED
 from muster.operator.observed import Observed
@@ -85,10 +83,10 @@ class Informers:
 
     def __init__(self, client: Client, namespace: str = "") -> None:
         def labelled(
-            kind: Kind[Any], how: type[Informer[Any]] = OptionalInformer[Any]
+            kind: Kind[Any], cls: type[Informer[Any]] = OptionalInformer[Any]
         ) -> Informer[Any]:
             indexes = {OWNER: _owner, _LABEL: _labelled}
-            return how(client, kind, namespace, labels=names.JOB, indexes=indexes)
+            return cls(client, kind, namespace, labels=names.JOB, indexes=indexes)
 
         self.jobs: dict[str, Informer[Raw]] = {
             kind.kind: OptionalInformer(client, kind, namespace) for kind in JOB_KINDS
@@ -98,121 +96,129 @@ class Informers:
         self.groups: dict[str, Informer[Raw]] = {
             resource: labelled(undecoded(kind)) for resource, kind in GROUP_KIND_BY_RESOURCE.items()
         }
-        self.others: dict[str, Informer[Raw]] = {
-            kind.resource: labelled(undecoded(kind)) for kind in OWNED
+        others = {kind.resource: labelled(undecoded(kind)) for kind in OWNED}
+        self._objects: dict[str, Informer[Raw]] = self.groups | others
+        self._owned: dict[str, Informer[Any]] = {
+            PODS.resource: self.pods,
+            SERVICES.resource: self.services,
+            **self._objects,
         }
         self.priorities: Informer[PriorityClass] = OptionalInformer(client, PRIORITY_CLASSES)
 
     def informers(self) -> list[Informer[Any]]:
-        """Those that must have synced before anything is decided."""
-        return [*self.jobs.values(), *self._owned().values()]
+        """The informers that must have synced before anything is decided."""
+        return [*self.jobs.values(), *self._owned.values()]
 
     def lacking(self) -> str:
-        """The rights that are missing, and without which most jobs can be served."""
-        watches = (*self.informers(), self.priorities)
-        return "; ".join(
-            sorted({w.lacking for w in watches if isinstance(w, OptionalInformer)} - {""})
-        )
+        """The rights that are missing for some jobs only."""
+        informers = (*self.informers(), self.priorities)
+        sentences = {one.lacking for one in informers if isinstance(one, OptionalInformer)}
+        return "; ".join(sorted(sentences - {""}))
 
-    def connect(self, memory: OwnWrites, wake: Callable[[JobRef], None]) -> None:
-        """Wake a job when it or anything of it changes; tell the memory what was seen.
+    def connect(self, own_writes: OwnWrites, wake: Callable[[JobRef], None]) -> None:
+        """Wake a job when it or one of its objects changes.
 
-        What we wrote ourselves comes back as a change too. It was decided upon when it was written,
-        and wakes nobody.
+        Our own writes come back as changes too. They were decided upon already, and wake no job.
         """
         for kind, informer in self.jobs.items():
-            informer.subscribe(_job_listener(kind, memory, wake))
-        for owned in self._owned().values():
-            owned.subscribe(_owned_listener(owned.kind, memory, wake))
-
-    def _owned(self) -> dict[str, Informer[Any]]:
-        """The informers of what jobs own, by resource."""
-        own: dict[str, Informer[Any]] = {
-            PODS.resource: self.pods,
-            SERVICES.resource: self.services,
-        }
-        return own | self.groups | self.others
+            informer.subscribe(_job_listener(kind, own_writes, wake))
+        for owned in self._owned.values():
+            owned.subscribe(_owned_listener(owned.kind, own_writes, wake))
 
     def job(self, ref: JobRef) -> Raw | None:
         return self.jobs[ref.kind].get(ref.key)
 
-    def holds(self, kind: Kind[Any], key: Key, uid: str) -> bool:
-        """Whether the informer of that kind shows this very object."""
-        informer = self._owned().get(kind.resource)
-        found = informer.get(key) if informer is not None else None
-        return found is not None and identity_of(found).uid == uid
+    def shows(self, kind: Kind[Any], written: Any, job_uid: str) -> bool:
+        """Whether the informer of that kind shows this very object as the job's."""
+        identity, informer = identity_of(written), self._owned.get(kind.resource)
+        shown = informer.get(identity.key) if informer is not None else None
+        if shown is None or identity_of(shown).uid != identity.uid:
+            return False
+        return job_uid in _owner(shown)
 
     def has_objects(self, uid: str) -> bool:
-        """Whether anything that we watch belongs to the job of this UID."""
-        return any(informer.by(OWNER, uid) for informer in self._owned().values())
-
-    def has_running_pod(self, uid: str) -> bool:
-        """Whether any pod of the job of this UID runs."""
-        return any_running(self.pods.by(OWNER, uid))
+        """Whether the job of this UID owns anything that is watched."""
+        return any(informer.by(OWNER, uid) for informer in self._owned.values())
 
     def has_worked(self, uid: str) -> bool:
-        """Whether any pod of the job of this UID runs, or has run to its end."""
-        return self.has_running_pod(uid) or any(pod.finished for pod in self.pods.by(OWNER, uid))
+        """Whether a pod of the job of this UID runs, or has run to its end."""
+        pods = self.pods.by(OWNER, uid)
+        return any_running(pods) or any(pod.finished for pod in pods)
 
-    def observe(self, job: Job, memory: OwnWrites, now: datetime) -> Observed:
-        """What exists of this job, our own latest doings included."""
-        label = _label(job.job_kind.operator, job.key)
-        owned = memory.with_created(job.uid, PODS, self.pods.by(OWNER, job.uid))
+    def observe(self, job: Job, own_writes: OwnWrites, now: datetime) -> Observed:
+        """The job's objects, with our own latest writes."""
+        label, uid = _label(job.job_kind.operator, job.key), job.uid
+        labelled = self.pods.by(_LABEL, label)
+        owned = own_writes.with_created(uid, PODS, self.pods.by(OWNER, uid))
         pods = [pod for pod in owned if label in _labelled(pod)]
-        services = memory.with_created(job.uid, SERVICES, self.services.by(OWNER, job.uid))
+        services = own_writes.with_created(uid, SERVICES, self.services.by(OWNER, uid))
+        served = (resource for resource, informer in self.groups.items() if informer.installed)
         return Observed(
-            pods=tuple(memory.with_deletions(job.uid, pods, now)),
-            orphans=tuple(pod for pod in self.pods.by(_LABEL, label) if _is_adoptable(pod)),
+            pods=tuple(own_writes.with_deletions(uid, pods, now)),
+            orphans=tuple(pod for pod in labelled if _is_orphan(pod)),
             released=tuple(pod for pod in owned if label not in _labelled(pod)),
-            of_former_job=tuple(
-                pod for pod in self.pods.by(_LABEL, label) if _of_another(pod, job)
-            ),
+            of_former_job=tuple(pod for pod in labelled if _is_of_former_job(pod, job)),
             services=tuple(s for s in services if s.metadata.deletion_timestamp is None),
-            objects=self._objects(job, memory),
-            served_dialects=frozenset(
-                r for r, informer in self.groups.items() if informer.installed
-            ),
-            quota_refusal=memory.quota_refusal(job.uid),
-            blocked=memory.blocked(job.uid),
+            objects=self._objects_of(job, own_writes),
+            leftovers=self._leftovers(label),
+            served_dialects=frozenset(served),
+            quota_refusal=own_writes.quota_refusal(uid),
+            blocked=own_writes.blocked(uid),
+            template_rejection=own_writes.template_rejection(uid, job.generation),
+            is_new=not own_writes.has_started(uid),
             priorities={one.metadata.name: one.value for one in self.priorities.all()},
         )
 
-    def _objects(self, job: Job, memory: OwnWrites) -> dict[tuple[str, str], Raw]:
-        found: dict[tuple[str, str], Raw] = {}
-        for resource, informer in (*self.groups.items(), *self.others.items()):
+    def _objects_of(self, job: Job, own_writes: OwnWrites) -> dict[tuple[str, str], Raw]:
+        objects: dict[tuple[str, str], Raw] = {}
+        for resource, informer in self._objects.items():
             cached = informer.by(OWNER, job.uid)
-            for one in memory.with_created(job.uid, informer.kind, cached):
-                found[(resource, identity_of(one).key.name)] = one
-        return found
+            for one in own_writes.with_created(job.uid, informer.kind, cached):
+                objects[(resource, one["metadata"]["name"])] = one
+        return objects
+
+    def _leftovers(self, label: str) -> dict[tuple[str, str], Raw]:
+        """Objects that a former job of this name left behind; pods are observed as orphans."""
+        leftovers: dict[tuple[str, str], Raw] = {}
+        for service in self.services.by(_LABEL, label):
+            if _is_orphan(service):
+                meta = service.metadata
+                row = {"uid": meta.uid, "ownerReferences": owner_rows(meta)}
+                leftovers[SERVICES.resource, meta.name] = row
+        for resource, informer in self._objects.items():
+            for one in informer.by(_LABEL, label):
+                if _is_orphan(one):
+                    leftovers[resource, one["metadata"]["name"]] = one["metadata"]
+        return leftovers
 
     def ports(self, job: Job) -> frozenset[int]:
-        """Ports that services of other jobs promise to pods that have not ended."""
+        """Ports that services of other jobs record for pods that have not ended."""
         return frozenset(
             port.port
             for service in self.services.all()
-            if _owner(service) != [job.uid] and not self._ended(service)
+            if _owner(service) != [job.uid] and not self._has_ended(service)
             for port in service.spec.ports
         )
 
-    def _ended(self, service: Service) -> bool:
+    def _has_ended(self, service: Service) -> bool:
         pod = self.pods.get(service.metadata.key)
         return pod is not None and pod.finished
 
 
 def undecoded(kind: Kind[Any]) -> Kind[Raw]:
-    """The same resource, undecoded."""
+    """The same resource as plain dicts."""
     return kind.read_as(cast("type[Raw]", dict))
 
 
 def _job_listener(
-    kind: str, memory: OwnWrites, wake: Callable[[JobRef], None]
+    kind: str, own_writes: OwnWrites, wake: Callable[[JobRef], None]
 ) -> Callable[[Change[Raw]], None]:
     def listen(change: Change[Raw]) -> None:
         meta = change.current["metadata"]
         if change.new is None:
-            memory.forget(meta["uid"])
+            own_writes.forget(meta["uid"])
             metrics.count_deleted_job(kind, meta.get("namespace", ""))
-        elif change.old is not None and memory.is_own_write(change.old, change.new):
+        elif change.old is not None and own_writes.is_own_write(change.old, change.new):
             return
         wake(JobRef(kind, Key(meta.get("namespace", ""), meta["name"])))
 
@@ -220,14 +226,16 @@ def _job_listener(
 
 
 def _owned_listener(
-    kind: Kind[Any], memory: OwnWrites, wake: Callable[[JobRef], None]
+    kind: Kind[Any], own_writes: OwnWrites, wake: Callable[[JobRef], None]
 ) -> Callable[[Change[Any]], None]:
     def listen(change: Change[Any]) -> None:
         current = change.current
         leaving = change.new is None or _leaving(current)
         owners = _owner(current)
-        news = [memory.seen_by_informer(kind, owner, current, leaving=leaving) for owner in owners]
-        if change.old is None and owners and not any(news):
+        is_new = [
+            own_writes.seen_by_informer(kind, owner, current, leaving=leaving) for owner in owners
+        ]
+        if change.old is None and owners and not any(is_new):
             return
         for one in (change.old, change.new):
             for ref in _refs(one) if one is not None else ():
@@ -243,7 +251,7 @@ def _leaving(one: Any) -> bool:
 
 
 def _owner(one: Any) -> list[str]:
-    """The UID of whoever controls it."""
+    """The UID of its controller."""
     if isinstance(one, dict):
         rows = one["metadata"].get("ownerReferences") or ()
         return [row["uid"] for row in rows if row.get("controller")]
@@ -268,20 +276,20 @@ def _label(operator: str, key: Key) -> str:
 
 
 def _refs(one: Any) -> set[JobRef]:
-    """The jobs it concerns: the one whose labels it carries, and the one that controls it."""
+    """The jobs to wake: the one whose labels it carries, and its controller."""
     namespace, labels = _labels(one)
     kind = _KINDS.get(labels.get(names.OPERATOR, ""))
-    found = (
+    refs = (
         {JobRef(kind, Key(namespace, labels[names.JOB]))} if kind and names.JOB in labels else set()
     )
     for kind, name in _controller(one):
         if kind in JOB_KIND_BY_NAME:
-            found.add(JobRef(kind, Key(namespace, name)))
-    return found
+            refs.add(JobRef(kind, Key(namespace, name)))
+    return refs
 
 
 def _controller(one: Any) -> list[tuple[str, str]]:
-    """Kind and name of whoever controls it."""
+    """Kind and name of its controller."""
     if isinstance(one, dict):
         rows = one["metadata"].get("ownerReferences") or ()
         return [(row["kind"], row["name"]) for row in rows if row.get("controller")]
@@ -289,12 +297,11 @@ def _controller(one: Any) -> list[tuple[str, str]]:
     return [(controller.kind, controller.name)] if controller is not None else []
 
 
-def _is_adoptable(pod: Pod) -> bool:
-    leaving = pod.metadata.deletion_timestamp is not None
-    return pod.metadata.controller is None and not leaving
+def _is_orphan(one: Any) -> bool:
+    return not _owner(one) and not _leaving(one)
 
 
-def _of_another(pod: Pod, job: Job) -> bool:
-    """Whether it belongs to a job of the same kind and name that is not this one."""
+def _is_of_former_job(pod: Pod, job: Job) -> bool:
+    """Whether it belongs to another job of the same kind and name."""
     owner = pod.metadata.controller
     return owner is not None and owner.uid != job.uid and _controller(pod) == [(job.kind, job.name)]

@@ -1,8 +1,8 @@
-"""Which ports of the hosts are taken, at the moment at which a job is to be given some.
+"""Which ports of the hosts are taken, at the moment at which a job needs some.
 
-Used by `reconcile` for jobs on the host's network whose services do not show their ports yet. Pods
-that are not ours are not watched: they are looked at then, for all jobs of the next few seconds.
-Where they may not be listed a port is chosen all the same, and the log says so once.
+Pods of other owners are not watched: they are listed when a job on the host's network has no ports
+yet, once for all jobs of the next few seconds. If the operator may not list them, it chooses ports
+all the same and logs that once. Ports of a job stay reserved until informers surely show them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
 
 FRESH = 3.0
-"""Seconds for which one look at all pods will do."""
+"""Seconds for which one list of all pods serves."""
 KEEP = 60.0
-"""Seconds after which watches surely show what was promised."""
+"""Seconds after which informers surely show the ports that services record."""
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 log = logging.getLogger(__name__)
 
@@ -47,52 +47,54 @@ class PodPorts(Object, frozen=True):
 
 
 class PortsInUse:
-    """Ports that foreign pods hold, and those just promised to jobs."""
+    """Ports that pods hold, and those just reserved for jobs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._reserved: dict[str, tuple[float, frozenset[int]]] = {}
         self._pods: tuple[PodPorts, ...] = ()
-        self._until = 0.0
-        self._told = False
+        self._fresh_until = 0.0
+        self._warned = False
 
-    async def held(self, job: str) -> frozenset[int]:
-        """What all pods but those of this job hold, as of a moment ago."""
+    async def of_other_jobs(self, job: str) -> frozenset[int]:
+        """The ports that all pods but those of this job held a moment ago."""
         now = asyncio.get_running_loop().time()
-        if now >= self._until:
-            self._pods = await self._look()
-            self._until = now + FRESH
-        return frozenset(port for pod in self._pods if not _is_of(job, pod) for port in _ports(pod))
+        if now >= self._fresh_until:
+            self._pods = await self._list_pods()
+            self._fresh_until = now + FRESH
+        pods = (pod for pod in self._pods if not _is_owned_by(job, pod))
+        return frozenset(port for pod in pods for port in _host_ports(pod))
 
-    async def _look(self) -> tuple[PodPorts, ...]:
+    async def _list_pods(self) -> tuple[PodPorts, ...]:
         try:
-            found = await self._client.list(PODS.read_as(PodPorts), fields=_UNFINISHED)
+            listing = await self._client.list(PODS.read_as(PodPorts), fields=_UNFINISHED)
         except Forbidden:
-            if not self._told:
-                log.warning("pods may not be listed: host ports are chosen that others may hold")
-            self._told = True
+            if not self._warned:
+                log.warning("pods may not be listed: chosen host ports may be in use already")
+            self._warned = True
             return ()
-        return tuple(found.items)
+        return tuple(listing.items)
 
     def reserved(self, job: str) -> frozenset[int]:
-        """What other jobs were promised of late."""
+        """The ports reserved for other jobs of late."""
         now = asyncio.get_running_loop().time()
         self._reserved = {uid: row for uid, row in self._reserved.items() if row[0] > now}
         rows = (ports for uid, (_, ports) in self._reserved.items() if uid != job)
         return frozenset().union(*rows)
 
     def reserve(self, job: str, ports: Iterable[int]) -> None:
-        """These are that job's, although nothing shows it yet."""
+        """Reserve these ports, too, for the job, although nothing shows it yet."""
+        _, earlier = self._reserved.get(job, (0.0, frozenset[int]()))
         until = asyncio.get_running_loop().time() + KEEP
-        self._reserved[job] = (until, frozenset(ports))
+        self._reserved[job] = (until, earlier | frozenset(ports))
 
 
-def _is_of(job: str, pod: PodPorts) -> bool:
+def _is_owned_by(job: str, pod: PodPorts) -> bool:
     return any(owner.uid == job for owner in pod.metadata.owner_references)
 
 
-def _ports(pod: PodPorts) -> Iterator[int]:
-    """Those of its host that a pod holds; on the host's network whatever it listens on."""
+def _host_ports(pod: PodPorts) -> Iterator[int]:
+    """The ports of its host that a pod holds: on the host's network all that it listens on."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for port in container.ports:
             number = port.host_port or (port.container_port if pod.spec.host_network else 0)

@@ -1,0 +1,205 @@
+"""A job's status: what the operator writes into it, read leniently and written as a merge patch.
+
+Anybody may write a status: an earlier operator, another operator, a person. A field that does not
+have the expected form is read as absent, and so is a condition without a type. Fields unknown to us
+are not in the struct, so no patch names them and they stay as they are.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+
+FINAL = ("Succeeded", "Failed")
+INVALID_SPEC = "InvalidSpec"
+"""The reason of a job that failed for its manifest, and the condition of one that runs on."""
+
+Time = Annotated[datetime, Meta(tz=True)]
+
+
+class JobCondition(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    type: Annotated[str, Meta(min_length=1)]
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_update_time: str = ""
+    last_transition_time: str = ""
+    observed_generation: int | None = None
+    others: dict[str, Any] = {}
+    """Fields of other writers, which are written back."""
+
+    @property
+    def transitioned_at(self) -> datetime | None:
+        try:
+            return msgspec.convert(self.last_transition_time, Time)
+        except msgspec.ValidationError:
+            return None
+
+
+_CONDITION_FIELDS = {*JobCondition.__struct_encode_fields__} - {"others"}
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many pods of one role are in which phase."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    selector: str = ""
+    """How an autoscaler finds the pods of the role."""
+
+
+class ReplicaFailures(msgspec.Struct, frozen=True):
+    """How often one replica has failed of late, for its backoff."""
+
+    count: int
+    at: Time
+    """When it failed last."""
+
+
+class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why pods wait."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    conditions: tuple[JobCondition, ...] = ()
+    replica_statuses: dict[str, ReplicaStatus] | UnsetType = UNSET
+    """Unset until pods are counted for the first time."""
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    observed_generation: int | None = None
+    restarts: int = 0
+    launcher_attempt: int = 0
+    has_started: bool = field(name="formed", default=False)
+    """Whether all replicas ran at the same time once."""
+    failures: dict[str, ReplicaFailures] = {}
+    """By role and index (`worker-0`)."""
+    in_place_restarts: dict[str, int] = field(name="restarted", default_factory=dict)
+    """Container restarts that are counted already, by pod."""
+    gang_sizes: dict[str, int] = field(name="whole", default_factory=dict)
+    """Replicas per role when the gang last ran complete."""
+    unclaimed_pods: tuple[str, ...] = field(name="unclaimed", default=())
+    replaced_uids: tuple[str, ...] = field(name="replaced", default=())
+    """Pods whose replacement is counted but whose deletion may not be requested yet."""
+    waiting: Waiting | None = None
+    # For clients of v1alpha1:
+    phase: str = ""
+    state: str = ""
+    reason: str = ""
+
+    def condition(self, type_: str) -> JobCondition | None:
+        return next((row for row in self.conditions if row.type == type_), None)
+
+    def is_true(self, type_: str) -> bool:
+        return any(row.type == type_ and row.status == "True" for row in self.conditions)
+
+    @property
+    def outcome(self) -> str | None:
+        """Succeeded or Failed, once the job has ended."""
+        return next((type_ for type_ in FINAL if self.is_true(type_)), None)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When the job ended, as far as the status tells."""
+        final = self.condition(self.outcome or "")
+        return self.completion_time or (final.transitioned_at if final else None)
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the job failed for its manifest, and not for what its pods did."""
+        failed = self.condition("Failed")
+        return failed is not None and failed.reason == INVALID_SPEC
+
+    @property
+    def counts(self) -> dict[str, ReplicaStatus]:
+        """`replica_statuses`, empty while they are unset."""
+        return self.replica_statuses or {}
+
+    def without_transient(self) -> JobStatus:
+        """The status without fields that mean nothing while no pod is to run."""
+        return replace(
+            self, waiting=None, replaced_uids=(), failures={}, in_place_restarts={}, gang_sizes={}
+        )
+
+
+_FIELD_TYPES: dict[str, Any] = {
+    one.encode_name: one.type for one in msgspec.structs.fields(JobStatus)
+}
+
+
+def decode_status(raw: object) -> JobStatus:
+    """The status, without what is not in the form that we write."""
+    if not isinstance(raw, dict):
+        return JobStatus()
+    try:
+        status = msgspec.convert(raw, JobStatus)
+    except msgspec.ValidationError:
+        raw = dict(_readable(raw))
+        status = msgspec.convert(raw, JobStatus)
+    rows = raw.get("conditions") or ()
+    if all(row.keys() <= _CONDITION_FIELDS for row in rows):
+        return status
+    return replace(
+        status,
+        conditions=tuple(
+            replace(condition, others={k: v for k, v in row.items() if k not in _CONDITION_FIELDS})
+            for condition, row in zip(status.conditions, rows, strict=True)
+        ),
+    )
+
+
+def _readable(raw: Raw) -> Iterator[tuple[str, Any]]:
+    for name, value in raw.items():
+        if name == "conditions" and isinstance(value, list):
+            yield name, [row for row in value if _converts(row, JobCondition)]
+        elif name in _FIELD_TYPES and _converts(value, _FIELD_TYPES[name]):
+            yield name, value
+
+
+def _converts(value: object, type_: Any) -> bool:
+    try:
+        msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def status_change(before: JobStatus, after: JobStatus) -> Raw:
+    """The merge patch of the status that makes `after` of `before`.
+
+    It compares the encoded forms, so that a time in another notation is no change.
+    """
+    return {} if before == after else merge_patch(_encode(before), _encode(after))
+
+
+def _encode(status: JobStatus) -> Raw:
+    raw: Raw = msgspec.json.decode(msgspec.json.encode(status))
+    for row in raw.get("conditions", ()):
+        row.update(row.pop("others", {}))
+    return raw
+
+
+def merge_patch(old: Raw, new: Raw) -> Raw:
+    """The merge patch that makes `new` of `old`."""
+    result: Raw = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = merge_patch(before, value)
+            if inner:
+                result[name] = inner
+        elif value != before or name not in old:
+            result[name] = value
+    return result
