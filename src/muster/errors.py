@@ -1,36 +1,32 @@
-"""Every error Muster raises on purpose, as one tree that says whose fault it is.
+"""Every error that Muster raises on purpose, as one tree that says whose fault it is.
 
 MusterError                     exit 1
 ├── ApiError                    the API server answered with a Status
 │   ├── BadRequest 400 · Unauthorized 401 (exit 4) · Forbidden 403 (exit 4) · NotFound 404 (exit 3)
-│   ├── Conflict 409            somebody wrote first: read again, decide again
+│   ├── Conflict 409            another writer was first: read and decide again
 │   │   └── AlreadyExists 409   the name is taken
-│   ├── Gone 410                the history asked for was compacted: list again
-│   ├── Unsupported 405/406/415 this server does not do that
-│   ├── Invalid 422             the object is wrong; .causes says which fields
-│   ├── TooMany 429             .retry_after says how long to wait
-│   ├── Refusal                 our own API server says no; .details go into the Status it sends
+│   ├── Gone 410                the requested history was compacted: list again
+│   ├── Unsupported 405/406/415 this server does not support the request
+│   ├── Invalid 422             the object is invalid; .causes says which fields
+│   ├── TooManyRequests 429     .retry_after says how long to wait
+│   ├── StatusError             raised by the local API server; .details go into the Status it sends
 │   └── ServerError 5xx         the outcome of a write is unknown
-├── Unreachable (exit 5)        no answer: connect, TLS, timeout; the outcome of a write is unknown
-│   └── Untrusted               the server's or our certificate is not accepted
-├── NoCluster (exit 5)          nothing is configured and no local cluster is up
-├── ConfigError (exit 2)        a kubeconfig or config file cannot be used; says which file and key
+├── Unreachable (exit 5)        no response: connect, TLS, timeout; outcome of a write is unknown
+│   └── UntrustedCertificate    the server's or the client's certificate was rejected
+├── NoCluster (exit 5)          nothing is configured and no local cluster is running
+├── ConfigError (exit 2)        a kubeconfig or config file cannot be used; names the file and key
 ├── UsageError (exit 2)         the user asked for something impossible
-├── InvalidJob                  a job that cannot be understood; .field says where
-├── InvalidQuantity             an amount of a resource that Kubernetes would not accept
-├── InvalidSelector             a label or field selector that Kubernetes would not accept
-├── LeaseLost                   another process leads now, or we could not renew in time
+├── InvalidJob                  a job that cannot be parsed; .field says where
+├── InvalidQuantity             a quantity that Kubernetes rejects
+├── InvalidSelector             a label or field selector that Kubernetes rejects
+├── LeaseLost                   another process is the leader, or the lease was not renewed in time
 ├── JobFailed (exit 10)         `--wait`: the job itself failed
 ├── CannotRun                   this machine could not run a pod's processes
-├── Missing                     a pod refers to something that is not there (yet)
-├── Terminal                    a reconcile that no retry will mend
-└── Bug                         an invariant of ours broke: please report
+├── MissingReference            a pod refers to something that does not exist (yet)
+├── TerminalError               a reconcile that no retry can repair
+└── Bug                         an invariant of Muster is broken: please report
 
-Raised everywhere, mapped to an exit code only in `cli/main.py`. Imports nothing of Muster.
-
-Errors of the system in words for people: what happened, without numbers and without reprs.
-
-Used wherever one of them ends up in a pod's status, an event or an answer of the API.
+`cli/main.py` maps them to exit codes. Imports nothing of Muster.
 """
 
 from __future__ import annotations
@@ -53,7 +49,7 @@ class MusterError(Exception):
 
 
 class ApiError(MusterError):
-    """The API server answered, and the answer is no."""
+    """The API server rejected the request."""
 
     def __init__(
         self,
@@ -77,13 +73,13 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The server does not know who we are."""
+    """The credentials are missing or wrong."""
 
     exit_code = 4
 
 
 class Forbidden(ApiError):
-    """The server knows who we are and refuses."""
+    """The user lacks the permission."""
 
     exit_code = 4
 
@@ -95,7 +91,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """Somebody wrote first."""
+    """Another writer was first."""
 
 
 class AlreadyExists(Conflict):
@@ -103,11 +99,11 @@ class AlreadyExists(Conflict):
 
 
 class Gone(ApiError):
-    """The history asked for was compacted."""
+    """The requested history was compacted."""
 
 
 class Unsupported(ApiError):
-    """The server does not do that (405, 406, 415)."""
+    """The server does not support the request (405, 406, 415)."""
 
 
 class Invalid(ApiError):
@@ -115,7 +111,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """The server asks us to slow down."""
+    """The server asks clients to slow down."""
 
 
 class ServerError(ApiError):
@@ -123,7 +119,7 @@ class ServerError(ApiError):
 
 
 class StatusError(ApiError):
-    """What the local API server answers with; `details` and `metadata` are the Status' own."""
+    """An error of the local API server; `details` and `metadata` are those of its Status."""
 
     def __init__(
         self,
@@ -139,13 +135,13 @@ class StatusError(ApiError):
 
 
 class Unreachable(MusterError):
-    """No answer at all; whether a write happened is unknown."""
+    """No response; whether a write happened is unknown."""
 
     exit_code = 5
 
 
 class UntrustedCertificate(Unreachable):
-    """A certificate was refused, by us or by the server."""
+    """A certificate was rejected, by the client or by the server."""
 
 
 class NoCluster(MusterError):
@@ -167,7 +163,7 @@ class UsageError(MusterError):
 
 
 class InvalidJob(MusterError):
-    """A job manifest that cannot be understood."""
+    """A job manifest that cannot be parsed."""
 
     def __init__(self, field: str, message: str, *, hint: str = "") -> None:
         super().__init__(f"{field}: {message}" if field else message, hint=hint)
@@ -180,37 +176,37 @@ class InvalidJob(MusterError):
 
 
 class InvalidQuantity(MusterError):
-    """An amount of a resource that Kubernetes would not accept."""
+    """A quantity that Kubernetes rejects."""
 
 
 class InvalidSelector(MusterError):
-    """A label or field selector that Kubernetes would not accept."""
+    """A label or field selector that Kubernetes rejects."""
 
 
 class LeaseLost(MusterError):
-    """We lead no longer: stop acting."""
+    """This process is no longer the leader and must stop acting."""
 
 
 class JobFailed(MusterError):
-    """The job that was waited for failed."""
+    """The awaited job failed."""
 
     exit_code = 10
 
 
 class CannotRun(MusterError):
-    """The local node could not make a pod's namespaces or start a container."""
+    """The local node could not create a pod's namespaces or start a container."""
 
 
 class MissingReference(MusterError):
-    """A pod refers to an object, a key or a path that is not there (yet)."""
+    """A pod refers to an object, a key or a path that does not exist (yet)."""
 
 
 class TerminalError(MusterError):
-    """A reconcile that no retry will mend."""
+    """A reconcile that no retry can repair."""
 
 
 class Bug(MusterError):
-    """An invariant of Muster's own broke."""
+    """An invariant of Muster is broken."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -236,7 +232,7 @@ def api_error(
     causes: tuple[tuple[str, str], ...] = (),
     retry_after: float | None = None,
 ) -> ApiError:
-    """The error of the tree that matches a Kubernetes Status."""
+    """The error that matches a Kubernetes Status."""
     if reason == "AlreadyExists":
         kind: type[ApiError] = AlreadyExists
     elif reason == "Expired":
@@ -247,9 +243,9 @@ def api_error(
 
 
 def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error inside nested groups, or the group when there are several.
+    """The one error inside nested groups, or the group if there are several.
 
-    A task group wraps also a single failure; callers want to catch that as what it is.
+    A task group wraps even a single failure; callers want to catch the failure itself.
     """
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -258,7 +254,7 @@ def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def describe(error: Exception) -> str:
-    """The sentence of an error; for one of the system's its own, and the file it is about."""
+    """The message of an error; for an OSError, the system's text and the file it concerns."""
     if not isinstance(error, OSError) or error.errno is None or error.errno <= 0:
         return str(error) or type(error).__name__
     what = os.strerror(error.errno)
@@ -267,7 +263,7 @@ def describe(error: Exception) -> str:
 
 def no_such(noun: str, given: str, known: Iterable[str]) -> str:
     """`no such verb: gett; did you mean get?`"""
-    import difflib  # slow to load, and only needed for a mistake
+    import difflib  # slow to load and rarely needed
 
     near = difflib.get_close_matches(given, list(known), n=1)
     return f"no such {noun}: {given}" + (f"; did you mean {near[0]}?" if near else "")

@@ -100,7 +100,7 @@ async def test_readiness_follows_the_informers() -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(manager.run())
         await asyncio.sleep(10)
-        assert health.readiness().answers["informers"] == "1 of 2 informers not synced"
+        assert health.readiness().results["informers"] == "1 of 2 informers not synced"
         assert health.liveness().healthy
         await asyncio.sleep(15)
         assert health.readiness().healthy
@@ -115,7 +115,7 @@ async def test_a_daemon_whose_state_may_be_old_is_alive_but_not_ready() -> None:
         group.create_task(manager.run())
         await asyncio.sleep(1)
         first.stale_reason = second.stale_reason = "cannot reach the server"
-        assert health.readiness().answers["informers"] == "cannot reach the server"
+        assert health.readiness().results["informers"] == "cannot reach the server"
         assert health.liveness().healthy
         first.stale_reason = second.stale_reason = ""
         assert health.readiness().healthy
@@ -131,7 +131,7 @@ async def test_a_daemon_with_an_attempt_that_never_ends_is_not_alive() -> None:
         await asyncio.sleep(500)
         assert health.liveness().healthy
         await asyncio.sleep(200)
-        assert health.liveness().answers == {"loops": "an attempt of jobs hangs for 700 s"}
+        assert health.liveness().results == {"loops": "an attempt of jobs hangs for 700 s"}
         manager.stop()
 
 

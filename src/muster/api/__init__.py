@@ -1,6 +1,6 @@
-"""What Kubernetes objects look like: frozen structs of the fields we read, and no I/O.
+"""Kubernetes objects as frozen structs of the fields that Muster reads. No I/O.
 
-Reading order: meta (metadata, keys, conditions), core (Pod, Node and friends), gangs (the dialects'
-group objects), events, quantity, selectors, kinds (the table that joins a resource path to a
-struct).
+Reading order: meta (metadata, keys, conditions), core (Pod, Node and others), affinity, storage,
+pod_groups and gang_dialects (the ways to declare a gang), events, quantity, selectors, kinds (which
+resource path is read as which struct), crds and schemas (the files that come with the package).
 """

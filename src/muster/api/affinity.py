@@ -1,7 +1,6 @@
-"""Where a pod may or would rather run: selectors over labels, affinity, tolerations, spread.
+"""Where a pod may run or prefers to run: label selectors, affinity, tolerations, topology spread.
 
-Pure data, decoded as part of a pod or a budget. What the fields mean is in `api/selectors.py`
-(label selectors) and in the scheduler's filters (everything else).
+Data only. `api/selectors.py` evaluates label selectors, the scheduler's filters the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pods, nodes and the other built-in kinds: only the fields we read.
+"""Pods, nodes and the other built-in kinds: only the fields that Muster reads.
 
-Decoded by informers and the client. Quantities stay as they were written; `api/quantity.py`
-turns them into integers where they are counted. Affinity and spread live in `api/affinity.py`.
+Quantities stay as they were written; `api/quantity.py` turns them into integers. Affinity and
+topology spread are in `api/affinity.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PvcSource(Object, frozen=True):
 
 
 class Volume(Object, frozen=True):
-    """A pod's volume, as far as it decides where the pod may run."""
+    """A volume of a pod: the fields that decide where the pod may run."""
 
     name: str = ""
     persistent_volume_claim: PvcSource | None = None
@@ -64,7 +64,7 @@ class SchedulingGate(Object, frozen=True):
 
 
 class SchedulingGroup(Object, frozen=True):
-    """Kubernetes' own way (1.36+) to name the group a pod belongs to."""
+    """The pod group of a pod, Kubernetes 1.36 and newer."""
 
     pod_group_name: str = ""
 
@@ -160,7 +160,7 @@ class Pod(Object, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended and uses no room any more."""
+        """Whether it has ended and uses no resources any more."""
         return self.status.phase in ("Succeeded", "Failed")
 
 

@@ -1,7 +1,4 @@
-"""Events as plain values: what happened, to what, said by whom.
-
-`control.tell` writes them; the scheduler writes its own, since its news of gangs have a budget.
-"""
+"""Events as plain values: what happened, to which object, reported by which component."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ if TYPE_CHECKING:
     from muster.api.meta import ObjectMeta, Raw
 
 MAX_MESSAGE = 1024
-"""Characters of a message that Kubernetes takes."""
+"""Characters of a message; Kubernetes rejects more."""
 
 
 class EventText(NamedTuple):
-    """What is worth an event."""
+    """The reason, message and type of an event."""
 
     reason: str
     message: str
@@ -30,7 +27,7 @@ class EventText(NamedTuple):
 
 
 class EventSubject(NamedTuple):
-    """Whom an event is about, and who says it, perhaps on which host."""
+    """The object of an event, and the component that reports it, perhaps with its host."""
 
     api_version: str
     kind: str
@@ -52,8 +49,8 @@ def event_subject(
     return EventSubject(kind.api_version, kind.kind, *place, component, host)
 
 
-def event_manifest(subject: EventSubject, news: EventText, at: datetime) -> Raw:
-    """The event to create; what is not in a namespace has its events in `default`."""
+def event_manifest(subject: EventSubject, text: EventText, at: datetime) -> Raw:
+    """The event to create; events of cluster-scoped objects are in `default`."""
     stamp = timestamp(at)
     source = {"component": subject.component}
     if subject.host:
@@ -70,9 +67,9 @@ def event_manifest(subject: EventSubject, news: EventText, at: datetime) -> Raw:
             "name": subject.name,
             "uid": subject.uid,
         },
-        "type": news.type,
-        "reason": news.reason,
-        "message": news.message[:MAX_MESSAGE],
+        "type": text.type,
+        "reason": text.reason,
+        "message": text.message[:MAX_MESSAGE],
         "source": source,
         "reportingComponent": subject.component,
         "reportingInstance": subject.host or subject.component,

@@ -1,7 +1,7 @@
-"""The table of kinds: where a kind lives in the API and which struct it is read as.
+"""The table of kinds: the path of a resource in the API, and the struct it is read as.
 
-`Kind` is what every client call takes first: `client.get(PODS, key)` is typed as `Pod`. To read
-the same resource as another struct, or raw, say `PODS.read_as(dict)`.
+Every client call takes a `Kind` first: `client.get(PODS, key)` is typed as `Pod`. To read the same
+resource as another struct, or raw, write `PODS.read_as(dict)`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Kind(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def resource(self) -> str:
-        """`pods`, `tfjobs.kubeflow.org`: how rights and messages name it."""
+        """`pods`, `tfjobs.kubeflow.org`: the name in RBAC and in messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path; no namespace means the whole cluster."""
+        """The URL path; without a namespace, that of all namespaces."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]
@@ -50,7 +50,7 @@ class Kind(msgspec.Struct, Generic[T], frozen=True):
 
 
 class PartialObjectMetadata(Object, frozen=True):
-    """Metadata alone, for whoever needs no more of an object."""
+    """An object of which only the metadata is read."""
 
     metadata: ObjectMeta = ObjectMeta()
     api_version: str = ""
@@ -114,7 +114,7 @@ NATIVE_POD_GROUPS = Kind(
     "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", pod_groups.NativePodGroup
 )
 
-# Jobs are read raw: `jobs/forms.py` understands every shape and version of them.
+# Jobs are read raw: `muster.jobs` parses every version of them.
 TFJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "tfjobs", "TFJob", dict)
 MPIJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "mpijobs", "MPIJob", dict)
 PYTORCHJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", dict)

@@ -1,7 +1,7 @@
-"""Object metadata: names, owners, conditions, and the key that the whole program passes around.
+"""Object metadata: names, owners, conditions, and the `Key` that the whole program passes around.
 
-Used by every other module. Structs hold only what we read, so one must never be written back
-whole: send a PATCH, or keep the raw object. All are frozen; a change is `msgspec.structs.replace`.
+Structs hold only the fields that are read, so one must never be written back whole: send a PATCH,
+or keep the raw object. All are frozen; change one with `msgspec.structs.replace`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 Raw = dict[str, Any]
-"""An object as decoded JSON, for code that must keep fields it does not know."""
+"""An object as decoded JSON, for code that must preserve fields it does not know."""
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Of which the ends of generated names are made: without vowels, so that they are never words."""
+"""The letters of generated name suffixes: no vowels, so that they never form words."""
 
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Base of all our structs: immutable, camelCase on the wire, invisible to the cycle collector.
+    """Base of all structs: frozen, camelCase in JSON, not tracked by the garbage collector.
 
     `gc=False` is safe because decoded JSON has no cycles; it makes decoding a third faster and
     keeps 10,000 cached pods out of every collection.
@@ -27,7 +27,7 @@ class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Key(NamedTuple):
-    """Namespace and name: what queues carry and caches are indexed by."""
+    """Namespace and name of an object; the key of queues and caches."""
 
     namespace: str
     name: str
@@ -56,13 +56,13 @@ def object_name(item: Raw) -> str:
 
 
 def timestamp(moment: datetime, *, micro: bool = False) -> str:
-    """An aware moment as the API writes it: metav1.Time, or with `micro` metav1.MicroTime."""
+    """A time as the API writes it: metav1.Time, or metav1.MicroTime with `micro`."""
     utc = moment.astimezone(UTC)
     return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
 class OwnerReference(Object, frozen=True):
-    """Who an object belongs to."""
+    """An owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -73,7 +73,7 @@ class OwnerReference(Object, frozen=True):
 
 
 class ObjectMeta(Object, frozen=True):
-    """The metadata every object carries."""
+    """The metadata of every object."""
 
     name: str = ""
     namespace: str = ""
@@ -94,7 +94,7 @@ class ObjectMeta(Object, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The one owner that manages this object, if any."""
+        """The owner that is the controller of this object, if any."""
         return next((o for o in self.owner_references if o.controller), None)
 
 
@@ -121,6 +121,6 @@ def find_condition(conditions: tuple[Condition, ...], type_: str) -> Condition |
 
 
 def condition_is_true(conditions: tuple[Condition, ...], type_: str) -> bool:
-    """Whether the condition of that type is there and True."""
-    found = find_condition(conditions, type_)
-    return found is not None and found.status == "True"
+    """Whether there is a condition of that type and it is True."""
+    condition = find_condition(conditions, type_)
+    return condition is not None and condition.status == "True"

@@ -1,8 +1,4 @@
-"""The group objects in which other systems declare a gang, one struct per dialect.
-
-Read by `scheduler/gangs.py`, which turns each into a gang; written, as raw
-manifests, by the operator.
-"""
+"""The PodGroup objects in which other schedulers declare a gang, one struct per dialect."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from muster.api.meta import Condition, Object, ObjectMeta
 
 
 class PodGroupStatus(Object, frozen=True):
-    """What the scheduler reads again of what it wrote."""
+    """The part of the status that the scheduler reads back after writing it."""
 
     succeeded: int = 0
     conditions: tuple[Condition, ...] = ()

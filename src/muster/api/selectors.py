@@ -1,12 +1,11 @@
-"""Which objects are meant: label selectors and field selectors.
+"""Label selectors and field selectors, by Kubernetes' own rules.
 
-Used by the client's callers (to write selectors), informers and the local API server (to answer
-them), the dialects (budgets, groups) and the scheduler's filters. Selectors are compiled once; a
-match is a few dictionary look-ups. It promises Kubernetes' own rules, proven against its parser:
+Vectors made by Kubernetes' parser decide. Selectors are compiled once; a match is a few dictionary
+look-ups.
 
 - `!=` and `notin` also match an object that lacks the key;
 - no selector at all (None) matches nothing, an empty one matches everything;
-- keys and values are checked for syntax when a selector is built, never while matching.
+- keys and values are checked when a selector is built, never while matching.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 Labels: TypeAlias = Mapping[str, str]
 Test: TypeAlias = Callable[[Labels], bool]
 Fields: TypeAlias = Callable[[str], str]
-"""Answers an object's field by its dotted path, "" where there is none."""
+"""The value of an object's field by its dotted path; "" if it has none."""
 
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -42,12 +41,12 @@ def is_label_key(text: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """Empty, or at most 63 letters, digits, `-`, `_` and `.`, with no sign at either end."""
+    """Empty, or at most 63 letters, digits, `-`, `_` and `.`; a letter or digit at either end."""
     return not text or _NAME.fullmatch(text) is not None
 
 
 class Requirement(NamedTuple):
-    """One condition on one label. Operators: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """A requirement on one label. Operators: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str
     operator: str
@@ -78,7 +77,7 @@ class Requirement(NamedTuple):
                 raise InvalidSelector(f"{self.key}: {value!r} is not a label value")
 
     def compiled(self) -> Test:
-        """This condition as a function over labels."""
+        """The requirement as a function of labels."""
         self.check()
         key, values = self.key, frozenset(self.values)
         match self.operator:
@@ -97,7 +96,7 @@ class Requirement(NamedTuple):
 
 
 def integer(text: str) -> int | None:
-    """The int64 that Go would read, if it would."""
+    """The int64 that Go's parser reads; None if it rejects the text."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)
@@ -115,12 +114,12 @@ def _ordered(key: str, bound: int, *, above: bool) -> Test:
 
 
 class Selector:
-    """All of some requirements. `str` gives the form that kubectl and the API take."""
+    """A conjunction of requirements. `str` gives the form that kubectl and the API accept."""
 
     __slots__ = ("_tests", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement]) -> None:
-        self.requirements = tuple(sorted(requirements, key=lambda wanted: wanted.key))
+        self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self._tests = tuple(requirement.compiled() for requirement in self.requirements)
 
     def matches(self, labels: Labels) -> bool:
@@ -134,7 +133,7 @@ class Selector:
 
 
 class _Nothing(Selector):
-    """The selector of whoever has none. Written, it is a syntax error, and never "everything"."""
+    """The selector of an object that has none. Its text is a syntax error, never "everything"."""
 
     __slots__ = ()
 
@@ -149,7 +148,7 @@ NOTHING: Selector = _Nothing(())
 
 
 def from_labels(selector: LabelSelector | None) -> Selector:
-    """The structured form, as budgets, affinity and workloads have it."""
+    """The structured form, as in disruption budgets, affinity and workloads."""
     if selector is None:
         return NOTHING
     equal = (Requirement(key, "In", (value,)) for key, value in selector.match_labels.items())
@@ -173,12 +172,12 @@ _MARKS = frozenset(["==", "!=", "=", "!", "<", ">", "(", ")", ",", ""])
 
 @lru_cache(maxsize=1024)
 def parse_labels(text: str) -> Selector:
-    """The text form, as kubectl's `-l` and the API's `labelSelector` take it."""
+    """The text form of kubectl's `-l` and the API's `labelSelector`."""
     return Selector(_Parser(text).requirements())
 
 
 class _Parser:
-    """One token ahead, one method per rule; "" is the token at the end."""
+    """A recursive descent with one token of look-ahead; "" is the token at the end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -186,13 +185,13 @@ class _Parser:
         self._at = 0
 
     def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        requirements: list[Requirement] = []
         if self._peek() == "":
-            return found
+            return requirements
         while True:
-            found.append(self._requirement())
+            requirements.append(self._requirement())
             if self._peek() == "":
-                return found
+                return requirements
             self._expect(",")
 
     def _requirement(self) -> Requirement:
@@ -219,7 +218,7 @@ class _Parser:
             self._expect(",")
 
     def _value(self, ends: tuple[str, ...] = (",", "")) -> tuple[str]:
-        """One value, which may be left out."""
+        """One value, which may be missing."""
         return ("",) if self._peek() in ends else (self._word(),)
 
     def _word(self) -> str:
@@ -241,9 +240,11 @@ class _Parser:
         self._at = min(self._at + 1, len(self._tokens) - 1)
         return token
 
-    def _unexpected(self, token: str, wanted: str) -> InvalidSelector:
-        found = repr(token) if token else "the end"
-        return InvalidSelector(f"label selector {self._text!r}: expected {wanted}, found {found}")
+    def _unexpected(self, token: str, expected: str) -> InvalidSelector:
+        actual = repr(token) if token else "the end"
+        return InvalidSelector(
+            f"label selector {self._text!r}: expected {expected}, found {actual}"
+        )
 
 
 # --- field selectors: metadata.name=x,status.phase!=Running ---
@@ -254,28 +255,28 @@ _VALUE = re.compile(r"(?:[^\\,=]|\\[\\,=])*", re.DOTALL)
 
 
 class FieldSelector(NamedTuple):
-    """All of some (path, value, whether equal is wanted). A field that is absent is ""."""
+    """A conjunction of (path, value, whether it must be equal). A missing field is ""."""
 
     terms: tuple[tuple[str, str, bool], ...]
 
     def matches(self, fields: Fields) -> bool:
-        return all((fields(path) == value) is wanted for path, value, wanted in self.terms)
+        return all((fields(path) == value) is equal for path, value, equal in self.terms)
 
     @property
     def paths(self) -> frozenset[str]:
-        """The fields asked about, for whoever supports only some."""
+        """The fields it names, for a server that supports only some."""
         return frozenset(path for path, _, _ in self.terms)
 
 
 @lru_cache(maxsize=1024)
 def parse_fields(text: str) -> FieldSelector:
-    """The text form, as the API's `fieldSelector` takes it; `\\` protects `,`, `=` and itself."""
+    """The text form of the API's `fieldSelector`; `\\` escapes `,`, `=` and itself."""
     terms = []
     for part in _PARTS.findall(text):
-        found = _TERM.fullmatch(part)
-        if found is None or not _VALUE.fullmatch(found[3]):
-            raise InvalidSelector(f"field selector {text!r}: cannot understand {part!r}")
-        value = re.sub(r"\\(.)", r"\1", found[3])
-        if found[1] or value:  # "=" and "!=" alone ask for nothing
-            terms.append((found[1], value, found[2] != "!="))
+        match = _TERM.fullmatch(part)
+        if match is None or not _VALUE.fullmatch(match[3]):
+            raise InvalidSelector(f"field selector {text!r}: cannot parse {part!r}")
+        path, operator, value = match[1], match[2], re.sub(r"\\(.)", r"\1", match[3])
+        if path or value:  # "=" and "!=" alone select everything
+            terms.append((path, value, operator != "!="))
     return FieldSelector(tuple(terms))

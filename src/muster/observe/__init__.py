@@ -1,5 +1,5 @@
-"""What a daemon tells the outside about itself.
+"""Logs, health and metrics of a daemon. Knows nothing of Kubernetes.
 
-Reading order: logs (human or JSON lines), health (named checks, verdicts), metrics (Prometheus, and
-the port that serves /metrics, /healthz and /readyz). Knows nothing of Kubernetes.
+Reading order: logging_setup (for people or as JSON lines), health (named checks), metrics
+(Prometheus, and the port that serves /metrics, /healthz and /readyz).
 """

@@ -1,8 +1,8 @@
-"""Is this daemon alive, and is it ready? Named checks, and the verdict over them.
+"""Liveness and readiness: named checks and their results.
 
-Components add checks to the one `Health` of their process; `observe/metrics.py` serves the verdicts
-as /healthz and /readyz. A check answers "" when all is well, else one sentence saying what is not.
-It is called on the event loop at every probe, so it looks at memory only and never waits.
+Components add checks to the one `Health` of their process; `observe/metrics.py` serves the results
+as /healthz and /readyz. A check returns "" if all is well, else one sentence that says what is
+wrong. It runs on the event loop at every probe, so it must not wait.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ Check: TypeAlias = Callable[[], str]
 
 @dataclass(frozen=True)
 class HealthReport:
-    """The answers of some checks, by name; "" is well."""
+    """The results of checks by name; "" means healthy."""
 
-    answers: dict[str, str]
+    results: dict[str, str]
     notes: dict[str, str] = field(default_factory=dict)
-    """What is worth saying and changes nothing."""
+    """Remarks that do not affect the result."""
 
     @property
     def healthy(self) -> bool:
-        return not any(self.answers.values())
+        return not any(self.results.values())
 
     def __str__(self) -> str:
-        answers = "".join(
-            f"[-] {name}: {trouble}\n" if trouble else f"[+] {name}: ok\n"
-            for name, trouble in sorted(self.answers.items())
+        results = "".join(
+            f"[-] {name}: {problem}\n" if problem else f"[+] {name}: ok\n"
+            for name, problem in sorted(self.results.items())
         )
-        said = (f"[~] {name}: {note}\n" for name, note in sorted(self.notes.items()) if note)
-        return (answers or "ok\n") + "".join(said)
+        notes = (f"[~] {name}: {note}\n" for name, note in sorted(self.notes.items()) if note)
+        return (results or "ok\n") + "".join(notes)
 
 
 @dataclass
 class Health:
-    """The checks of one process. A failed `live` check asks for a restart, `ready` for patience."""
+    """The checks of one process. A failed `live` check means restart, a failed `ready` one wait."""
 
     _live: dict[str, Check] = field(default_factory=dict)
     _ready: dict[str, Check] = field(default_factory=dict)
     _notes: dict[str, Check] = field(default_factory=dict)
 
     def live(self, name: str, check: Check) -> None:
-        """Add a check (or replace that name's) without which the process is of no use any more."""
+        """Add or replace a liveness check: if it fails, the process should be restarted."""
         self._live[name] = check
 
     def ready(self, name: str, check: Check) -> None:
-        """Add a check (or replace that name's) without which the process cannot serve yet."""
+        """Add or replace a readiness check: while it fails, the process cannot serve."""
         self._ready[name] = check
 
     def note(self, name: str, check: Check) -> None:
-        """Add something (or replace that name's) that readiness tells and does not hang on."""
+        """Add or replace a remark that readiness shows but does not depend on."""
         self._notes[name] = check
 
     def liveness(self) -> HealthReport:
         return HealthReport({name: check() for name, check in self._live.items()})
 
     def readiness(self) -> HealthReport:
-        """Ready means alive and more."""
+        """All checks, because ready implies alive."""
         checks = {**self._live, **self._ready}
         notes = {name: note() for name, note in self._notes.items()}
         return HealthReport({name: check() for name, check in checks.items()}, notes)

@@ -1,10 +1,8 @@
-"""Log lines: for people on a terminal, as JSON for machines, and never a lie or a secret.
+"""Log lines for people or as JSON, without secrets and without forged lines.
 
-`setup` is called once, by the command that starts a daemon; everybody else only says
-`logging.getLogger(__name__)`. It promises: one record is one line (a traceback in human form: lines
-marked with a bar), since control characters are escaped, so that no pod name or error text of a
-stranger can forge a line or steer the terminal; and what looks like a token, a password or a
-private key is not printed.
+One record is one line (a traceback in human form: lines that begin with a bar). Control characters
+are escaped, so that no pod name or error text from outside can forge a line or control the
+terminal. Whatever looks like a token, a password or a private key is hidden.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _COLOURS = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICA
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = "***"
 
-# Each is linear in the text: a log line may come from a stranger who would like to keep us busy.
+# Each is linear in the text: a log line may contain text written by an attacker.
 _SECRETS = (
     re.compile(
         r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,20}PRIVATE KEY-----|\Z)",
@@ -53,7 +51,7 @@ def setup(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Send all logs to the stream (stderr), in that form, from that level on. May be repeated."""
+    """Write all logs of that level and above to the stream (stderr). Can be called again."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise UsageError(f"unknown log level {level!r}", hint="debug, info, warning or error")
@@ -71,7 +69,7 @@ def setup(
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that a second `setup` replaces it and nobody else's."""
+    """A class of its own, so that a second `setup` replaces only this handler."""
 
 
 def _wants_colour(stream: TextIO) -> bool:
@@ -79,7 +77,7 @@ def _wants_colour(stream: TextIO) -> bool:
 
 
 def redact(text: str) -> str:
-    """The text without what looks like a secret."""
+    """The text with everything hidden that looks like a secret."""
     for pattern in _SECRETS:
         keep = r"\g<keep>" if "keep" in pattern.groupindex else ""
         text = pattern.sub(keep + _HIDDEN, text)
@@ -87,12 +85,12 @@ def redact(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with whatever could steer a terminal or a log reader made visible."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    """The text on one line, with control characters escaped."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:
-    """What the caller gave as `extra=`, secrets hidden."""
+    """The fields that the caller gave as `extra=`, with secrets hidden."""
     return {
         name: _HIDDEN if _SECRET_NAME.search(name) else _clean(value)
         for name, value in vars(record).items()
@@ -106,8 +104,8 @@ def _clean(value: object) -> object:
     return redact(str(value))
 
 
-def _trouble(record: logging.LogRecord) -> str:
-    """The traceback, if the record has one."""
+def _traceback(record: logging.LogRecord) -> str:
+    """The traceback of a record; empty if it has none."""
     if record.exc_info and record.exc_info[0] is not None:
         return redact(logging.Formatter().formatException(record.exc_info))
     return redact(record.exc_text or "")
@@ -128,8 +126,8 @@ class Human(logging.Formatter):
         line = f"{when} {level} {record.name}: {printable(redact(record.getMessage()))}"
         for name, value in _extra(record).items():
             line += f"  {printable(name)}={printable(str(value))}"
-        for trouble in _trouble(record).splitlines():
-            line += f"\n    | {printable(trouble)}"
+        for text in _traceback(record).splitlines():
+            line += f"\n    | {printable(text)}"
         return line
 
 
@@ -144,7 +142,7 @@ class Json(logging.Formatter):
             "logger": record.name,
             "msg": redact(record.getMessage()),
         }
-        if trouble := _trouble(record):
-            fields["error"] = trouble
+        if traceback := _traceback(record):
+            fields["error"] = traceback
         # An extra field never replaces one of ours, and all but ASCII is escaped.
         return json.dumps({**fields, **_extra(record), **fields})

@@ -3,10 +3,10 @@
 `load_all` reads all of them, for the local cluster; `yaml_files` are what `muster crds` prints,
 exactly as a person would apply them.
 
-Every served version of a job keeps unknown fields of spec and status, requires nothing under spec
-and has no rules: without a conversion webhook the API server only rewrites `apiVersion` and prunes
-by the schema of the version it reads as, so any stricter version would eat another one's fields.
-What a version did by itself when it was current is written by its schema's defaults.
+Every served version of a job preserves unknown fields of spec and status, requires nothing under
+spec and has no validation rules. Without a conversion webhook the API server only rewrites
+`apiVersion` and prunes by the schema of the version it reads, so a stricter version would drop the
+fields of another one. The defaults of a version are in its schema.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def yaml_files() -> dict[str, str]:
-    """The files as they are, by name."""
+    """The text of each file, by name."""
     folder = resources.files(__package__)
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
     return {file.name: file.read_text(encoding="utf-8") for file in files}
 
 
 def load_all() -> list[Raw]:
-    """Every definition."""
+    """Every CustomResourceDefinition."""
     documents = "---\n".join(yaml_files().values())
     return [crd for crd in yaml.load_all(documents, yaml.CSafeLoader) if crd]
