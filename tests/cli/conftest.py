@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,23 @@ from typing import Any
 import pytest
 
 from muster.api import crds
-from muster.api.kinds import CRDS, JOB_KINDS, Kind
-from muster.errors import NotFound
+from muster.api.kinds import CRDS, JOB_KINDS, NAMESPACES, Kind
+from muster.cli.show import messages
+from muster.client.server_tables import KINDS_BY_WORD
+from muster.errors import AlreadyExists, NotFound
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from tests.cli.fake_cluster import Scene
-from tests.cli.verbs.test_apply import LocalServer
+from tests.cli.place import Place
 from tests.controlplane.control_plane import ControlPlane
+from tests.local_server import LocalServer
 from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def shown_lines() -> None:
+    """A command sets the level of lines that are shown for the whole process."""
+    messages.set_loglevel("info")
 
 
 @pytest.fixture
@@ -44,6 +54,20 @@ def job_plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
     with ControlPlane(control_plane_binaries) as plane:
         teach(plane.kubeconfig)
         yield plane
+
+
+@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.kube)])
+def place(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
+    """On the local API server and on a real one: the same words."""
+    name = "job_server" if request.param == "local" else "job_plane"
+    server: LocalServer | ControlPlane = request.getfixturevalue(name)
+    with BlockingClient(kube_config.load(server.kubeconfig)) as client:
+        made = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
+        account = {"metadata": {"name": "default"}}
+        with suppress(AlreadyExists):  # a real server takes no pod without it
+            accounts = KINDS_BY_WORD["serviceaccounts"]
+            client.create(accounts, account, namespace=made["metadata"]["name"])
+        yield Place(server.kubeconfig, made["metadata"]["name"], client, capsys)
 
 
 def teach(kubeconfig: Path) -> None:

@@ -28,14 +28,13 @@ from muster.kube.request import Request, Response
 Raw = dict[str, Any]
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 CLOCKED = (
+    "cli.show.units",
+    "cli.verbs.data",
     "cli.verbs.get",
     "cli.verbs.list",
     "cli.verbs.prune",
-    "cli.verbs.data",
-    "cli.verbs.explain",
-    "cli.show.usage_tables",
     "client.jobs.lookup",
-    "client.jobs.explain",
+    "client.jobs.usage",
 )
 """Modules that read the clock."""
 _PATH = re.compile(

@@ -11,18 +11,18 @@ from muster.errors import MusterError, NotFound, Unreachable, UsageError
 def test_what_fails_is_kept_and_the_rest_goes_on() -> None:
     failures, done = Failures(), []
     for number in range(3):
-        with failures.kept():
+        with failures.collecting():
             if number == 1:
                 raise NotFound("gone", status=404)
             done.append(number)
 
     assert done == [0, 2]
     with pytest.raises(NotFound, match="gone"):
-        failures.end(3, "jobs")
+        failures.raise_if_any(3, "jobs")
 
 
 def test_a_cluster_that_is_away_ends_it_at_once() -> None:
-    with pytest.raises(Unreachable), Failures().kept():
+    with pytest.raises(Unreachable), Failures().collecting():
         raise Unreachable("nobody answers")
 
 
@@ -33,11 +33,11 @@ def test_failures_of_several_sorts_are_all_told_and_counted(
     failures.errors = [NotFound("gone", status=404), UsageError("wrong", hint="Write it so.")]
 
     with pytest.raises(MusterError, match="2 of 5 objects failed") as ended:
-        failures.end(5, "objects")
+        failures.raise_if_any(5, "objects")
 
     assert ended.value.exit_code == 1
     assert capsys.readouterr().err.splitlines() == ["error: gone", "error: wrong", "Write it so."]
 
 
 def test_nothing_that_failed_is_no_end() -> None:
-    Failures().end(3, "jobs")
+    Failures().raise_if_any(3, "jobs")

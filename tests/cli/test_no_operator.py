@@ -11,7 +11,7 @@ from muster.cli import main
 from muster.cli.show.progress import summary
 from muster.client.jobs.waiting import JobWatch
 from tests.cli.fake_cluster import FakeCluster, Scene, condition, job, pod
-from tests.cli.verbs.test_apply import LocalServer
+from tests.local_server import LocalServer
 
 NEXT = "`muster crds | arena apply -f -`"
 

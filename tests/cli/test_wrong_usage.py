@@ -12,8 +12,8 @@ from muster.api.kinds import CONFIG_MAPS, NAMESPACES
 from muster.cli import main
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
-from tests.cli.verbs.test_apply import LocalServer
 from tests.cli.wrong_usage import Line, lines
+from tests.local_server import LocalServer
 
 LINES = lines(400, seed=9)
 

@@ -1,7 +1,7 @@
 """Command lines as arena's parser reads them: switches with `=true`, old spellings, `-e=K=V`.
 
-Used by `cli/submit` and by daemons that take a switch with a value. An option declared with `old`
-spellings accepts them, says so once on stderr, and shows only the new one in its help.
+An option that is declared with an `old` spelling accepts it with a note on stderr, and shows only
+the new one in its help.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.show.messages import note
+from muster.client.config_file import parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
 
 class ArenaOption(click.Option):
@@ -38,8 +37,8 @@ class ArenaOption(click.Option):
 class ArenaCommand(click.Command):
     """A command whose switches may be written `--gang`, `--gang=true` or `--gang=false`.
 
-    As in arena, a word after a bare switch is never its value. Where that word is `true` or `false`
-    and more follow, it was meant to be one: that is an error and not part of the command. So is
+    As in arena, a word after a bare switch is never its value. If that word is `true` or `false`
+    and more words follow, the user meant a value: that is an error, not part of the command. So is
     `--dry-run server`, wherever it stands.
     """
 
@@ -51,11 +50,11 @@ class ArenaCommand(click.Command):
         }
         end = args.index("--") if "--" in args else len(args)
         words, rest = args[:end], args[end:]
-        self._tell_old(words)
+        self._note_old(words)
         self._refuse_loose_values(words, switches)
-        shorts = self._shorts()
-        plain = [part for word in words for part in _parted(word, shorts)]
-        plain = [self._bare().get(word, word) for word in plain]
+        shorts, bare = self._shorts(), self._bare()
+        plain = [part for word in words for part in _split_short(word, shorts)]
+        plain = [bare.get(word, word) for word in plain]
         try:
             return super().parse_args(ctx, [_switch(word, switches) for word in plain] + rest)
         except click.NoSuchOption as error:
@@ -63,14 +62,15 @@ class ArenaCommand(click.Command):
             raise click.NoSuchOption(error.option_name, None, near, error.ctx) from None
 
     def _near(self, given: str) -> list[str]:
-        """The flag that was meant, by any of its spellings, in the one to write; else none."""
+        """The nearest flag by any of its spellings, in the spelling to write; else flags that
+        begin so."""
         import difflib
 
         shown = [option for option in self._options() if not option.hidden]
         known = {spelling: option.opts[0] for option in shown for spelling in option.opts}
         near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
-        begun = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
-        return [known[near[0]]] if near else begun
+        longer = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
+        return [known[near[0]]] if near else longer
 
     def _options(self) -> Iterator[click.Option]:
         return (option for option in self.params if isinstance(option, click.Option))
@@ -94,7 +94,7 @@ class ArenaCommand(click.Command):
             for spelling in option.opts
         }
 
-    def _tell_old(self, words: list[str]) -> None:
+    def _note_old(self, words: list[str]) -> None:
         names = {word.partition("=")[0] for word in words}
         for option in self._options():
             if isinstance(option, ArenaOption) and option.old and option.old in names:
@@ -122,7 +122,7 @@ class ArenaCommand(click.Command):
         }
 
 
-def _parted(word: str, shorts: set[str]) -> list[str]:
+def _split_short(word: str, shorts: set[str]) -> list[str]:
     """`-e=K=V` as `-e K=V`."""
     if word[:2] in shorts and word[2:3] == "=":
         return [word[:2], word[3:]]
@@ -133,8 +133,7 @@ def _switch(word: str, switches: dict[str, str]) -> str:
     name, equals, value = word.partition("=")
     if not equals or name not in switches:
         return word
-    if value.lower() in TRUE:
-        return name
-    if value.lower() in FALSE:
-        return switches[name]
-    raise click.UsageError(f"{name}={value}: write {name} or {name}=false")
+    switch = parse_bool(value)
+    if switch is None:
+        raise click.UsageError(f"{name}={value}: write {name} or {name}=false")
+    return name if switch else switches[name]

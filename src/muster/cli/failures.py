@@ -1,7 +1,6 @@
-"""Several things done by one command, of which some fail: all are tried, and the end is true.
+"""One command for several names or objects, of which some fail: all are tried.
 
-Used by every verb that takes several names or objects. A cluster that is away ends the command at
-once: it would be away for the rest as well.
+A cluster that is unreachable ends the command at once: it would be so for the rest as well.
 """
 
 from __future__ import annotations
@@ -9,11 +8,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from muster.api.meta import Key
 from muster.cli.show.messages import note
+from muster.client.jobs import lookup
 from muster.errors import MusterError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from muster.client.jobs.lookup import FoundJob
+    from muster.client.target import Target
+    from muster.kube.blocking_client import BlockingClient
 
 
 class Failures:
@@ -21,8 +26,8 @@ class Failures:
         self.errors: list[MusterError] = []
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """What fails in this block is told at the end, and the command goes on."""
+    def collecting(self) -> Iterator[None]:
+        """Collect an error of this block, and let the command go on."""
         try:
             yield
         except Unreachable:
@@ -30,20 +35,38 @@ class Failures:
         except MusterError as error:
             self.errors.append(error)
 
-    def end(self, count: int, what: str) -> None:
-        """End as the failures tell: with nothing if there are none, else with an error.
+    def raise_if_any(self, count: int, noun: str) -> None:
+        """Raise what was collected, if anything.
 
-        All but the last are printed, the last ends the program; if they are of several sorts, all
-        are printed and their number ends it with 1.
+        All but the last are printed, and the last is raised. If their exit codes differ, all are
+        printed and their number is raised with exit code 1.
         """
         if not self.errors:
             return
         *others, last = self.errors
         if len({error.exit_code for error in self.errors}) > 1:
             others = self.errors
-            last = MusterError(f"{len(self.errors)} of {count} {what} failed")
+            last = MusterError(f"{len(self.errors)} of {count} {noun} failed")
         for error in others:
             note(f"error: {error}", "error")
             if error.hint:
                 note(error.hint, "error")
         raise last
+
+
+def change_each_job(
+    target: Target,
+    names: Sequence[str],
+    type_: str,
+    change: Callable[[BlockingClient, FoundJob], str],
+) -> None:
+    """Change every job named, and print the line that each change returns."""
+    cluster = target.cluster()
+    note(str(cluster))
+    namespace = target.namespace_in(cluster)
+    failures = Failures()
+    with cluster.connect() as client:
+        for name in dict.fromkeys(names):
+            with failures.collecting():
+                print(change(client, lookup.get_job(client, Key(namespace, name), type_)))
+    failures.raise_if_any(len(names), "jobs")

@@ -116,15 +116,3 @@ objects_option = click.option(
 def output_option(*forms: str) -> Decorator:
     """`--output` with these forms, of which the first is the default."""
     return click.option("--output", "-o", type=click.Choice(forms), default=forms[0])
-
-
-def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `apply` and `create`."""
-    files = click.option(
-        "--filename", "-f", "files", multiple=True, required=True, metavar="FILE|DIR|-",
-        help="Manifests to send; - is standard input.  [repeatable]",
-    )  # fmt: skip
-    recursive = click.option(
-        "--recursive", "-R", is_flag=True, help="Also the folders within a folder."
-    )
-    return _decorated(command, (files, recursive, dry_run_option, objects_option))

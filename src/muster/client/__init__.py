@@ -1,4 +1,10 @@
-"""What the CLI, the Python API and the dashboard share.
+"""What the CLI, the Python API, notebooks and the dashboard share.
 
-No click and no print: results are values, failures are errors of `muster.errors`.
+Functions take a client or a cluster, return values and raise errors of `muster.errors`: no click
+and no print. A function that has something to report while it works (reconnected, still waiting)
+takes `notify`, which receives one sentence at a time; without it nothing is reported.
 """
+
+
+def ignore(_message: str) -> None:
+    """Drop a message: the default of every `notify`."""

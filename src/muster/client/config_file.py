@@ -1,8 +1,7 @@
 """arena's config file: `$ARENA_CONFIG` if that exists, else `~/.arena/config`.
 
-Read by the verbs that have a default to look up, written by `arena config`. The file is lines of
-`key=value`; a line that begins with `#` is a comment. Promise: writing one key keeps every other
-line as it was, and a reader never sees half a file.
+The file has lines of `key=value`; a line that begins with `#` is a comment. Writing one key keeps
+every other line as it was, and a reader never sees half a file.
 """
 
 from __future__ import annotations
@@ -19,10 +18,16 @@ KNOWN = {
     "tfjob_role_sequence": "order in which the roles of a TFJob start",
     "gang": "true: submitted jobs start whole or not at all",
 }
-"""Every key that some verb reads, and what it does."""
+"""Every key that is read, and its meaning."""
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-TRUE, FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off")
+_TRUE, _FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off")
+
+
+def parse_bool(text: str) -> bool | None:
+    """A word for true or false; None for any other."""
+    word = text.lower()
+    return True if word in _TRUE else False if word in _FALSE else None
 
 
 def path() -> Path:
@@ -49,13 +54,10 @@ def switch(key: str, file: Path | None = None) -> bool | None:
     """A key that is true or false; None if it is not set."""
     file = file or path()
     value = read(file).get(key, "")
-    if not value:
-        return None
-    if value.lower() in TRUE:
-        return True
-    if value.lower() in FALSE:
-        return False
-    raise ConfigError(f"{file}: {key}={value} is neither true nor false")
+    found = parse_bool(value)
+    if value and found is None:
+        raise ConfigError(f"{file}: {key}={value} is neither true nor false")
+    return found
 
 
 def write(key: str, value: str | None, file: Path | None = None) -> None:
@@ -66,13 +68,13 @@ def write(key: str, value: str | None, file: Path | None = None) -> None:
 
     file = file or path()
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    kept = [line for line in lines if _name(line) != key]
+    others = [line for line in lines if _name(line) != key]
     if value is not None:
-        at = next((i for i, line in enumerate(lines) if _name(line) == key), len(kept))
-        kept.insert(at, f"{key}={value}")
+        at = next((i for i, line in enumerate(lines) if _name(line) == key), len(others))
+        others.insert(at, f"{key}={value}")
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as new:
-        new.write("".join(f"{line}\n" for line in kept))
+        new.write("".join(f"{line}\n" for line in others))
     Path(new.name).chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
     Path(new.name).replace(file)
 

@@ -1,7 +1,6 @@
 """Objects of any kind in the columns that the cluster itself prints, as kubectl shows them.
 
-Used by `get pods`, `get nodes`, `get events` and the like. The server makes the table; here its
-kind is found by the word that was typed, and its cells are laid out.
+The server makes the table; a kind is found by its name, its plural or its short name.
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ import msgspec
 from muster.api.kinds import (
     CONFIG_MAPS,
     CRDS,
+    DEPLOYMENTS,
     EVENTS,
     JOB_KINDS,
     LEASES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS,
     PODS,
     PRIORITY_CLASSES,
@@ -27,7 +28,6 @@ from muster.api.kinds import (
     Kind,
 )
 from muster.api.meta import Key, Raw, object_name
-from muster.cli.show.table import table
 from muster.kube import request
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ _KINDS: tuple[tuple[Kind[Any], str], ...] = (
     (POD_DISRUPTION_BUDGETS, "pdb"),
     (PRIORITY_CLASSES, "pc"),
     (VOLCANO_POD_GROUPS, "pg"),
-    (Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict), "pvc"),
+    (PERSISTENT_VOLUME_CLAIMS, "pvc"),
     (Kind("", "v1", "persistentvolumes", "PersistentVolume", dict, namespaced=False), "pv"),
     (Kind("", "v1", "serviceaccounts", "ServiceAccount", dict), "sa"),
     (Kind("", "v1", "endpoints", "Endpoints", dict), "ep"),
     (Kind("", "v1", "resourcequotas", "ResourceQuota", dict), "quota"),
-    (Kind(*_APPS, "deployments", "Deployment", dict), "deploy"),
+    (DEPLOYMENTS, "deploy"),
     (Kind(*_APPS, "replicasets", "ReplicaSet", dict), "rs"),
     (Kind(*_APPS, "statefulsets", "StatefulSet", dict), "sts"),
     *((kind, "") for kind in JOB_KINDS),
@@ -70,7 +70,7 @@ KINDS_BY_WORD: dict[str, Kind[Raw]] = {
 }
 
 PLURALS = {kind.plural for kind in KINDS_BY_WORD.values()}
-"""The words that mean nothing but a list; a job may have any other's name."""
+"""Words that always mean a kind; any other word may be the name of a job."""
 
 
 class _Column(msgspec.Struct):
@@ -91,7 +91,7 @@ class Table(msgspec.Struct):
 
 
 class ObjectQuery(NamedTuple):
-    """Which objects: of a kind, in a namespace or in all, perhaps one, perhaps labelled so."""
+    """Objects of a kind, in one namespace or in all: one by its name, or those with labels."""
 
     kind: Kind[Raw]
     namespace: str
@@ -99,44 +99,27 @@ class ObjectQuery(NamedTuple):
     labels: str = ""
 
     def request(self) -> Request:
-        space = self.namespace if self.kind.namespaced else ""
+        namespace = self.namespace if self.kind.namespaced else ""
         if self.name:
-            return request.get(self.kind, Key(space, self.name))
-        return request.list_page(self.kind, space, labels=self.labels, limit=0, continue_token="")
+            return request.get(self.kind, Key(namespace, self.name))
+        return request.list_page(
+            self.kind, namespace, labels=self.labels, limit=0, continue_token=""
+        )
 
 
-def fetch(client: BlockingClient, asked: ObjectQuery) -> Table:
-    """The table of what is asked for."""
-    answer = client.send(asked.request()._replace(accept=TABLE))
-    return msgspec.json.decode(answer.body, type=Table)
+def fetch(client: BlockingClient, query: ObjectQuery) -> Table:
+    """The objects as a table."""
+    response = client.send(query.request()._replace(accept=TABLE))
+    return msgspec.json.decode(response.body, type=Table)
 
 
-def fetch_raw(client: BlockingClient, asked: ObjectQuery) -> Raw:
+def fetch_raw(client: BlockingClient, query: ObjectQuery) -> Raw:
     """The object itself, or the list."""
-    answer = client.send(asked.request())
-    found: Raw = msgspec.json.decode(answer.body, type=dict)
-    return found
+    raw: Raw = msgspec.json.decode(client.send(query.request()).body, type=dict)
+    return raw
 
 
-def as_text(found: Table, *, wide: bool, spaces: bool) -> str:
-    """The table laid out; `spaces` puts the namespace first."""
-    shown = [i for i, column in enumerate(found.columns) if wide or not column.priority]
-    head = [found.columns[i].name.upper() for i in shown]
-    rows = [[_cell(row.cells[i]) for i in shown if i < len(row.cells)] for row in found.rows]
-    if spaces:
-        head.insert(0, "NAMESPACE")
-        for cells, row in zip(rows, found.rows, strict=True):
-            cells.insert(0, str((row.object.get("metadata") or {}).get("namespace") or ""))
-    return table([head, *rows])
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "<none>" if value is None else str(value)
-
-
-def names(found: Table, kind: Kind[Raw]) -> list[str]:
+def object_names(table: Table, kind: Kind[Raw]) -> list[str]:
     """`pod/x`, `tfjob.kubeflow.org/x`"""
-    of = {"apiVersion": kind.api_version, "kind": kind.kind}
-    return [object_name({**row.object, **of}) for row in found.rows]
+    type_ = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return [object_name({**row.object, **type_}) for row in table.rows]

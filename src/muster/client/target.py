@@ -15,7 +15,7 @@ import msgspec
 
 from muster.api.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from muster.client import config_file
-from muster.errors import ConfigError, NoCluster
+from muster.errors import ConfigError, NoCluster, NotFound
 from muster.kube.auth import kube_config
 from muster.kube.auth.endpoint import Endpoint, in_cluster
 from muster.local.home import Home
@@ -77,6 +77,12 @@ def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") ->
     return NoCluster("no cluster: arena up", hint=hint)
 
 
+def no_dashboard(hint: str) -> NotFound:
+    """The error of a command that shows the dashboard, which this version does not have."""
+    message = "no LOGVIEWER Installed: this version has no dashboard"
+    return NotFound(message, status=404, hint=hint)
+
+
 def find_cluster(target: Target) -> Cluster | None:
     """The cluster by the fixed order, or None when none is configured anywhere."""
     found = _configured(target)
@@ -115,9 +121,11 @@ def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None
 
 def find_or_start_cluster(target: Target, notify: Callable[[str], None]) -> Cluster:
     """The chosen cluster, or the local one started now: for the few commands that may do so."""
-    found = find_cluster(target)
-    if found is not None:
-        return found
+    return find_cluster(target) or start_cluster(target, notify)
+
+
+def start_cluster(target: Target, notify: Callable[[str], None]) -> Cluster:
+    """The local cluster, started because no cluster is configured."""
     if os.environ.get("CI"):
         raise no_cluster("In CI the local cluster is not started by itself.")
     from muster.client.local_cluster import start  # imports subprocess

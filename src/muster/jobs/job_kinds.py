@@ -105,3 +105,14 @@ JAX = JobKind(
 JOB_KIND_BY_NAME: dict[str, JobKind] = {
     job_kind.kind: job_kind for job_kind in (TENSORFLOW, MPI, PYTORCH, JAX)
 }
+
+TYPE_ALIASES = {
+    "tf": "tfjob",
+    "tensorflow": "tfjob",
+    "mpi": "mpijob",
+    "mj": "mpijob",
+    "pytorch": "pytorchjob",
+    "py": "pytorchjob",
+    "jax": "jaxjob",
+}
+"""Other words for the types of jobs, as users write them."""

@@ -1,4 +1,4 @@
-"""On a terminal a log may colour its lines and do nothing else; a pipe gets its bytes."""
+"""Logs on a terminal and in a pipe, alone and with the names of their pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from muster.cli.show.log_lines import TerminalWriter, escape_controls
+from muster.api.meta import Key
+from muster.cli.show.log_lines import escape_controls, print_log, print_logs
 
 
 class Terminal(io.TextIOWrapper):
@@ -19,10 +20,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, kind: type[io.TextIOWrapper], *pieces
     raw = io.BytesIO()
     out = kind(raw)
     monkeypatch.setattr(sys, "stdout", out)
-    screen = TerminalWriter()
-    for piece in pieces:
-        screen.write(piece)
-    screen.end()
+    print_log(pieces)
     monkeypatch.undo()
     out.detach()
     return raw.getvalue()
@@ -47,3 +45,15 @@ def test_only_colours_reach_a_terminal(
     pieces = [said[i : i + 1] for i in range(len(said))]
     assert shown(monkeypatch, Terminal, *pieces) == seen
     assert shown(monkeypatch, io.TextIOWrapper, *pieces) == said
+
+
+def test_every_line_of_many_logs_has_the_name_of_its_pod(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    short, long = Key("default", "w-0"), Key("default", "w-10")
+    chunks = [(short, b"a"), (long, b"x\ny\n"), (short, b"b\nc"), (long, b""), (short, b"")]
+
+    print_logs(chunks, [short, long])
+
+    printed = capfdbinary.readouterr().out.decode().splitlines()
+    assert printed == ["w-10 | x", "w-10 | y", "w-0  | ab", "w-0  | c"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.cli.show import messages
+from tests.cli.place import Place
 
 
 def test_what_is_said_once_is_not_repeated_in_the_same_run(
@@ -17,3 +18,16 @@ def test_what_is_said_once_is_not_repeated_in_the_same_run(
     messages.note_once("left out")
 
     assert capsys.readouterr().err == "left out\n" * 2
+
+
+def test_debugging_shows_every_request(place: Place) -> None:
+    _, _, err = place.arena("--loglevel", "debug", "list")
+
+    assert f"DEBU GET /apis/kubeflow.org/v1/namespaces/{place.namespace}/tfjobs" in err
+
+
+def test_quiet_levels_leave_out_what_is_only_informative(place: Place) -> None:
+    place.job("a")
+
+    assert place.arena("--loglevel=error", "delete", "a")[2] == ""
+    assert place.arena("delete", "a", "--loglevel=loud")[0] == 2

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +22,9 @@ from muster.errors import NotFound
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request
-from muster.local.apiserver.server import ApiServer
-from tests.cli.verbs.test_process import EXAMPLES, SEED
+from tests.cli.seeds import EXAMPLES, SEED
 from tests.controlplane.control_plane import ControlPlane
+from tests.local_server import LocalServer
 
 Raw = dict[str, Any]
 
@@ -69,28 +67,6 @@ class Place:
         except NotFound:
             return None
         return dict(found.get("data") or {})
-
-
-class LocalServer:
-    """The local API server in a thread with a loop of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.kubeconfig = folder / "kubeconfig"
-        self._server = ApiServer(folder)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-
-    def __enter__(self) -> LocalServer:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(30)
-        self._server.credentials.write_kubeconfig(self.kubeconfig, self._server.url)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 @pytest.fixture(scope="module")

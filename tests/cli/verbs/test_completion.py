@@ -14,7 +14,7 @@ from muster.api.kinds import NAMESPACES, TFJOBS
 from muster.cli.verbs import completion
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
-from tests.cli.verbs.test_apply import LocalServer
+from tests.local_server import LocalServer
 
 BIN = Path(sys.executable).parent
 

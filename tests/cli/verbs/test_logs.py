@@ -9,8 +9,8 @@ import pytest
 
 from muster.api.core import Pod
 from muster.api.meta import Key
-from muster.client.jobs import logs, lookup
-from muster.client.jobs.logs import wait_for_instances
+from muster.client.jobs import instances, logs, lookup
+from muster.client.jobs.instances import wait_for_instances
 from muster.errors import MusterError
 from muster.jobs.summary import JobSummary, summarize
 from tests.cli import fake_cluster
@@ -51,16 +51,16 @@ class Unfolding:
     def __call__(self, client: Any, of: Key) -> list[Pod]:
         if self.looks:
             self.scene.objects["pods"] = self.looks.pop(0)
-        return PODS_OF(client, of)
+        return LABELLED_PODS(client, of)
 
 
-PODS_OF = lookup.pods_of
+LABELLED_PODS = lookup.labelled_pods
 
 
 @pytest.fixture
 def mpi(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """An MPI job whose workers are there before its launcher is."""
-    monkeypatch.setattr(logs, "LOOK_AGAIN", 0)
+    monkeypatch.setattr(instances, "POLL_SECONDS", 0)
     started = fake_cluster.condition(
         fake_cluster.job("MPIJob", "mpi", {"Launcher": 1, "Worker": 2}), "Created"
     )
@@ -68,7 +68,7 @@ def mpi(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
     launcher = fake_cluster.pod(started, "launcher", 0, phase="Succeeded", name="mpi-launcher-x")
     scene.objects = {"mpijobs": [started], "pods": workers}
     unfolding = Unfolding(scene, [workers, workers, [*workers, launcher]])
-    monkeypatch.setattr(lookup, "pods_of", unfolding)
+    monkeypatch.setattr(lookup, "labelled_pods", unfolding)
     return scene
 
 
@@ -76,7 +76,12 @@ def test_following_an_mpi_job_waits_for_its_launcher(
     mpi: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Key] = []
-    monkeypatch.setattr(logs, "read_log", lambda _, pod, *__: read.append(pod))
+
+    def read_log(_: Any, pod: Key, *__: Any) -> list[bytes]:
+        read.append(pod)
+        return []
+
+    monkeypatch.setattr(logs, "read_log", read_log)
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 
@@ -111,9 +116,9 @@ def test_following_a_job_that_ends_without_its_launcher_and_without_pods_says_ho
 
     def end(_: float) -> None:
         mpi.objects |= {"mpijobs": [failed], "pods": []}
-        monkeypatch.setattr(lookup, "pods_of", PODS_OF)
+        monkeypatch.setattr(lookup, "labelled_pods", LABELLED_PODS)
 
-    monkeypatch.setattr("muster.client.jobs.logs.time.sleep", end)
+    monkeypatch.setattr("muster.client.jobs.instances.time.sleep", end)
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 
@@ -124,10 +129,10 @@ def test_following_a_job_that_ends_without_its_launcher_and_without_pods_says_ho
 def test_waiting_for_pods_or_the_launcher_says_why(
     mpi: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "read_log", lambda *_: None)
+    monkeypatch.setattr(logs, "read_log", lambda *_: [])
     waits = [fake_cluster.pod(mpi.objects["mpijobs"][0], "worker", 0, why="short 2 GPUs")]
     launcher = fake_cluster.pod(mpi.objects["mpijobs"][0], "launcher", 0, phase="Succeeded")
-    monkeypatch.setattr(lookup, "pods_of", Unfolding(mpi, [[], [], waits, waits, [launcher]]))
+    monkeypatch.setattr(lookup, "labelled_pods", Unfolding(mpi, [[], [], waits, waits, [launcher]]))
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 

@@ -21,13 +21,7 @@ from examples.openshift import embed, s3
 
 from muster.cli import main
 from muster.jobs import parse
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
-SEED = (
-    "process -f openshift/tf-job_distributed-template.yaml"
-    " --param JOB_NAME=training-distributed-user1 --param IMAGE_NAME=training-user1"
-    " --param BUCKET=user1 --param WORKERS=2"
-)
+from tests.cli.seeds import EXAMPLES, SEED
 
 Run = Callable[..., tuple[int, str, str]]
 

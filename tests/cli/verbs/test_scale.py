@@ -1,4 +1,4 @@
-"""Scaling a job that was submitted gives the job that would have been submitted so."""
+"""`arena scale` gives the job that would have been submitted with the new numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cli.verbs import scale
+from muster.api.kinds import CONFIG_MAPS, TFJOBS
+from muster.api.meta import Key, Raw
+from muster.client.submit.transaction import SUBMISSION_ANNOTATION
+from muster.errors import UsageError
 from muster.jobs import submission
+from muster.jobs.submission import scaling
+from muster.kube.request import PatchType
+from tests.cli.place import Place
 
 KINDS: dict[str, dict[str, Any]] = {
     "tfjob": {"chief": True, "ps": 2},
@@ -46,7 +52,7 @@ def test_a_scaled_job_is_the_one_that_would_have_been_submitted(
     )
     job = submission.bundle(args).job
 
-    assert changed(job, scale.operations(job, {"worker": after})) == (
+    assert changed(job, scaling.operations(job, {"worker": after})) == (
         submission.bundle(replace(args, workers=after)).job
     )
 
@@ -57,7 +63,7 @@ def test_parameter_servers_are_members_but_no_workers() -> None:
     )
     job = submission.bundle(args).job
 
-    assert changed(job, scale.operations(job, {"ps": 4})) == (
+    assert changed(job, scaling.operations(job, {"ps": 4})) == (
         submission.bundle(replace(args, ps=4)).job
     )
 
@@ -71,7 +77,107 @@ def test_parameter_servers_are_members_but_no_workers() -> None:
     ],
 )
 def test_odd_manifests_are_scaled_all_the_same(odd: dict[str, Any]) -> None:
-    rows = scale.operations({"spec": odd}, {"worker": 3})
+    rows = scaling.operations({"spec": odd}, {"worker": 3})
 
     path = "/spec/tfReplicaSpecs/Worker/replicas"
     assert rows == [{"op": "add", "path": path, "value": 3}]
+
+
+def test_scaling_changes_the_number_of_workers(place: Place) -> None:
+    place.job("a")
+
+    assert place.arena("scale", "a", "--workers", "5")[:2] == (0, "tfjob.kubeflow.org/a scaled\n")
+    assert place.spec("a")["tfReplicaSpecs"]["Worker"]["replicas"] == 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted", "operations"),
+    [
+        ({"tfReplicaSpecs": {"WORKER": {}}}, {"worker": 3}, [("/spec/tfReplicaSpecs/WORKER", 3)]),
+        (
+            {"pytorchReplicaSpecs": {"Master": {}, "Worker": {}}},
+            {"worker": 3},
+            [("/spec/pytorchReplicaSpecs/Worker", 2)],
+        ),
+        (
+            {"replicaSpecs": [{"tfReplicaType": "PS"}, {"tfReplicaType": "Worker"}]},
+            {"worker": 3, "ps": 2},
+            [("/spec/replicaSpecs/0", 2), ("/spec/replicaSpecs/1", 3)],
+        ),
+        ({"replicas": 2, "template": {}}, {"worker": 3}, [("/spec", 3)]),
+    ],
+)
+def test_every_shape_of_a_job_can_be_scaled(
+    spec: Raw, wanted: dict[str, int], operations: list[tuple[str, int]]
+) -> None:
+    assert scaling.operations({"spec": spec}, wanted) == [
+        {"op": "add", "path": f"{path}/replicas", "value": count} for path, count in operations
+    ]
+
+
+def test_a_scaled_gang_still_starts_whole_or_not_at_all(place: Place) -> None:
+    flags = ("--name=g", "--image=i", "--gang", "--gpus=2", "--ps=1", "--workers=2")
+    assert place.arena("submit", "tf", *flags, "--env=workers_at_first=2", "x")[0] == 0
+
+    assert place.arena("scale", "g", "--workers", "5")[0] == 0
+
+    job = place.client.get(TFJOBS, Key(place.namespace, "g"))
+    place.client.delete(TFJOBS, Key(place.namespace, "g"))
+    place.client.delete(CONFIG_MAPS, Key(place.namespace, "g-tfjob"))
+    assert place.arena("submit", "tf", *flags[:-1], "--workers=5", "--env=workers_at_first=2",
+                       "x")[0] == 0  # fmt: skip
+    anew = place.client.get(TFJOBS, Key(place.namespace, "g"))
+    assert job["spec"] == anew["spec"]
+    for made in (job, anew):
+        del made["metadata"]["annotations"][SUBMISSION_ANNOTATION]
+    assert job["metadata"]["annotations"] == anew["metadata"]["annotations"]
+    assert anew["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 6
+
+
+def test_what_a_person_chose_for_the_gang_stays_when_it_is_scaled(place: Place) -> None:
+    flags = ("--name=g", "--image=i", "--gang", "--workers=4", "--env=workers=many")
+    assert place.arena("submit", "tf", *flags, "x")[0] == 0
+    least = [{"op": "replace", "path": "/spec/runPolicy/schedulingPolicy/minAvailable", "value": 3}]
+    place.client.patch(TFJOBS, Key(place.namespace, "g"), least, patch_type=PatchType.JSON)
+
+    assert place.arena("scale", "g", "--workers", "8")[0] == 0
+
+    assert place.spec("g")["runPolicy"]["schedulingPolicy"]["minAvailable"] == 3
+    main = place.spec("g")["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    assert {"name": "workers", "value": "many"} in main["env"]
+
+
+def test_who_scales_a_running_job_is_told_that_its_instances_are_left_alone(place: Place) -> None:
+    assert place.arena("submit", "tf", "--name=r", "--image=i", "--workers=2", "x")[0] == 0
+    told = "instances that run keep the former numbers"
+    assert told not in place.arena("scale", "r", "--workers", "3")[2]
+    running = {"status": {"conditions": [{"type": "Running", "status": "True"}]}}
+    place.client.patch(TFJOBS, Key(place.namespace, "r"), running, subresource="status")
+
+    code, _, err = place.arena("scale", "r", "--workers", "4")
+
+    assert code == 0
+    assert told in err
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "99999999999"])
+def test_a_job_cannot_be_scaled_to_what_submit_would_refuse(place: Place, count: str) -> None:
+    place.job("a")
+
+    code, out, err = place.arena("scale", "a", "--workers", count)
+
+    assert (code, out) == (2, "")
+    assert "--workers" in err
+    assert place.spec("a")["tfReplicaSpecs"]["Worker"]["replicas"] == 2
+
+
+def test_a_role_that_is_not_there_cannot_be_scaled(place: Place) -> None:
+    place.job("a")
+
+    code, _, err = place.arena("scale", "a", "--ps", "2")
+
+    assert code == 2
+    assert "error: the job has no ps replicas; its roles: worker" in err
+    assert place.arena("scale", "a")[0] == 2
+    with pytest.raises(UsageError):
+        scaling.operations({"spec": {"xReplicaSpecs": {"Master": {}, "Worker": {}}}}, {"worker": 0})

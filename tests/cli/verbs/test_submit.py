@@ -28,9 +28,9 @@ from muster.errors import Forbidden, NotFound, ServerError, Unreachable
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request, Response
+from tests.cli.seeds import SEEDS
 from tests.cli.submit_dry_run import Machine
-from tests.cli.verbs.test_apply import LocalServer
-from tests.cli.verbs.test_submit_seeds import SEEDS
+from tests.local_server import LocalServer
 
 MADE: tuple[Kind[Any], ...] = (TFJOBS, CONFIG_MAPS, SERVICES, DEPLOYMENTS)
 TF = ("submit", "tf", "--name=j", "--image=i", "--workers=2")
@@ -282,7 +282,7 @@ def test_whatever_breaks_a_submission_leaves_nothing(
     trouble: Callable[[], None],
     expected: int,
 ) -> None:
-    monkeypatch.setattr(transaction, "BETWEEN", 0.0)
+    monkeypatch.setattr(transaction, "LOOK_SECONDS", 0.0)
     early, late = (trouble, None) if when == "before" else (None, trouble)
     created = disturb(monkeypatch, write, early, late)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -302,7 +302,7 @@ def test_what_somebody_else_made_meanwhile_is_not_taken_back(
     place: Place, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None]
 ) -> None:
     """The name of the record is taken by another between our look and our write."""
-    monkeypatch.setattr(transaction, "BETWEEN", 0.0)
+    monkeypatch.setattr(transaction, "LOOK_SECONDS", 0.0)
     foreign: Raw = {"metadata": {"name": "j-tfjob"}, "data": {"precious": "yes"}}
 
     def taken() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from muster.client.submit import flag_table
+from tests.cli.seeds import SEEDS
 from tests.cli.submit_dry_run import Machine
 from tests.cli.verbs.test_submit_flags import OWN, SHARED
-from tests.cli.verbs.test_submit_seeds import SEEDS
 from tests.controlplane import kubeflow_crds
 from tests.controlplane.build import Unavailable
 from tests.controlplane.control_plane import ControlPlane

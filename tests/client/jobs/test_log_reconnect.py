@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.client.jobs.logs import ResumableLog
+from muster.client.jobs.resumable_log import ResumableLog
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -39,7 +39,7 @@ def test_nothing_is_printed_twice_or_left_out(
         part = whole[: whole.rfind(b"\n", 0, end) + 1]
         for start in range(0, len(part), size):
             printed += tail.feed(part[start : start + size])
-        tail.again()
+        tail.reopened()
 
     assert printed == b"".join(line.partition(b" ")[2] for line in lines)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import threading
+from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -10,11 +12,11 @@ import pytest
 
 from muster.api.core import Pod
 from muster.api.meta import Key
-from muster.cli.show import log_lines
-from muster.client.jobs import logs as follow
+from muster.client.jobs import logs
 from muster.client.jobs.logs import LogOptions
 from muster.errors import BadRequest, MusterError, NotFound, Unreachable
 from muster.kube.blocking_client import BlockingClient
+from tests.waiting import until
 
 KEY = Key("default", "p")
 Play = list[bytes | Exception]
@@ -60,14 +62,22 @@ def line(second: int, text: str) -> bytes:
 
 
 def run(script: Script, wanted: LogOptions) -> bytes:
-    written: list[bytes] = []
-    follow.read_log(cast(BlockingClient, script), KEY, wanted, written.append)
-    return b"".join(written)
+    return b"".join(logs.read_log(cast(BlockingClient, script), KEY, wanted))
+
+
+def notes_of(script: Script) -> list[str]:
+    """What is reported while the log is followed."""
+    notes: list[str] = []
+    for _ in logs.read_log(
+        cast(BlockingClient, script), KEY, LogOptions(follow=True), notes.append
+    ):
+        pass
+    return notes
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "LOOK_AGAIN", 0)
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0)
 
 
 def test_a_log_that_breaks_off_goes_on_where_it_was() -> None:
@@ -99,7 +109,7 @@ def test_it_ends_with_the_pod(end: Pod | Exception) -> None:
 
 
 def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "PATIENCE", -1)
+    monkeypatch.setattr(logs, "RECONNECT_TIMEOUT", -1)
     script = Script([[Unreachable("x")]], [pod("Running"), Unreachable("gone")])
 
     with pytest.raises(Unreachable, match="gone"):
@@ -119,39 +129,59 @@ def test_without_follow_the_log_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("follows", [True, False])
-def test_all_logs_have_their_names_before_each_line(
-    follows: bool, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_chunks_of_many_logs_come_with_their_pod_and_an_end(follows: bool) -> None:
     def connect() -> BlockingClient:
-        first = line(1, "a") + line(2, "b") if follows else b"a\nb"
+        first = line(1, "a") + line(2, "b") if follows else b"a\nb\n"
         return cast(BlockingClient, Script([[first]], [pod("Running"), pod("Succeeded")]))
 
     keys = [Key("default", "w-0"), Key("default", "w-10")]
-    log_lines.print_logs(connect, keys, LogOptions(follow=follows))
+    chunks = list(logs.read_many(connect, keys, LogOptions(follow=follows)))
 
-    printed = capfdbinary.readouterr().out.decode().splitlines()
-    assert sorted(printed) == ["w-0  | a", "w-0  | b", "w-10 | a", "w-10 | b"]
+    for key in keys:
+        assert [data for owner, data in chunks if owner == key] == [b"a\nb\n", b""]
 
 
-def test_a_log_that_cannot_be_read_does_not_end_the_others(
-    capfdbinary: pytest.CaptureFixture[bytes],
-) -> None:
+def test_a_log_that_cannot_be_read_does_not_end_the_others() -> None:
     there = pod("Running")
     scripts = iter([Script([[NotFound("no log")]], [there]), Script([[b"a\n"]], [there])])
     keys = [Key("default", "x"), Key("default", "y")]
+    warnings: list[str] = []
 
-    log_lines.print_logs(lambda: cast(BlockingClient, next(scripts)), keys, LogOptions())
+    def connect() -> BlockingClient:
+        return cast(BlockingClient, next(scripts))
 
-    found = capfdbinary.readouterr()
-    assert found.out == b"y | a\n"
-    assert found.err == b"x: no log\n"
+    chunks = list(logs.read_many(connect, keys, LogOptions(), warn=warnings.append))
+
+    assert chunks == [(keys[1], b"a\n"), (keys[1], b"")]
+    assert warnings == ["x: no log"]
 
 
 def test_when_no_log_can_be_read_that_is_an_error() -> None:
     script = Script([[NotFound("no log")]], [pod("Running")])
 
     with pytest.raises(NotFound):
-        log_lines.print_logs(lambda: cast(BlockingClient, script), [KEY], LogOptions())
+        list(logs.read_many(lambda: cast(BlockingClient, script), [KEY], LogOptions()))
+
+
+def test_who_reads_no_more_ends_the_threads() -> None:
+    def endless() -> Iterator[bytes]:
+        for second in itertools.count():
+            yield line(second % 60, "a")
+
+    class Endless(Script):
+        def logs(self, _: Key, **how: Any) -> Iterator[bytes]:
+            return endless()
+
+    script = Endless([], [pod("Running")])
+    before = threading.active_count()
+    chunks = logs.read_many(
+        lambda: cast(BlockingClient, script), [KEY], LogOptions(follow=True, timestamps=True)
+    )
+    next(chunks)
+
+    cast(Generator[Any], chunks).close()
+
+    until(lambda: threading.active_count() == before, what="the threads have ended")
 
 
 def initialising(**state: Any) -> Pod:
@@ -194,7 +224,7 @@ def test_a_container_that_is_named_is_read_whatever_happens() -> None:
     assert script.asked[0]["container"] == "main"
 
 
-def test_a_pod_that_was_taken_away_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_that_was_evicted_is_reported() -> None:
     taken = {"type": "DisruptionTarget", "status": "True", "message": "The cluster was stopped."}
     ended = msgspec.convert(
         {
@@ -205,24 +235,17 @@ def test_a_pod_that_was_taken_away_is_told_as_such(capsys: pytest.CaptureFixture
     )
     play = Script([[line(1, "a")]], [pod("Running"), ended])
 
-    follow.read_log(cast(BlockingClient, play), KEY, LogOptions(follow=True), lambda _: None)
-
-    assert capsys.readouterr().err == "p was ended from outside: The cluster was stopped.\n"
+    assert notes_of(play) == ["p was ended from outside: The cluster was stopped."]
 
 
-def test_a_pod_that_is_another_after_the_cluster_was_away_is_told_as_such(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follow, "LOOK_AGAIN", 0)
+def test_a_pod_that_was_replaced_while_the_cluster_was_away_is_reported() -> None:
     gone = Unreachable("refused")
     play = Script([[line(1, "a")]], [pod("Running"), gone, gone, pod("Running", uid="new")])
 
-    follow.read_log(cast(BlockingClient, play), KEY, LogOptions(follow=True), lambda _: None)
-
-    assert capsys.readouterr().err == (
-        "the cluster went away: refused; waiting for it\n"
-        "p was replaced; `arena logs -f` follows the new one\n"
-    )
+    assert notes_of(play) == [
+        "the cluster went away: refused; waiting for it",
+        "p was replaced; `arena logs -f` follows the new one",
+    ]
 
 
 def stuck(said: str = "") -> Pod:
@@ -248,26 +271,21 @@ class Waiting(Script):
             yield type("E", (), {"type": "MODIFIED", "object": seen})
 
 
-def test_while_a_pod_does_not_start_it_is_said_why_and_again_when_that_changes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_reason_why_a_pod_does_not_start_is_reported_when_it_changes() -> None:
     why = 'secret "keys" not found'
     script = Waiting(stuck(), stuck(why), stuck(why), stuck("another"), pod("Running"))
 
-    assert run(script, LogOptions(follow=True)) == b"a\n"
-    assert capsys.readouterr().err == (
-        "waiting for p to start …\n"
-        f"waiting for p to start: CreateContainerConfigError: {why}\n"
-        "waiting for p to start: CreateContainerConfigError: another\n"
-    )
+    assert notes_of(script) == [
+        "waiting for p to start …",
+        f"waiting for p to start: CreateContainerConfigError: {why}",
+        "waiting for p to start: CreateContainerConfigError: another",
+    ]
 
 
-def test_a_reason_that_is_known_at_once_is_said_at_once(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run(Waiting(stuck("x"), pod("Running")), LogOptions(follow=True))
+def test_a_reason_that_is_known_at_once_is_reported_at_once() -> None:
+    notes = notes_of(Waiting(stuck("x"), pod("Running")))
 
-    assert capsys.readouterr().err == "waiting for p to start: CreateContainerConfigError: x\n"
+    assert notes == ["waiting for p to start: CreateContainerConfigError: x"]
 
 
 def test_a_log_that_is_not_there_yet_is_refused_with_the_reason() -> None:

@@ -1,22 +1,24 @@
-"""One job or pod as text and as data, for `get`, `list -o json` and whoever else shows one."""
+"""One job or pod in detail: as text, and as arena's JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from muster.cli.show.table import table, underlined_table
 from muster.cli.show.units import age, duration, local_time
 from muster.jobs import names
+from muster.scheduler.job_explanation import place_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.client.jobs.events import EventRow
     from muster.jobs.summary import Instance, JobSummary
+    from muster.scheduler.job_explanation import JobExplanation
 
 INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")
 GPUS = ("INSTANCE", "NODE(IP)", "GPU(Requested)")
@@ -29,10 +31,10 @@ class Extras:
 
     line: str = ""
     """Its place in line; empty unless it waits there."""
-    board: str = ""
-    """Where its TensorBoard is; empty if it has none or that is not known."""
-    board_trouble: str = ""
-    """Why that does not run, or where it is is not known; empty if there is nothing to say."""
+    tensorboard: str = ""
+    """The address of its TensorBoard; empty if it has none or the address is not known."""
+    tensorboard_problem: str = ""
+    """Why TensorBoard does not run, or has no known address; empty if it should answer."""
     events: Sequence[EventRow] | None = None
     gpus: bool = False
 
@@ -41,7 +43,7 @@ NO_EXTRAS = Extras()
 
 
 def header(job: JobSummary, now: datetime, line: str = "") -> str:
-    """Who and what the job is, and why it waits or failed."""
+    """The facts of the job, and why it waits or failed."""
     facts = [
         ("Name:", job.name),
         ("Status:", job.status),
@@ -59,8 +61,8 @@ def header(job: JobSummary, now: datetime, line: str = "") -> str:
     return table(facts)
 
 
-def sections(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> str:
-    """The sectioned form: a header block, the instances, and what was asked for besides."""
+def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
+    """The form with sections: a header, the instances, and the extras."""
     rows = [
         (
             instance.name,
@@ -73,23 +75,27 @@ def sections(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> str:
         for instance in job.instances
     ]
     parts = [
-        header(job, now, beside.line),
+        header(job, now, extras.line),
         f"Instances:\n{underlined_table(INSTANCES, rows, indent='  ')}",
     ]
-    if beside.gpus:
+    if extras.gpus:
         parts.append(_gpus(job))
-    if beside.board or beside.board_trouble:
-        parts.append("\n  ".join(["Tensorboard:", *_board(beside)]))
-    if beside.events is not None:
-        parts.append(events_section(beside.events, now))
+    if extras.tensorboard or extras.tensorboard_problem:
+        parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras)]))
+    if extras.events is not None:
+        parts.append(events_section(extras.events, now))
     return "\n\n".join(parts)
 
 
-def _board(beside: Extras) -> list[str]:
-    if not beside.board:
-        return [f"Its address is not known: {beside.board_trouble}"]
-    lines = ["Your tensorboard will be available on:", beside.board]
-    return [*lines, f"It is not running: {beside.board_trouble}"] if beside.board_trouble else lines
+def _tensorboard(extras: Extras) -> list[str]:
+    if not extras.tensorboard:
+        return [f"Its address is not known: {extras.tensorboard_problem}"]
+    lines = ["Your tensorboard will be available on:", extras.tensorboard]
+    return (
+        [*lines, f"It is not running: {extras.tensorboard_problem}"]
+        if extras.tensorboard_problem
+        else lines
+    )
 
 
 def _gpus(job: JobSummary) -> str:
@@ -109,36 +115,36 @@ def events_section(events: Sequence[EventRow], now: datetime) -> str:
     return f"Events:\n{underlined_table(EVENTS, rows, indent='  ')}"
 
 
-def classic_table(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> str:
+def classic_table(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     """The one-table form: a row per instance."""
     head = ("NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE")
-    old = duration(job.age(now).total_seconds())
+    age_ = duration(job.age(now).total_seconds())
     rows = [
         (
             job.name,
             instance.phase.upper(),
             job.trainer.upper(),
-            old,
+            age_,
             instance.name,
             instance.node_ip if instance.phase == "Running" and instance.node_ip else "N/A",
         )
         for instance in job.instances
     ]
     parts = [table([head, *rows])]
-    if beside.board or beside.board_trouble:
-        parts.append("\n".join(_board(beside)))
-    if beside.events is not None:
-        parts.append(events_section(beside.events, now))
+    if extras.tensorboard or extras.tensorboard_problem:
+        parts.append("\n".join(_tensorboard(extras)))
+    if extras.events is not None:
+        parts.append(events_section(extras.events, now))
     return "\n\n".join(parts)
 
 
-def pod_details(found: Pod, row: Instance, now: datetime, events: Sequence[EventRow] | None) -> str:
+def pod_details(pod: Pod, row: Instance, now: datetime, events: Sequence[EventRow] | None) -> str:
     """One pod by itself."""
     facts = [
         ("Name:", row.name),
         ("Status:", row.status),
-        ("Namespace:", found.metadata.namespace),
-        ("Job:", found.metadata.labels.get(names.JOB) or "N/A"),
+        ("Namespace:", pod.metadata.namespace),
+        ("Job:", pod.metadata.labels.get(names.JOB) or "N/A"),
         ("Node:", row.node or "N/A"),
         ("IP:", row.ip or "N/A"),
         ("Age:", age(row.created, now)),
@@ -151,8 +157,8 @@ def pod_details(found: Pod, row: Instance, now: datetime, events: Sequence[Event
     return "\n\n".join(parts if events is None else [*parts, events_section(events, now)])
 
 
-def as_data(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> Raw:
-    """The fields and their order as arena's JSON has them, and the reason besides."""
+def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
+    """The fields and their order as arena's JSON has them, and also the reason."""
     chief = job.chief
     data: Raw = {
         "uuid": job.uid,
@@ -161,9 +167,9 @@ def as_data(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> Raw:
         "duration": f"{int(job.duration(now).total_seconds())}s",
         "status": job.status,
         "reason": job.reason,
-        "line": beside.line,
+        "line": extras.line,
         "trainer": job.trainer,
-        "tensorboard": beside.board,
+        "tensorboard": extras.tensorboard,
         "chiefName": chief.name if chief else "",
         "instances": [_instance_data(instance, now) for instance in job.instances],
         "priority": job.priority or "N/A",
@@ -171,21 +177,21 @@ def as_data(job: JobSummary, now: datetime, beside: Extras = NO_EXTRAS) -> Raw:
         "allocatedGPUs": job.allocated_gpus,
         "creationTimestamp": _unix(job.created),
     }
-    if beside.events is not None:
+    if extras.events is not None:
         data["events"] = [
             {"source": row.source, "type": row.type, "at": _unix(row.at), "message": row.message}
-            for row in beside.events
+            for row in extras.events
         ]
     return data
 
 
 def _instance_data(instance: Instance, now: datetime) -> Raw:
-    old = f"{int((now - instance.created).total_seconds())}s" if instance.created else ""
+    seconds = f"{int((now - instance.created).total_seconds())}s" if instance.created else ""
     return {
         "ip": instance.ip,
         "status": instance.status,
         "name": instance.name,
-        "age": old,
+        "age": seconds,
         "node": instance.node,
         "nodeIP": instance.node_ip,
         "chief": instance.chief,
@@ -198,3 +204,10 @@ def _instance_data(instance: Instance, now: datetime) -> Raw:
 
 def _unix(moment: datetime | None) -> int:
     return int(moment.timestamp()) if moment else 0
+
+
+def place_in_line(explanation: JobExplanation) -> str:
+    """`2nd of 7 in line, for 3m`; empty where it is not in line."""
+    if not explanation.place:
+        return ""
+    return f"{place_in_words(explanation)}, for {age(datetime.fromisoformat(explanation.since))}"

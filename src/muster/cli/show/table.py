@@ -15,6 +15,8 @@ from muster.cli.show.messages import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from muster.client.server_tables import Table
+
 
 def table(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
     """Columns padded to their widest cell plus two; the last cell of a row is not padded."""
@@ -47,6 +49,26 @@ def with_namespaces(
         (*row[:column], namespace, *row[column:])
         for row, namespace in zip(rows, ("NAMESPACE", *namespaces), strict=True)
     ]
+
+
+def server_table(found: Table, *, wide: bool, all_namespaces: bool) -> str:
+    """A table that the server made; `wide` shows all its columns."""
+    shown = [i for i, column in enumerate(found.columns) if wide or not column.priority]
+    header = [found.columns[i].name.upper() for i in shown]
+    rows: Sequence[Sequence[str]] = [
+        header,
+        *([_cell(row.cells[i]) for i in shown if i < len(row.cells)] for row in found.rows),
+    ]
+    if all_namespaces:
+        metadata = [row.object.get("metadata") or {} for row in found.rows]
+        rows = with_namespaces(rows, (str(each.get("namespace") or "") for each in metadata))
+    return table(rows)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<none>" if value is None else str(value)
 
 
 def json_or_yaml(value: Any, form: str) -> str:

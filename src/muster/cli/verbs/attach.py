@@ -17,19 +17,16 @@ import click
 
 from muster.api.core import Pod
 from muster.api.kinds import PODS
-from muster.api.meta import Key, key_of
+from muster.api.meta import Key
 from muster.cli import options
-from muster.cli.options import cluster_options
 from muster.cli.show.messages import note
-from muster.client.jobs import lookup
-from muster.errors import MusterError, Unsupported, UsageError, single_error
-from muster.jobs.summary import summarize
+from muster.client.jobs import instances, lookup
+from muster.errors import MusterError, Unsupported, single_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.client.target import Target
-    from muster.jobs.summary import JobSummary
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.blocking_client import BlockingClient
     from muster.kube.streams.exec_session import ExecSession
@@ -43,10 +40,10 @@ CHUNK = 32 * 1024
 @click.option("--instance", "-i", default="", help="Pod to enter  [default: the chief]")
 @click.option("--container", "-c", default="", help="Container to enter.")
 @options.type_option
-@cluster_options
+@options.cluster_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, target: Target, name: str, words: tuple[str, ...], **how: str
+    ctx: click.Context, /, target: Target, name: str, words: tuple[str, ...], **given: str
 ) -> None:
     """Run a command in an instance of a job; without one, a shell.
 
@@ -58,8 +55,8 @@ def command(
     cluster = target.cluster()
     with cluster.connect() as client:
         key = Key(target.namespace_in(cluster), name)
-        pod = _pod(client, key, how["type_"], how["instance"])
-        container = _container(client, pod, how["container"])
+        pod = _pod(client, key, given["type_"], given["instance"])
+        container = instances.container_to_enter(client, pod, given["container"])
     note(f"Hello! Arena attach the container {container} of instance {pod.metadata.name}")
     run = _run(cluster.endpoint, pod.metadata.key, container, list(words) or ["sh"])
     try:
@@ -70,14 +67,14 @@ def command(
 
 
 def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
-    """The pod to enter; refused unless it runs."""
+    """The pod to enter; an error unless it runs."""
     found = lookup.get_job_or_pod(client, key, type_)
     if isinstance(found, Pod):
         pod = found
     else:
-        own = key_of(found[1])
-        job = summarize(found[1], lookup.pods_of(client, own))
-        pod = client.get(PODS, Key(own.namespace, _instance(job, instance)))
+        job = found.summary(found.pods(client))
+        chosen = instances.instance_to_enter(job, instance)
+        pod = client.get(PODS, Key(found.key.namespace, chosen.name))
     if pod.finished:
         raise MusterError(
             "cannot exec into a container in a completed Instance; "
@@ -90,37 +87,6 @@ def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
             hint=f"`arena get pod/{pod.metadata.name}` says why.",
         )
     return pod
-
-
-def _instance(job: JobSummary, instance: str) -> str:
-    if not job.instances:
-        raise MusterError(
-            f"can not attach the training job {job.name}, because it has no instances",
-            hint=f"`arena get {job.name}` says why.",
-        )
-    if instance:
-        if instance not in {row.name for row in job.instances}:
-            raise UsageError(
-                f"invalid instance name {instance} in job {job.name}",
-                hint=f"`arena get {job.name}` lists its instances.",
-            )
-        return instance
-    return (job.chief or job.instances[0]).name
-
-
-def _container(client: BlockingClient, pod: Pod, wanted: str) -> str:
-    """The container to enter: the one named, or the first."""
-    if not wanted:
-        return pod.spec.containers[0].name
-    spec = client.get(PODS.read_as(dict), pod.metadata.key)["spec"]
-    sorts = ("containers", "initContainers", "ephemeralContainers")
-    names = [container["name"] for sort in sorts for container in spec.get(sort) or ()]
-    if wanted not in names:
-        raise UsageError(
-            f"{pod.metadata.name} has no container {wanted}",
-            hint=f"Its containers: {', '.join(names)}.",
-        )
-    return wanted
 
 
 async def _run(endpoint: Endpoint, pod: Key, container: str, words: list[str]) -> int:
@@ -143,7 +109,7 @@ async def _run(endpoint: Endpoint, pod: Key, container: str, words: list[str]) -
 
 
 async def _feed(session: ExecSession, *, tty: bool) -> None:
-    """Pass on what is typed, and the window's size when it changes."""
+    """Send what is typed, and the window's size when it changes."""
     loop = asyncio.get_running_loop()
     if tty:
         resized = asyncio.Event()

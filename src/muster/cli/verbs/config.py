@@ -27,8 +27,8 @@ def command() -> None:
 @click.argument("value")
 def set_(key: str, value: str) -> None:
     """Keep a value for a key."""
-    _known(key)
-    if key == "gang" and value.lower() not in (*config_file.TRUE, *config_file.FALSE):
+    _check_key(key)
+    if key == "gang" and config_file.parse_bool(value) is None:
         raise UsageError(f"gang={value}: write true or false")
     if key == "namespace":
         from muster.client.manifests.reader import check_name
@@ -42,7 +42,7 @@ def set_(key: str, value: str) -> None:
 @click.argument("key")
 def unset(key: str) -> None:
     """Forget the value of a key."""
-    _known(key)
+    _check_key(key)
     config_file.write(key, None)
     note(f"{config_file.path()}: {key} is not set")
 
@@ -51,31 +51,31 @@ def unset(key: str) -> None:
 @click.argument("key")
 def get(key: str) -> None:
     """Print the value of a key."""
-    kept = config_file.read()
-    if key not in kept:
-        _known(key)
+    values = config_file.read()
+    if key not in values:
+        _check_key(key)
         raise NotFound(
             f"{key} is not set in {config_file.path()}",
             status=404,
             hint=f"`arena config set {key} VALUE` sets it.",
         )
-    print(kept[key])
+    print(values[key])
 
 
 @command.command(name="list")
 def list_() -> None:
     """Print every key that is known, its value and what it does."""
-    kept = config_file.read()
-    rows = [(key, kept.get(key, ""), what) for key, what in config_file.KNOWN.items()]
+    values = config_file.read()
+    rows = [(key, values.get(key, ""), what) for key, what in config_file.KNOWN.items()]
     rows += [
-        (key, kept[key], "not read by any verb") for key in kept if key not in config_file.KNOWN
+        (key, values[key], "not read by any verb") for key in values if key not in config_file.KNOWN
     ]
     print(table([("KEY", "VALUE", "MEANING"), *rows]))
 
 
-def _known(key: str) -> None:
+def _check_key(key: str) -> None:
     if key not in config_file.KNOWN:
         raise UsageError(
-            no_such("key", key, list(config_file.KNOWN)),
+            no_such("key", key, config_file.KNOWN),
             hint=f"Keys: {', '.join(config_file.KNOWN)}.",
         )

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from muster.cli import options
-from muster.cli.options import cluster_options
-from muster.client.manifests import apply
-from muster.client.manifests.apply import SendOptions, SendResult
-from muster.errors import AlreadyExists
-from muster.kube import request
+from muster.cli import manifests, options
+from muster.client.manifests.apply import create_object
 
 if TYPE_CHECKING:
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
     from muster.client.target import Target
-    from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="create")
-@options.manifest_options
-@cluster_options
-def command(
-    target: Target, files: tuple[str, ...], recursive: bool, dry_run: str, output: str | None
-) -> None:
+@manifests.manifest_options
+@options.cluster_options
+def command(target: Target, dry_run: str, **given: Any) -> None:
     """Create the objects of manifests.
 
     \b
@@ -34,14 +25,5 @@ def command(
       arena create -f job.yaml
       arena process -f template.yaml --param JOB_NAME=hello | arena create -f -
     """
-    order = SendOptions("create", files, recursive, dry_run, output or "")
-
-    def one(client: BlockingClient, kind: Kind[Raw], item: Raw) -> SendResult:
-        try:
-            response = client.send(order.asked(request.create(kind, item)))
-        except AlreadyExists as error:
-            error.hint = "`arena apply -f` changes what is there."
-            raise
-        return SendResult("created", msgspec.json.decode(response.body, type=dict))
-
-    apply.send_manifests(order, target, one)
+    send = partial(create_object, dry_run=dry_run != "none")
+    manifests.send_manifests(target, "create", send, dry_run=dry_run, **given)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.api.kinds import Kind
+from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS
 from muster.api.meta import Object, ObjectMeta
-from muster.cli.options import cluster_options
-from muster.cli.show.table import json_or_yaml, table
+from muster.cli import options
+from muster.cli.show.table import json_or_yaml, table, with_namespaces
 from muster.cli.show.units import age
 from muster.cli.verb_groups import AliasGroup
 
@@ -32,7 +32,7 @@ class _Claim(Object, frozen=True):
     status: _Status = _Status()
 
 
-CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", _Claim)
+_CLAIMS = PERSISTENT_VOLUME_CLAIMS.read_as(_Claim)
 _HEADER = ("NAME", "ACCESSMODE", "DESCRIPTION", "OWNER", "AGE")
 
 
@@ -42,9 +42,9 @@ def command() -> None:
 
 
 @command.command(name="list")
-@click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
-@click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml", "name"]), default="wide")
-@cluster_options
+@options.all_namespaces_option
+@options.output_option("wide", "json", "yaml", "name")
+@options.cluster_options
 def list_(target: Target, all_namespaces: bool, output: str) -> None:
     """List the volume claims that are bound; `submit --data NAME:/path` mounts one.
 
@@ -53,34 +53,32 @@ def list_(target: Target, all_namespaces: bool, output: str) -> None:
       arena data list
     """
     cluster = target.cluster()
-    space = "" if all_namespaces else target.namespace_in(cluster)
+    namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
-        claims = [c for c in client.list(CLAIMS, space).items if c.status.phase == "Bound"]
+        claims = [c for c in client.list(_CLAIMS, namespace).items if c.status.phase == "Bound"]
+    namespaces = [claim.metadata.namespace for claim in claims]
     now = datetime.now(UTC)
     rows = [_row(claim, now) for claim in claims]
     if output == "name":
         print("\n".join(row[0] for row in rows))
     elif output == "wide":
         shown = [_HEADER, *rows]
-        if all_namespaces:
-            spaces = ["NAMESPACE", *(claim.metadata.namespace for claim in claims)]
-            shown = [(row[0], space, *row[1:]) for space, row in zip(spaces, shown, strict=True)]
-        print(table(shown))
+        print(table(with_namespaces(shown, namespaces, column=1) if all_namespaces else shown))
     else:
-        keys = [word.lower() for word in _HEADER]
+        keys = ("namespace", *(word.lower() for word in _HEADER))
         data = [
-            {"namespace": claim.metadata.namespace, **dict(zip(keys, row, strict=True))}
-            for claim, row in zip(claims, rows, strict=True)
+            dict(zip(keys, (namespace, *row), strict=True))
+            for namespace, row in zip(namespaces, rows, strict=True)
         ]
         print(json_or_yaml(data, output))
 
 
 def _row(claim: _Claim, now: datetime) -> tuple[str, ...]:
-    said = claim.metadata.annotations
+    annotations = claim.metadata.annotations
     return (
         claim.metadata.name,
         ",".join(claim.spec.access_modes),
-        said.get("description", ""),
-        said.get("owner", ""),
+        annotations.get("description", ""),
+        annotations.get("owner", ""),
         age(claim.metadata.creation_timestamp, now),
     )

@@ -1,26 +1,26 @@
 """`arena logs NAME`: what an instance printed; with -f, also what it prints from now on.
 
-NAME is a job, whose chief's log it is, or a pod. `-f` waits for the pod to be there and to start
-instead of failing, and goes on after the cluster was away. `--all` prints every instance's log with
-its name before each line.
+NAME is a job, whose chief's log it is, or a pod. `-f` waits for the pod to exist and to start
+instead of failing, and reconnects when the cluster was unreachable. `--all` prints every instance's
+log with its name before each line.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from muster.api.core import Pod
-from muster.api.meta import Key, key_of
+from muster.api.meta import Key
 from muster.cli import options
-from muster.cli.options import cluster_options
-from muster.cli.show.log_lines import TerminalWriter
-from muster.client.jobs import logs, lookup
+from muster.cli.show import log_lines
+from muster.cli.show.messages import note
+from muster.client.jobs import instances, logs, lookup
 from muster.client.jobs.logs import LogOptions
 from muster.errors import UsageError
-from muster.jobs.summary import summarize
 
 if TYPE_CHECKING:
     from muster.client.target import Target
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 @click.option("--timestamps", is_flag=True, help="Each line with its time.")
 @click.option("--previous", is_flag=True, help="The container before the last restart.")
 @options.type_option
-@cluster_options
+@options.cluster_options
 def command(
-    target: Target, name: str, instance: str, everyone: bool, type_: str, **how: Any
+    target: Target, name: str, instance: str, everyone: bool, type_: str, **given: Any
 ) -> None:
     """Print or follow the logs of a job or a pod.
 
@@ -58,46 +58,48 @@ def command(
     """
     if instance and everyone:
         raise UsageError("-i and --all exclude each other")
-    wanted = _wanted(how)
+    wanted = _log_options(**given)
     cluster = target.cluster()
     with cluster.connect() as client:
         found = lookup.get_job_or_pod(client, Key(target.namespace_in(cluster), name), type_)
         if isinstance(found, Pod):
-            pods = [found.metadata.name]
+            pods = [found.metadata.key]
         else:
-            own = key_of(found[1])
-            job = summarize(found[1], lookup.pods_of(client, own))
-            pods = _instances(client, job, instance, wanted, everyone=everyone)
-        space = found.metadata.namespace if isinstance(found, Pod) else own.namespace
-        keys = [Key(space, pod) for pod in pods]
+            job = found.summary(found.pods(client))
+            names = _instances(client, job, instance, everyone, wanted.follow)
+            pods = [Key(found.key.namespace, each) for each in names]
         if everyone:
-            from muster.cli.show.log_lines import print_logs
-
-            print_logs(cluster.connect, keys, wanted)
+            warn = partial(note, level="warn")
+            log_lines.print_logs(logs.read_many(cluster.connect, pods, wanted, note, warn), pods)
         else:
-            screen = TerminalWriter()
-            logs.read_log(client, keys[0], wanted, screen.write)
-            screen.end()
+            log_lines.print_log(logs.read_log(client, pods[0], wanted, note))
 
 
-def _wanted(how: dict[str, Any]) -> LogOptions:
+def _instances(
+    client: BlockingClient, job: JobSummary, instance: str, everyone: bool, follow: bool
+) -> list[str]:
+    """The names of the pods to read: all, the one named, or the one whose log is the job's."""
+    if not (everyone or instance):
+        return [instances.instance_to_read(client, job, follow=follow, notify=note).name]
+    job = instances.wait_for_instances(client, job, follow=follow, notify=note)
+    if instance:
+        return [instances.named_instance(job, instance).name]
+    return [each.name for each in job.instances]
+
+
+def _log_options(*, tail: int, since: str, since_time: str, **given: Any) -> LogOptions:
     return LogOptions(
-        follow=how["follow"],
-        container=how["container"],
-        tail=how["tail"] if how["tail"] >= 0 else None,
-        since=_since(how["since"], how["since_time"]),
-        timestamps=how["timestamps"],
-        previous=how["previous"],
+        tail=tail if tail >= 0 else None, since=_seconds_back(since, since_time), **given
     )
 
 
-def _since(text: str, moment: str) -> float | None:
-    if text and moment:
+def _seconds_back(duration: str, moment: str) -> float | None:
+    if duration and moment:
         raise UsageError("--since and --since-time exclude each other")
-    if text:
+    if duration:
         from muster.jobs.submission.flag_values import seconds
 
-        return float(seconds("--since", text))
+        return float(seconds("--since", duration))
     if not moment:
         return None
     try:
@@ -108,33 +110,3 @@ def _since(text: str, moment: str) -> float | None:
         ) from None
     at = at if at.tzinfo else at.astimezone()
     return max(1.0, (datetime.now(UTC) - at).total_seconds())
-
-
-def _instances(
-    client: BlockingClient, job: JobSummary, instance: str, wanted: LogOptions, *, everyone: bool
-) -> list[str]:
-    """The pods to read: one named, all, the chief, or the only one."""
-    if not job.instances:
-        job = logs.wait_for_instances(client, job, follow=wanted.follow)
-    names = [row.name for row in job.instances]
-    if everyone:
-        return names
-    if instance:
-        if instance not in names:
-            raise UsageError(
-                f"invalid instance name {instance} in job {job.name},"
-                f"please use 'arena get {job.name}' to make sure instance name"
-            )
-        return [instance]
-    job = logs.wait_for_chief(client, job, follow=wanted.follow)
-    job = logs.wait_for_instances(client, job, follow=wanted.follow)  # it may have ended meanwhile
-    if job.chief is not None:
-        return [job.chief.name]
-    names = [row.name for row in job.instances]
-    if len(names) == 1:
-        return names
-    raise UsageError(
-        f"{len(names)} instances have been found:\n"
-        + "\n".join(names)
-        + "\nplease use '-i' or '--instance' to filter, or --all."
-    )

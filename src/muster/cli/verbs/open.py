@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import webbrowser
 from typing import TYPE_CHECKING
 
 import click
 
-from muster.api.meta import Key, key_of
+from muster.api.meta import Key
 from muster.cli import options
-from muster.cli.options import cluster_options
 from muster.cli.show.messages import note
-from muster.cli.verbs.logviewer import no_dashboard
 from muster.client.jobs import lookup, tensorboard_url
+from muster.client.target import no_dashboard
 from muster.errors import MusterError, NotFound
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 @options.name_argument(required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the address and open nothing.")
 @options.type_option
-@cluster_options
+@options.cluster_options
 def command(target: Target, name: str | None, only_print: bool, type_: str) -> None:
     """Open a job's TensorBoard in the browser, and print its address.
 
@@ -36,22 +34,21 @@ def command(target: Target, name: str | None, only_print: bool, type_: str) -> N
         raise no_dashboard("`arena open JOB` opens a job's TensorBoard.")
     cluster = target.cluster()
     with cluster.connect() as client:
-        kind, raw = lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
-        key = key_of(raw)
-        found = tensorboard_url.of_job(client, cluster, key)
-    if found is None:
+        job = lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
+        tensorboard = tensorboard_url.of_job(client, cluster, job.key)
+    name = job.key.name
+    if tensorboard is None:
         raise NotFound(
-            f"the job {key.name} has no TensorBoard",
+            f"the job {name} has no TensorBoard",
             status=404,
-            hint=f"`arena submit {kind.kind.lower()} --tensorboard` gives a job one.",
+            hint=f"`arena submit {job.kind.kind.lower()} --tensorboard` gives a job one.",
         )
-    if not found.url:
+    if not tensorboard.url:
         raise MusterError(
-            f"the address of the TensorBoard of {key.name} is not known: {found.trouble}"
+            f"the address of the TensorBoard of {name} is not known: {tensorboard.problem}"
         )
-    print(found.url)
-    sys.stdout.flush()
-    if found.trouble:
-        raise MusterError(f"the TensorBoard of {key.name} is not running: {found.trouble}")
-    if not only_print and not webbrowser.open(found.url):
+    print(tensorboard.url, flush=True)
+    if tensorboard.problem:
+        raise MusterError(f"the TensorBoard of {name} is not running: {tensorboard.problem}")
+    if not only_print and not webbrowser.open(tensorboard.url):
         note("no browser could be started here: open the address yourself")

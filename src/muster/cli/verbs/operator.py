@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli import daemon
+from muster.cli import daemon, options
 from muster.cli.arena_parser import ArenaCommand
-from muster.cli.options import cluster_options
 from muster.errors import no_such
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     help="Image with a shell and nslookup, in which PyTorch workers wait for their master.",
 )
 @daemon.daemon_options
-@cluster_options
+@options.cluster_options
 def command(target: Target, **given: Any) -> None:
     """Run the job operator.
 

@@ -1,11 +1,12 @@
 """`arena process -f TEMPLATE`: an OpenShift template with its parameters put in, as a List.
 
-Everything happens here; no cluster is asked. The output is for `arena apply -f -`.
+No cluster is contacted. The output is for `arena apply -f -`.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from muster.api.meta import object_name
 from muster.cli.show.messages import note
 from muster.cli.show.table import json_or_yaml, table
 from muster.client.manifests import openshift_template, reader
-from muster.client.manifests.apply import as_list
+from muster.client.manifests.reader import as_list
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _LINE = re.compile(r"\s*(?:export\s+)?([^=\s]+)\s*=(.*)", re.DOTALL)
     "--output", "-o", type=click.Choice(["json", "yaml", "name"]), default="json",
     show_default=True,
 )  # fmt: skip
-def command(words: tuple[str, ...], file: str, listing: bool, output: str, **how: Any) -> None:
+def command(words: tuple[str, ...], file: str, listing: bool, output: str, **given: Any) -> None:
     """Put parameters into an OpenShift template and print its objects.
 
     \b
@@ -53,16 +54,16 @@ def command(words: tuple[str, ...], file: str, listing: bool, output: str, **how
       arena process -f template.yaml --parameters
       arena process -f template.yaml -p JOB_NAME=hello -p WORKERS=2 | arena apply -f -
     """
-    found = _template(file)
+    template = _template(file)
     if listing:
-        print(_listing(found))
+        print(_parameter_table(template))
         return
-    given = _given((*how["params"], *words), how["param_files"])
-    if how["lenient"]:
-        for name in openshift_template.unknown(found, given):
-            del given[name]
-    labelled = openshift_template.with_labels(found, _labels(how["labels"]))
-    objects = openshift_template.process(labelled, given, SystemRandom())
+    values = _values((*given["params"], *words), given["param_files"])
+    if given["lenient"]:
+        for name in openshift_template.unknown(template, values):
+            del values[name]
+    labelled = openshift_template.with_labels(template, _labels(given["labels"]))
+    objects = openshift_template.process(labelled, values, SystemRandom())
     if output == "name":
         print("\n".join(object_name(item) for item in objects))
     else:
@@ -70,7 +71,7 @@ def command(words: tuple[str, ...], file: str, listing: bool, output: str, **how
 
 
 def _template(file: str) -> Template:
-    (source, text), *more = reader.texts(file)
+    (source, text), *more = reader.texts(file, sys.stdin)
     documents = reader.documents(text, source)
     if more or len(documents) != 1:
         count = len(more) + 1 if more else len(documents)
@@ -81,28 +82,28 @@ def _template(file: str) -> Template:
         raise UsageError(f"{source}: {error}", hint=error.hint) from None
 
 
-def _listing(found: Template) -> str:
+def _parameter_table(template: Template) -> str:
     rows = [("NAME", "DESCRIPTION", "GENERATOR", "VALUE")]
-    for row in found.parameters:
+    for row in template.parameters:
         value = row.source if row.generate else row.value
         rows.append((row.name, " ".join(row.description.split()), row.generate, value))
     return table(rows)
 
 
-def _given(written: tuple[str, ...], files: tuple[str, ...]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    for word in written:
+def _values(words: tuple[str, ...], files: tuple[str, ...]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for word in words:
         name, value = _pair(word)
-        if name in given:
+        if name in values:
             raise UsageError(f"the parameter {name} is given more than once")
-        given[name] = value
+        values[name] = value
     for file in files:
         for name, value in _from_file(file).items():
-            if name in given:
+            if name in values:
                 note(f"warning: {name} is already given; the value in {file} is not used")
             else:
-                given[name] = value
-    return given
+                values[name] = value
+    return values
 
 
 def _pair(word: str) -> tuple[str, str]:
@@ -121,18 +122,18 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _from_file(file: str) -> dict[str, str]:
     """KEY=VALUE lines; empty lines and `#` comments are skipped, quotes around a value go."""
-    (source, text), *_ = reader.texts(file)
-    found: dict[str, str] = {}
+    (source, text), *_ = reader.texts(file, sys.stdin)
+    values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         pair = _LINE.fullmatch(line)
         if pair is None:
             raise UsageError(f"{source}, line {number}: not KEY=VALUE")
-        if pair[1] in found:
+        if pair[1] in values:
             raise UsageError(f"{source}, line {number}: {pair[1]} is there already")
-        found[pair[1]] = _unquoted(pair[2].strip())
-    return found
+        values[pair[1]] = _unquoted(pair[2].strip())
+    return values
 
 
 def _unquoted(value: str) -> str:

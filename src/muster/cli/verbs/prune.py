@@ -11,10 +11,9 @@ import click
 
 from muster.cli import options
 from muster.cli.failures import Failures
-from muster.cli.options import cluster_options
-from muster.cli.show.messages import note
+from muster.cli.show.messages import note, note_once
 from muster.cli.show.units import duration
-from muster.client.jobs import lookup
+from muster.client.jobs import changes, lookup
 from muster.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 @click.command(name="prune")
 @click.option("--since", "-s", required=True, metavar="DURATION", help="How long ago, e.g. 24h.")
-@click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
+@options.all_namespaces_option
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @options.type_option
-@cluster_options
+@options.cluster_options
 def command(
     target: Target, since: str, all_namespaces: bool, dry_run: bool, yes: bool, type_: str
 ) -> None:
@@ -47,8 +46,9 @@ def command(
         note(str(cluster))
     now = datetime.now(UTC)
     with cluster.connect() as client:
-        space = "" if all_namespaces else target.namespace_in(cluster)
-        old = [job for job in lookup.list_jobs(client, space, type_) if _ended(job, now, limit)]
+        namespace = "" if all_namespaces else target.namespace_in(cluster)
+        jobs = lookup.list_jobs(client, namespace, type_, note_once)
+        old = [job for job in jobs if changes.has_ended_since(job, now, limit)]
         if not old:
             print("No job need to be deleted")
             return
@@ -56,21 +56,16 @@ def command(
             _ask(cluster, old)
         failures = Failures()
         for job in old:
-            said = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
+            text = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
             if dry_run:
-                print(f"Would delete {said}")
+                print(f"Would delete {text}")
                 continue
-            # Somebody else may be quicker.
-            with failures.kept(), contextlib.suppress(NotFound):
+            # Another user may have deleted it meanwhile.
+            with failures.collecting(), contextlib.suppress(NotFound):
                 (kind,) = lookup.kinds_of_type(job.trainer)
                 client.delete(kind, job.key, uid=job.uid, propagation="Background")
-                print(f"Delete {said}")
-    failures.end(len(old), "jobs")
-
-
-def _ended(job: JobSummary, now: datetime, limit: timedelta) -> bool:
-    ended = job.finished or job.created
-    return job.over and ended is not None and now - ended >= limit
+                print(f"Delete {text}")
+    failures.raise_if_any(len(old), "jobs")
 
 
 def _ask(cluster: Cluster, old: list[JobSummary]) -> None:

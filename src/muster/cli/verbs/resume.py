@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.api.meta import object_name
 from muster.cli import options
-from muster.cli.options import cluster_options
-from muster.cli.verbs.suspend import set_suspended
+from muster.cli.failures import change_each_job
 from muster.client.jobs import changes
 
 if TYPE_CHECKING:
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from muster.client.jobs.lookup import FoundJob
     from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(name="resume")
 @options.name_argument(many=True)
 @options.type_option
-@cluster_options
+@options.cluster_options
 def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     """Start suspended jobs again.
 
@@ -29,8 +28,9 @@ def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     Example:
       arena resume hello
     """
-    changes.each_job(target, names, type_, resume)
 
+    def resume(client: BlockingClient, job: FoundJob) -> str:
+        changed = changes.set_suspended(client, job, suspend=False)
+        return f"{object_name(job.raw)} {'' if changed else 'already '}resumed"
 
-def resume(client: BlockingClient, kind: Kind[Raw], raw: Raw) -> str:
-    return set_suspended(client, kind, raw, on=False)
+    change_each_job(target, names, type_, resume)

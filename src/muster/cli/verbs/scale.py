@@ -8,17 +8,15 @@ import click
 
 from muster.api.meta import object_name
 from muster.cli import options
-from muster.cli.options import cluster_options
+from muster.cli.failures import change_each_job
 from muster.cli.show.messages import note
 from muster.client.jobs import changes
-from muster.errors import MusterError, UsageError
-from muster.jobs.submission import scaling
+from muster.errors import UsageError
 from muster.jobs.submission.flag_values import LARGEST
 from muster.jobs.summary import RUNNING, summarize
 
 if TYPE_CHECKING:
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from muster.client.jobs.lookup import FoundJob
     from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--ps", type=click.IntRange(0, LARGEST), help="Number of parameter servers.")
 @options.type_option
-@cluster_options
+@options.cluster_options
 def command(target: Target, name: str, workers: int | None, ps: int | None, type_: str) -> None:
     """Change the number of a job's workers or parameter servers.
 
@@ -46,57 +44,15 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
         raise UsageError(
             "--workers must be greater than 0", hint=f"`arena suspend {name}` stops all of them."
         )
-    wanted = {role: n for role, n in (("worker", workers), ("ps", ps)) if n is not None}
-    if not wanted:
+    counts = {role: n for role, n in (("worker", workers), ("ps", ps)) if n is not None}
+    if not counts:
         raise UsageError("say how many: --workers N or --ps N")
 
-    def change(client: BlockingClient, kind: Kind[Raw], raw: Raw) -> str:
-        job, seen = object_name(raw), summarize(raw, [])
-        if seen.over:
-            raise MusterError(f"{job} has {seen.status.lower()} already and cannot be scaled")
-        made = operations(raw, wanted)
-        changes.patch_job(client, kind, raw, made)
-        if seen.status == RUNNING and any("/template/" in row["path"] for row in made):
+    def scale(client: BlockingClient, job: FoundJob) -> str:
+        operations = changes.scale(client, job, counts)
+        is_running = summarize(job.raw, []).status == RUNNING
+        if is_running and any("/template/" in row["path"] for row in operations):
             note("instances that run keep the former numbers in their environment and labels")
-        return f"{job} scaled"
+        return f"{object_name(job.raw)} scaled"
 
-    changes.each_job(target, [name], type_, change)
-
-
-def operations(raw: Raw, wanted: dict[str, int]) -> list[Raw]:
-    """The JSON patch that gives each role its number, in whichever shape the job is written."""
-    before = _parts(raw)
-    found = [part.role for part in before]
-    counts: dict[str, int] = {}
-    for role, count in wanted.items():
-        if role not in found:
-            there = ", ".join(sorted(found)) or "none"
-            raise UsageError(f"the job has no {role} replicas; its roles: {there}")
-        if role == "worker" and "master" in found:
-            if count < 1:
-                raise UsageError("--workers counts the master: at least 1")
-            count -= 1
-        counts[role] = count
-    after = [p.with_count(counts[p.role]) if p.role in counts else p for p in before]
-    return scaling.operations(raw, before, after)
-
-
-def _parts(raw: Raw) -> list[scaling.WrittenRole]:
-    """Every role and where it stands."""
-    spec = raw.get("spec") or {}
-    for field, value in spec.items():
-        if not field.lower().endswith("replicaspecs"):
-            continue
-        if isinstance(value, dict):
-            return [
-                scaling.WrittenRole(role.lower(), f"/spec/{field}/{role}", body or {})
-                for role, body in value.items()
-            ]
-        if isinstance(value, list):
-            return [
-                scaling.WrittenRole(
-                    str(row.get("tfReplicaType") or "Chief").lower(), f"/spec/{field}/{i}", row
-                )
-                for i, row in enumerate(value)
-            ]
-    return [scaling.WrittenRole("worker", "/spec", spec)] if "replicas" in spec else []
+    change_each_job(target, [name], type_, scale)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.api.kinds import LEASES
-from muster.cli import daemon
-from muster.cli.options import cluster_options
+from muster.cli import daemon, options
 from muster.cli.show.messages import note
 from muster.errors import Forbidden, UsageError
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--shadow", is_flag=True, help="Decide and report, bind nothing.")
 @click.option("--force", is_flag=True, help="Start beside another scheduler of the same name.")
 @daemon.daemon_options
-@cluster_options
+@options.cluster_options
 def command(
     target: Target,
     names: tuple[str, ...],

@@ -6,7 +6,7 @@ import click
 
 from muster.api.kinds import NODES
 from muster.api.meta import condition_is_true
-from muster.cli.options import cluster_options
+from muster.cli import options
 from muster.cli.show.table import json_or_yaml, table
 from muster.client.target import Target, find_cluster, no_cluster
 from muster.errors import Forbidden, MusterError, NoCluster
@@ -14,12 +14,12 @@ from muster.local.home import Home
 
 
 @click.command(name="status")
-@click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide")
-@cluster_options
+@options.output_option("wide", "json", "yaml")
+@options.cluster_options
 def command(target: Target, output: str) -> None:
     """Say which cluster is used and how the local one is."""
-    place = Home.of_user()
-    facts = place.facts()
+    home = Home.of_user()
+    facts = home.facts()
     chosen = find_cluster(target)
     data = {
         "cluster": chosen.name if chosen else "",
@@ -28,7 +28,7 @@ def command(target: Target, output: str) -> None:
         "local": "up" if facts else "down",
         **({"daemon": facts} if facts else {}),
     }
-    if not facts and any((place.last_data() / "pods").glob("*")):
+    if not facts and any((home.last_data() / "pods").glob("*")):
         data["pods"] = "may still run: `arena up` finds them again, `arena down` ends them"
     trouble = ""
     if chosen is not None:

@@ -1,4 +1,4 @@
-"""`arena top node|job`: what is used, asked for and there, in CPUs, memory and GPUs.
+"""`arena top node|job`: used, requested and allocatable CPUs, memory and GPUs.
 
 The columns of arena's tables come first and mean what they mean there; CPU and memory, which arena
 does not show, follow.
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.api.meta import Key
 from muster.cli import options
-from muster.cli.options import cluster_options
 from muster.cli.show import live
 from muster.cli.show.live import Frame
+from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml
 from muster.cli.verb_groups import AliasGroup
 from muster.errors import UsageError
@@ -22,7 +23,6 @@ from muster.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.cli.show.usage_tables import NodeUsage
     from muster.client.target import Target
 
 _MODES = {"n": False, "none": False, "e": True, "exclusive": True}
@@ -39,7 +39,7 @@ def command() -> None:
     """
 
 
-def _shown(options: Callable[..., Any]) -> Callable[..., Any]:
+def _table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of both tables."""
     for option in (
         click.option(
@@ -50,8 +50,8 @@ def _shown(options: Callable[..., Any]) -> Callable[..., Any]:
             help="Data instead of a table.",
         ),
     ):  # fmt: skip
-        options = option(options)
-    return options
+        command = option(command)
+    return command
 
 
 @command.command(name="node")
@@ -60,8 +60,8 @@ def _shown(options: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--gpu-mode", "-m", default="", metavar="n|e", help="Only nodes without (n) or with (e) GPUs."
 )
-@_shown
-@cluster_options
+@_table_options
+@options.cluster_options
 def node(
     target: Target, names: tuple[str, ...], details: bool, gpu_mode: str, refresh: bool, output: str
 ) -> None:
@@ -73,20 +73,23 @@ def node(
       arena top node -d node-1
     """
     from muster.cli.show import usage_tables
+    from muster.client.jobs import usage
 
-    with_gpus = _mode(gpu_mode)
-
-    def wanted(use: NodeUsage) -> bool:
-        return with_gpus is None or bool(use.total.gpus) is with_gpus
-
+    with_gpus = _with_gpus(gpu_mode)
     with target.cluster().connect() as client:
 
         def look() -> Frame:
-            uses = [use for use in usage_tables.node_usages(client, names) if wanted(use)]
+            nodes = [
+                node
+                for node in usage.node_usages(client, names)
+                if with_gpus is None or bool(node.total.gpus) is with_gpus
+            ]
             if output != "wide":
-                text = json_or_yaml([asdict(use) for use in uses], output)
+                text = json_or_yaml([asdict(node) for node in nodes], output)
+            elif details:
+                text = usage_tables.node_details(nodes)
             else:
-                text = usage_tables.node_details(uses) if details else usage_tables.node_table(uses)
+                text = usage_tables.nodes_table(nodes)
             return Frame(text, text)
 
         _show(look, refresh=refresh)
@@ -94,12 +97,14 @@ def node(
 
 @command.command(name="job")
 @options.name_argument(required=False)
-@click.option("--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces.")
+@options.all_namespaces_option
 @click.option("--instance", "-i", default="", help="Only this instance of the job.")
 @options.type_option
-@_shown
-@cluster_options
-def job(target: Target, name: str | None, all_namespaces: bool, **how: Any) -> None:
+@_table_options
+@options.cluster_options
+def job(
+    target: Target, name: str | None, all_namespaces: bool, instance: str, type_: str, **given: Any
+) -> None:
     """Show what jobs asked for and what they use; with a JOB, each of its instances.
 
     \b
@@ -107,37 +112,38 @@ def job(target: Target, name: str | None, all_namespaces: bool, **how: Any) -> N
       arena top job
       arena top job hello -r
     """
-    from muster.cli.show import usage_tables as topjobs
+    from muster.cli.show import usage_tables
+    from muster.client.jobs import usage
 
-    if how["instance"] and not name:
+    if instance and not name:
         raise UsageError("-i needs the name of a job")
     cluster = target.cluster()
-    space = "" if all_namespaces else target.namespace_in(cluster)
+    namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
 
         def look() -> Frame:
             if name:
-                use = topjobs.job_usage(client, space, name, how["type_"]).only(how["instance"])
-                data: object = use.as_data()
-                text = topjobs.job_detail(use)
+                use = usage.job_usage(client, Key(namespace, name), type_).only(instance)
+                data: object = usage_tables.job_data(use)
+                text = usage_tables.job_detail(use)
             else:
-                uses = topjobs.job_usages(client, space, how["type_"])
-                data = [each.as_data() for each in uses]
-                text = topjobs.job_table(uses, spaces=all_namespaces)
-            if how["output"] != "wide":
-                text = json_or_yaml(data, how["output"])
+                uses = usage.job_usages(client, namespace, type_, note_once)
+                data = [usage_tables.job_data(each) for each in uses]
+                text = usage_tables.jobs_table(uses, all_namespaces=all_namespaces)
+            if given["output"] != "wide":
+                text = json_or_yaml(data, given["output"])
             return Frame(text, text)
 
-        _show(look, refresh=how["refresh"])
+        _show(look, refresh=given["refresh"])
 
 
-def _mode(text: str) -> bool | None:
-    if text and text not in _MODES:
+def _with_gpus(mode: str) -> bool | None:
+    if mode and mode not in _MODES:
         raise UsageError(
-            f"--gpu-mode {text}: write n (nodes without GPUs) or e (nodes with)",
+            f"--gpu-mode {mode}: write n (nodes without GPUs) or e (nodes with)",
             hint="GPUs shared between pods or grouped by topology are not known here.",
         )
-    return _MODES.get(text)
+    return _MODES.get(mode)
 
 
 def _show(look: Callable[[], Frame], *, refresh: bool) -> None:

@@ -1,4 +1,4 @@
-"""`arena wait JOB…`: return when the jobs are as far as asked; the exit code is theirs."""
+"""`arena wait JOB…`: return when the jobs have reached the goal; the exit code is theirs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ import click
 from muster.api.meta import Key
 from muster.cli import options
 from muster.cli.failures import Failures
-from muster.cli.options import cluster_options
-from muster.cli.show import progress
-from muster.client.jobs import lookup
+from muster.cli.show.progress import StatusLine
+from muster.client.jobs import lookup, waiting
 from muster.client.jobs.waiting import JobWatch
-from muster.errors import JobFailed, MusterError, NotFound, Unreachable
-from muster.jobs.summary import RUNNING, SUCCEEDED
+from muster.errors import JobFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from muster.client.target import Target
-    from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
-LOOK_AGAIN = 0.5
-GOALS = {"finished": (SUCCEEDED,), "running": (RUNNING, SUCCEEDED), "deleted": ()}
+GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED, "deleted": ()}
 
 
 @click.command(name="wait")
@@ -36,7 +32,7 @@ GOALS = {"finished": (SUCCEEDED,), "running": (RUNNING, SUCCEEDED), "deleted": (
 )  # fmt: skip
 @click.option("--timeout", default="", metavar="DURATION", help="Give up after, e.g. 2h.")
 @options.type_option
-@cluster_options
+@options.cluster_options
 def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, type_: str) -> None:
     """Wait until jobs are finished, and end with 0 if all succeeded, with 10 if one failed.
 
@@ -48,85 +44,35 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
     from muster.jobs.submission.flag_values import seconds
 
     cluster = target.cluster()
-    space = target.namespace_in(cluster)
-    end = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
+    namespace = target.namespace_in(cluster)
+    deadline = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
+    keys = [Key(namespace, name) for name in dict.fromkeys(names)]
     failures = Failures()
     with cluster.connect() as client:
-        keys = [Key(space, name) for name in dict.fromkeys(names)]
         if goal == "deleted":
             for key in keys:
-                _gone(client, key, type_, end)
+                waiting.wait_until_deleted(client, key, type_, deadline=deadline)
+                print(f"{key.name} deleted")
             return
-        for vigil in _look_first(client, keys, type_):
+        for watch in _find_all(client, keys, type_):
             try:
-                with progress.StatusLine() as line:
-                    job = reached(vigil.look, GOALS[goal], end, vigil.wait, shown_on(line))
+                with StatusLine(quiet=True) as line:
+                    job = waiting.wait_for(
+                        watch, GOALS[goal], deadline=deadline, on_look=line.show_job,
+                        notify=line.show,
+                    )  # fmt: skip
                 print(f"{job.trainer}/{job.name} {job.status.lower()}")
             except JobFailed as error:
                 failures.errors.append(error)
-    failures.end(len(names), "jobs")
+    failures.raise_if_any(len(names), "jobs")
 
 
-def _look_first(client: BlockingClient, keys: Sequence[Key], type_: str) -> list[JobWatch]:
-    """A job that is not there is told before the others are waited for."""
+def _find_all(client: BlockingClient, keys: Sequence[Key], type_: str) -> list[JobWatch]:
+    """A job that is not there is reported before the others are waited for."""
     failures = Failures()
-    found = []
+    watches = []
     for key in keys:
-        with failures.kept():
-            found.append(JobWatch(client, *lookup.get_job(client, key, type_)))
-    failures.end(len(keys), "jobs")
-    return found
-
-
-def shown_on(line: progress.StatusLine) -> Callable[[JobSummary], None]:
-    """On a terminal, how the job is while it is waited for; a script waits without a word."""
-    if not line.is_drawn:
-        return lambda _: None
-    return lambda job: line.show(progress.summary(job), progress.running_time(job))
-
-
-def reached(
-    look: Callable[[], JobSummary],
-    good: tuple[str, ...],
-    end: float,
-    sleep: Callable[[float], None] = time.sleep,
-    show: Callable[[JobSummary], None] = lambda _: None,
-) -> JobSummary:
-    """Look until the job is in a good state.
-
-    A job that failed is JobFailed; a cluster that goes away for a while is waited for.
-    """
-    job = look()
-    while True:
-        if job.status in good:
-            return job
-        if job.over:
-            raise JobFailed(f"the job {job.name} has {job.status.lower()}{job.because}")
-        if time.monotonic() > end:
-            raise MusterError(
-                f"the job {job.name} is still {job.status.lower()}{job.because}",
-                hint=f"`arena explain {job.name}` says more.",
-            )
-        show(job)
-        sleep(LOOK_AGAIN)
-        try:
-            job = look()
-        except NotFound:
-            raise NotFound(f"the job {job.name} was deleted meanwhile", status=404) from None
-        except Unreachable:
-            if time.monotonic() > end:
-                raise
-
-
-def _gone(client: BlockingClient, key: Key, type_: str, end: float) -> None:
-    while True:
-        try:
-            lookup.get_job(client, key, type_)
-        except NotFound:
-            print(f"{key.name} deleted")
-            return
-        if time.monotonic() > end:
-            raise MusterError(
-                f"the job {key.name} is still there", hint=f"`arena delete {key.name}` deletes it."
-            )
-        time.sleep(LOOK_AGAIN)
+        with failures.collecting():
+            watches.append(JobWatch(client, *lookup.get_job(client, key, type_)))
+    failures.raise_if_any(len(keys), "jobs")
+    return watches

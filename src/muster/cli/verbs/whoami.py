@@ -7,12 +7,12 @@ import json
 
 import click
 
-from muster.cli.options import cluster_options
+from muster.cli import options
 from muster.client.target import Target, may_do_everything, user_name
 
 
 @click.command(name="whoami")
-@cluster_options
+@options.cluster_options
 def command(target: Target) -> None:
     """Print who the cluster takes you for, and whether you may do everything there."""
     with target.cluster().connect() as client:

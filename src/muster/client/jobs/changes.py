@@ -1,48 +1,105 @@
-"""Changing jobs that are there: the loop shared by `suspend`, `resume` and `scale`.
+"""Changing jobs: delete, suspend, resume, scale.
 
-Promise: every name is tried, whatever became of those before it; what is changed is the very object
-that was looked at.
+A change is made to the very object that was looked at, and never to another of the same name.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.meta import Key, key_of
-from muster.cli.failures import Failures
-from muster.cli.show.messages import note
+from muster.api.kinds import CONFIG_MAPS, PODS
+from muster.api.meta import Key, object_name
 from muster.client.jobs import lookup
+from muster.errors import Forbidden, MusterError, NotFound
+from muster.jobs.summary import summarize
 from muster.kube.request import PatchType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from datetime import datetime, timedelta
 
-    from muster.api.kinds import Kind
     from muster.api.meta import Raw
-    from muster.client.target import Target
+    from muster.client.jobs.lookup import FoundJob
+    from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 
-def each_job(
-    target: Target,
-    names: Sequence[str],
-    type_: str,
-    change: Callable[[BlockingClient, Kind[Raw], Raw], str],
-) -> None:
-    """Do it to every job named, and print the line that each change gives back."""
-    cluster = target.cluster()
-    note(str(cluster))
-    space = target.namespace_in(cluster)
-    failures = Failures()
-    with cluster.connect() as client:
-        for name in dict.fromkeys(names):
-            with failures.kept():
-                kind, raw = lookup.get_job(client, Key(space, name), type_)
-                print(change(client, kind, raw))
-    failures.end(len(names), "jobs")
+def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> str:
+    """Delete a job, or the pod `pod/NAME`; returns `training job` or `pod`.
+
+    What a job made is owned by it and goes with it. A record that an interrupted submission left
+    behind without its job is deleted too.
+    """
+    parsed = lookup.parse_name(key.name, type_)
+    bare = Key(key.namespace, parsed.name)
+    if parsed.must_be == "pod":
+        client.delete(PODS, bare)
+        return "pod"
+    try:
+        job = lookup.get_job(client, key, type_)
+    except NotFound:
+        if not _delete_records(client, bare, parsed.type):
+            raise
+    else:
+        client.delete(job.kind, bare, uid=job.uid, propagation="Background")
+    return "training job"
 
 
-def patch_job(client: BlockingClient, kind: Kind[Raw], raw: Raw, operations: list[Raw]) -> None:
-    """Change the job that was looked at, and no other of its name."""
-    same = {"op": "test", "path": "/metadata/uid", "value": raw["metadata"]["uid"]}
-    client.patch(kind, key_of(raw), [same, *operations], patch_type=PatchType.JSON)
+def _delete_records(client: BlockingClient, job: Key, type_: str) -> int:
+    """Delete the records of a job that is not there, and count them."""
+    count = 0
+    for kind in lookup.kinds_of_type(type_):
+        key = Key(job.namespace, f"{job.name}-{kind.kind.lower()}")
+        try:
+            record = client.get(CONFIG_MAPS, key)
+        except (NotFound, Forbidden):
+            continue
+        if record.metadata.labels.get("createdBy") == "arena":
+            client.delete(CONFIG_MAPS, key, uid=record.metadata.uid)
+            count += 1
+    return count
+
+
+def has_ended_since(job: JobSummary, now: datetime, limit: timedelta) -> bool:
+    """Whether the job ended at least that long ago."""
+    ended = job.finished or job.created
+    return job.over and ended is not None and now - ended >= limit
+
+
+def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> bool:
+    """Suspend or resume a job; False if it was so already."""
+    summary = summarize(job.raw, [])
+    if summary.over:
+        verb = "stop" if suspend else "resume"
+        raise MusterError(
+            f"{object_name(job.raw)} has {summary.status.lower()} already: "
+            f"there is nothing to {verb}"
+        )
+    spec = job.raw.get("spec") or {}
+    policy = spec.get("runPolicy")
+    if bool((policy or {}).get("suspend", spec.get("suspend"))) is suspend:
+        return False
+    if isinstance(policy, dict):
+        operation: Raw = {"op": "add", "path": "/spec/runPolicy/suspend", "value": suspend}
+    else:
+        operation = {"op": "add", "path": "/spec/runPolicy", "value": {"suspend": suspend}}
+    _patch(client, job, [operation])
+    return True
+
+
+def scale(client: BlockingClient, job: FoundJob, counts: dict[str, int]) -> list[Raw]:
+    """Give roles their new counts; returns the operations of the JSON patch."""
+    from muster.jobs.submission import scaling
+
+    summary = summarize(job.raw, [])
+    if summary.over:
+        raise MusterError(
+            f"{object_name(job.raw)} has {summary.status.lower()} already and cannot be scaled"
+        )
+    operations = scaling.operations(job.raw, counts)
+    _patch(client, job, operations)
+    return operations
+
+
+def _patch(client: BlockingClient, job: FoundJob, operations: list[Raw]) -> None:
+    same: Raw = {"op": "test", "path": "/metadata/uid", "value": job.uid}
+    client.patch(job.kind, job.key, [same, *operations], patch_type=PatchType.JSON)

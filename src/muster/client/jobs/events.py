@@ -1,7 +1,7 @@
-"""What was said about a job and its pods: `get -e`.
+"""Events about a job and its pods.
 
-One list of the namespace's events; those of other objects are left out here, since a server can
-select by one object only and a job is many.
+All events of the namespace are listed and filtered here: a server can select by one object only,
+and a job has many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
-class _About(Object, frozen=True):
+class _Involved(Object, frozen=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -26,7 +26,7 @@ class _About(Object, frozen=True):
 
 class _Event(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    involved_object: _About = _About()
+    involved_object: _Involved = _Involved()
     type: str = ""
     reason: str = ""
     message: str = ""
@@ -55,18 +55,19 @@ def about(
 ) -> list[EventRow]:
     """Events about the objects with these uids and the pod group of this name, oldest first.
 
-    The group is known by its name alone; what was said before `since` was of an older job's.
+    The group is known by its name alone: an event before `since` is about the group of an older
+    job.
     """
 
-    def meant(event: _Event) -> bool:
-        if event.involved_object.uid in uids:
+    def is_about(event: _Event) -> bool:
+        involved, at = event.involved_object, _at(event)
+        if involved.uid in uids:
             return True
-        about, at = event.involved_object, _at(event)
-        ours = since is None or at is None or at >= since
-        return bool(group) and about.kind == "PodGroup" and about.name == group and ours
+        recent = since is None or at is None or at >= since
+        return bool(group) and involved.kind == "PodGroup" and involved.name == group and recent
 
-    found = filter(meant, client.list(_EVENTS, namespace, page=0).items)
-    rows = [(_at(event), event) for event in found]
+    events = client.list(_EVENTS, namespace, page=0).items
+    rows = [(_at(event), event) for event in events if is_about(event)]
     rows.sort(key=lambda row: (row[0].timestamp() if row[0] else 0.0, row[1].metadata.name))
     return [
         EventRow(

@@ -1,60 +1,64 @@
-"""Why a job waits and its place in line, for whoever shows one job.
+"""Why a job waits and its place in line.
 
-Joins the pods with the line that the scheduler publishes. Where the line may not be read, places
-are not told and the rest still is.
+Joins a job's pods with the line that the scheduler publishes. Where we may not read the line,
+places are left out.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from muster.api.core import Pod
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key
-from muster.cli.show.messages import note_once
-from muster.cli.show.units import age
+from muster.client import ignore
+from muster.client.jobs import lookup
 from muster.errors import Forbidden, NotFound
-from muster.jobs.summary import PENDING
+from muster.jobs.summary import instance
 from muster.scheduler import published_line
-from muster.scheduler.job_explanation import explain_job, place_in_words
+from muster.scheduler.job_explanation import JobExplanation, explain_job
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from muster.api.core import Pod
-    from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
-    from muster.scheduler.job_explanation import JobExplanation
 
 
-def read_line(client: BlockingClient) -> list[published_line.WaitingGang]:
-    """The line; empty where nobody waits or it may not be read."""
+def explain(
+    client: BlockingClient, key: Key, type_: str = "", notify: Callable[[str], None] = ignore
+) -> JobExplanation:
+    """Why the job or the pod of that name does not run, and its place in line."""
+    found = lookup.get_job_or_pod(client, key, type_)
+    if isinstance(found, Pod):
+        pods, reason = [found], instance(found).reason
+    else:
+        pods = found.pods(client)
+        reason = found.summary(pods).reason
+    explanation = explain_pods(client, key.name, pods, notify)
+    reasons = {pod.metadata.name: instance(pod).reason for pod in pods}
+    members = tuple(replace(one, why=one.why or reasons[one.name]) for one in explanation.members)
+    text = explanation.text if explanation.place else reason or explanation.text
+    return replace(explanation, text=text, members=members)
+
+
+def explain_pods(
+    client: BlockingClient, name: str, pods: Sequence[Pod], notify: Callable[[str], None] = ignore
+) -> JobExplanation:
+    """The explanation of a job with these pods."""
+    return explain_job(name, pods, _read_line(client, notify))
+
+
+def _read_line(
+    client: BlockingClient, notify: Callable[[str], None]
+) -> list[published_line.WaitingGang]:
+    """The line; empty where no gang waits or we may not read it."""
+    key = Key(published_line.NAMESPACE, published_line.CONFIG_MAP)
     try:
-        found = client.get(CONFIG_MAPS, Key(published_line.NAMESPACE, published_line.CONFIG_MAP))
+        return published_line.read(client.get(CONFIG_MAPS, key).data)
     except NotFound:
         return []
     except Forbidden:
-        line = f"{published_line.NAMESPACE}/{published_line.CONFIG_MAP}"
-        note_once(f"places in line are not shown: you may not read {line}", "debug")
+        notify(f"places in line are not shown: you may not read {key}")
         return []
-    return published_line.read(found.data)
-
-
-def with_reason_and_place(
-    client: BlockingClient, job: JobSummary, pods: Sequence[Pod]
-) -> tuple[JobSummary, str]:
-    """The job with a reason if it is pending, and its place in line if it has one."""
-    if job.status != PENDING:
-        return job, ""
-    found = explain_job(job.name, pods, read_line(client))
-    return replace(job, reason=job.reason or found.text), place_in_line(found)
-
-
-def place_in_line(found: JobExplanation) -> str:
-    """`2nd of 7 in line, for 3m`; empty where it is not in line."""
-    if not found.place:
-        return ""
-    waited = age(datetime.fromisoformat(found.since), datetime.now(UTC))
-    return f"{place_in_words(found)}, for {waited}"

@@ -1,122 +1,39 @@
-"""Reading one pod's log to its end: waiting for its start, and going on after a break.
+"""Reading logs of pods to their end: waiting for the start, and reconnecting after a break.
 
-Used by `logs` and `chorus`. A stream that ends while the pod still runs means that the cluster went
-away, or the connection did: then it is opened again, and nothing is printed twice or left out.
-
-One followed log, exactly once: what to print of a stream that may break and begin again.
-
-Pure bytes in, bytes out; `logs` feeds it. The server is always asked for timestamps, since only
-they tell, after a reconnect, which lines were printed before; they are taken off again unless the
-reader wants them.
+A stream that ends while the pod still runs means that the cluster or the connection went away. Then
+the log is opened again, from a moment before its last line; `ResumableLog` drops the lines that
+come twice, so that nothing is repeated or lost.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from muster.api.kinds import PODS
 from muster.api.meta import find_condition
-from muster.cli.show.messages import note
-from muster.client.jobs import lookup
+from muster.client import ignore
+from muster.client.jobs.instances import WaitNotice
+from muster.client.jobs.resumable_log import ResumableLog
 from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
 from muster.jobs.summary import instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from muster.api.core import Pod
     from muster.api.meta import Key
-    from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
+    Notify = Callable[[str], None]
 
-_LONGEST_STAMP = 64
+T = TypeVar("T")
 
-
-class ResumableLog:
-    """Feed it chunks; call `again` when the stream is opened anew."""
-
-    def __init__(self, *, timestamps: bool = False) -> None:
-        self._timestamps = timestamps
-        self._last = b""
-        self._same = 0
-        """Lines printed that carry the last timestamp."""
-        self._skip = 0
-        """Lines with the last timestamp that come again after a reconnect."""
-        self._head: bytes | None = b""
-        """The beginning of a line whose timestamp is not complete; None within a line."""
-        self._silent = False
-
-    def feed(self, chunk: bytes) -> bytes:
-        """What of this chunk is to be printed."""
-        return b"".join(self._pieces(chunk))
-
-    def again(self) -> None:
-        """The stream begins anew: lines that were printed may come once more."""
-        self._skip, self._head, self._silent = self._same, b"", False
-
-    def since(self, now: datetime) -> float | None:
-        """How many seconds back a new stream must begin; None for the beginning."""
-        if not self._last:
-            return None
-        return max(1.0, (now - _moment(self._last)).total_seconds() + 2)
-
-    def _pieces(self, chunk: bytes) -> Iterator[bytes]:
-        for piece in _lines(chunk):
-            if self._head is None:
-                if not self._silent:
-                    yield piece
-            else:
-                yield self._begin(self._head + piece)
-            if piece.endswith(b"\n"):
-                self._head = b""
-
-    def _begin(self, line: bytes) -> bytes:
-        """The start of a line: hold it until its timestamp is there, then decide."""
-        stamp, space, rest = line.partition(b" ")
-        if not space and not line.endswith(b"\n") and len(line) < _LONGEST_STAMP:
-            self._head = line
-            return b""
-        self._head = None
-        if not space or not stamp[:1].isdigit():
-            self._silent = False
-            return line  # not a line of a log: an error of the server, say
-        self._silent = self._seen(stamp)
-        if self._silent:
-            return b""
-        return line if self._timestamps else rest
-
-    def _seen(self, stamp: bytes) -> bool:
-        if stamp < self._last:
-            return True
-        if stamp > self._last:
-            self._last, self._same, self._skip = stamp, 1, 0
-            return False
-        if self._skip:
-            self._skip -= 1
-            return True
-        self._same += 1
-        return False
-
-
-def _lines(chunk: bytes) -> list[bytes]:
-    """Split at line feeds alone: a carriage return belongs to a progress bar."""
-    parts = chunk.split(b"\n")
-    lines = [part + b"\n" for part in parts[:-1]]
-    return [*lines, parts[-1]] if parts[-1] else lines
-
-
-def _moment(stamp: bytes) -> datetime:
-    """A timestamp with up to nanoseconds, of which Python keeps microseconds."""
-    text = stamp.decode(errors="replace")
-    return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
-
-
-LOOK_AGAIN = 0.3
-PATIENCE = 120.0
-"""How long a cluster may be away before a follower gives up, in seconds."""
+POLL_SECONDS = 0.3
+RECONNECT_TIMEOUT = 120.0
+"""How long a cluster may be unreachable before following a log is given up, in seconds."""
 
 
 class LogOptions(NamedTuple):
@@ -131,68 +48,59 @@ class LogOptions(NamedTuple):
 
 
 def read_log(
-    client: BlockingClient, pod: Key, wanted: LogOptions, write: Callable[[bytes], object]
-) -> None:
-    """Write the pod's log; with `follow`, until the pod has ended."""
-    if not wanted.follow:
-        _once(client, pod, wanted, write)
-        return
-    tail = ResumableLog(timestamps=wanted.timestamps)
-    wait_for_start(client, pod)
-    seen: Pod | None = client.get(PODS, pod)
-    while seen is not None:
+    client: BlockingClient, pod: Key, options: LogOptions, notify: Notify = ignore
+) -> Iterator[bytes]:
+    """The pod's log in chunks; with `follow`, until the pod has ended."""
+    if options.follow:
+        return _follow(client, pod, options, notify)
+    return _read_once(client, pod, options)
+
+
+def _follow(
+    client: BlockingClient, key: Key, options: LogOptions, notify: Notify
+) -> Iterator[bytes]:
+    log = ResumableLog(timestamps=options.timestamps)
+    wait_for_start(client, key, notify)
+    pod: Pod | None = client.get(PODS, key)
+    while pod is not None:
         try:
-            for chunk in _stream(client, pod, _with_container(seen, wanted), timestamps=True):
-                if data := tail.feed(chunk):
-                    write(data)
-            away = False
+            for chunk in _stream(client, pod, key, options, timestamps=True):
+                if data := log.feed(chunk):
+                    yield data
+            lost = False
         except (Unreachable, ServerError) as error:
-            note(f"the log of {pod.name} broke off: {error}; waiting for the cluster")
-            away = True
-        seen = _wait_for_restart(client, pod, seen.metadata.uid, away=away)
-        tail.again()
-        since = tail.since(datetime.now(UTC))
+            notify(f"the log of {key.name} broke off: {error}; waiting for the cluster")
+            lost = True
+        pod = _wait_for_restart(client, key, pod.metadata.uid, notify, lost=lost)
+        log.reopened()
+        since = log.since(datetime.now(UTC))
         if since is not None:
-            wanted = wanted._replace(since=since, tail=None)
+            options = options._replace(since=since, tail=None)
 
 
-def _once(
-    client: BlockingClient, key: Key, wanted: LogOptions, write: Callable[[bytes], object]
-) -> None:
+def _read_once(client: BlockingClient, key: Key, options: LogOptions) -> Iterator[bytes]:
     """The log as it is now."""
     pod = client.get(PODS, key)
     try:
-        for chunk in _stream(
-            client, key, _with_container(pod, wanted), timestamps=wanted.timestamps
-        ):
-            write(chunk)
+        yield from _stream(client, pod, key, options, timestamps=options.timestamps)
     except BadRequest as error:
-        why = instance(pod).reason
-        if not why or why in str(error) or _started(pod):
+        reason = instance(pod).reason
+        if not reason or reason in str(error) or _has_log(pod):
             raise
-        raise MusterError(f"{error}: {why}", hint=f"`arena logs -f {key.name}` waits.") from error
-
-
-def _with_container(pod: Pod, wanted: LogOptions) -> LogOptions:
-    return wanted if wanted.container else wanted._replace(container=container_to_read(pod))
+        hint = f"`arena logs -f {key.name}` waits."
+        raise MusterError(f"{error}: {reason}", hint=hint) from error
 
 
 def _stream(
-    client: BlockingClient, pod: Key, wanted: LogOptions, *, timestamps: bool
+    client: BlockingClient, pod: Pod, key: Key, options: LogOptions, *, timestamps: bool
 ) -> Iterator[bytes]:
-    return client.logs(
-        pod,
-        container=wanted.container,
-        follow=wanted.follow,
-        tail=wanted.tail,
-        since=wanted.since,
-        timestamps=timestamps,
-        previous=wanted.previous,
-    )
+    container = options.container or container_to_read(pod)
+    request = options._replace(container=container, timestamps=timestamps)
+    return client.logs(key, **request._asdict())
 
 
 def container_to_read(pod: Pod) -> str:
-    """The init container that works, or that failed, as long as the others wait; else none."""
+    """The init container that runs or failed, as long as no other has started; else empty."""
     states = [status.state for status in pod.status.container_statuses]
     if any(state.running or state.terminated for state in states):
         return ""
@@ -203,125 +111,73 @@ def container_to_read(pod: Pod) -> str:
     return ""
 
 
-def _wait_for_restart(client: BlockingClient, key: Key, uid: str, *, away: bool) -> Pod | None:
-    """The pod once it runs again, None if it has ended or is another.
+def _wait_for_restart(
+    client: BlockingClient, key: Key, uid: str, notify: Notify, *, lost: bool
+) -> Pod | None:
+    """The pod once a container runs again; None if the pod has ended or was replaced.
 
-    Waits while the cluster is away, and while the pod is between two runs. An end that was not the
-    program's own is told.
+    `lost` says that the cluster is known to be unreachable; otherwise that is reported once.
     """
-    end = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + RECONNECT_TIMEOUT
     while True:
         try:
             pod = client.get(PODS, key)
         except NotFound:
-            if away:
-                note(f"the cluster was away, and {key.name} is gone since")
+            if lost:
+                notify(f"the cluster was away, and {key.name} is gone since")
             return None
         except (Unreachable, ServerError) as error:
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise
-            if not away:
-                note(f"the cluster went away: {error}; waiting for it")
-            away = True
+            if not lost:
+                notify(f"the cluster went away: {error}; waiting for it")
+            lost = True
         else:
-            if _has_ended(pod, uid):
+            if _has_ended(pod, uid, notify):
                 return None
-            rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-            if any(row.state.running for row in rows):
+            statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+            if any(status.state.running for status in statuses):
                 return pod
-            end = time.monotonic() + PATIENCE
-        time.sleep(LOOK_AGAIN)
+            deadline = time.monotonic() + RECONNECT_TIMEOUT
+        time.sleep(POLL_SECONDS)
 
 
-def _has_ended(pod: Pod, uid: str) -> bool:
-    """Whether that pod has ended; an end that was not its own is told."""
+def _has_ended(pod: Pod, uid: str, notify: Notify) -> bool:
+    """Whether that pod has ended; an end that was not the program's own is reported."""
     name = pod.metadata.name
     if pod.metadata.uid != uid:
-        note(f"{name} was replaced; `arena logs -f` follows the new one")
+        notify(f"{name} was replaced; `arena logs -f` follows the new one")
         return True
-    taken = find_condition(pod.status.conditions, "DisruptionTarget")
-    if pod.finished and taken is not None and taken.status == "True":
-        note(f"{name} was ended from outside: {taken.message or taken.reason}")
+    disruption = find_condition(pod.status.conditions, "DisruptionTarget")
+    if pod.finished and disruption is not None and disruption.status == "True":
+        notify(f"{name} was ended from outside: {disruption.message or disruption.reason}")
     return pod.finished
 
 
-class _WaitNotice:
-    """Says what is waited for and why, and again only when there is another reason."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._why: str | None = None
-
-    def because(self, why: str) -> None:
-        if self._why is None or (why and why != self._why):
-            note(f"waiting for {self._what}: {why}" if why else f"waiting for {self._what} …")
-            self._why = why
-
-
-def wait_for_instances(client: BlockingClient, job: JobSummary, *, follow: bool) -> JobSummary:
-    """The job once it has pods; an error if it never will, or if nobody wants to wait."""
-    waiting = _WaitNotice(f"the pods of {job.name}")
-    while not job.instances:
-        if job.over:
-            ended = f"the job {job.name} has {job.status.lower()} and has no pods"
-            raise MusterError(
-                f"{ended}{job.because}",
-                hint="`arena submit … --clean-task-policy=None` keeps a job's pods and their logs.",
-            )
-        if not follow:
-            raise MusterError(
-                f"the job {job.name} has no instances yet{job.because}",
-                hint=f"`arena logs -f {job.name}` waits.",
-            )
-        waiting.because(job.reason)
-        time.sleep(LOOK_AGAIN)
-        job = lookup.get_view(client, job.key, job.trainer)
-    return job
-
-
-def wait_for_chief(client: BlockingClient, job: JobSummary, *, follow: bool) -> JobSummary:
-    """The job once it has the instance whose log is its own; as it is if that never comes."""
-    waiting = _WaitNotice(f"the {job.lead} of {job.name}")
-    while job.lead and job.chief is None and not job.over:
-        if not follow:
-            others = ", ".join(row.name for row in job.instances)
-            raise MusterError(
-                f"the {job.lead} of {job.name} is not there yet{job.because}",
-                hint=f"`arena logs -f {job.name}` waits for it; "
-                f"-i reads another instance: {others}",
-            )
-        waiting.because(job.reason)
-        time.sleep(LOOK_AGAIN)
-        job = lookup.get_view(client, job.key, job.trainer)
-    return job
-
-
-def wait_for_start(client: BlockingClient, key: Key) -> None:
-    """Return when a container runs or ran; a cluster that is away is waited for."""
-    waiting, watching, end = _WaitNotice(f"{key.name} to start"), False, float("inf")
+def wait_for_start(client: BlockingClient, key: Key, notify: Notify = ignore) -> None:
+    """Return when a container runs or ran; wait also while the cluster is unreachable."""
+    notice, watching, deadline = WaitNotice(f"{key.name} to start", notify), False, float("inf")
     while True:
         try:
-            if _seen_started(client, key, waiting, watching=watching):
+            if _started(client, key, notice, watching=watching):
                 return
-            watching, end = True, float("inf")
+            watching, deadline = True, float("inf")
         except (Unreachable, ServerError):
-            end = min(end, time.monotonic() + PATIENCE)
-            if not watching or time.monotonic() > end:
+            deadline = min(deadline, time.monotonic() + RECONNECT_TIMEOUT)
+            if not watching or time.monotonic() > deadline:
                 raise
-            time.sleep(LOOK_AGAIN)
+            time.sleep(POLL_SECONDS)
 
 
-def _seen_started(
-    client: BlockingClient, key: Key, waiting: _WaitNotice, *, watching: bool
-) -> bool:
-    """Whether it has started; with `watching`, look on until the server ends the watch."""
+def _started(client: BlockingClient, key: Key, notice: WaitNotice, *, watching: bool) -> bool:
+    """Whether it has started; with `watching`, watch until it has or the server ends the watch."""
     fields = f"metadata.name={key.name}"
     listing = client.list(PODS, key.namespace, fields=fields)
     if not listing.items:
         raise NotFound(f"the pod {key.name} is gone", status=404)
-    if _started(listing.items[0]):
+    if _has_log(listing.items[0]):
         return True
-    waiting.because(instance(listing.items[0]).reason)
+    notice.because(instance(listing.items[0]).reason)
     if not watching:
         return False
     since = listing.resource_version
@@ -329,16 +185,81 @@ def _seen_started(
         if event.type == "DELETED":
             return False
         if event.type != "BOOKMARK":
-            if _started(event.object):
+            if _has_log(event.object):
                 return True
-            waiting.because(instance(event.object).reason)
+            notice.because(instance(event.object).reason)
     return False
 
 
-def _started(pod: Pod) -> bool:
+def _has_log(pod: Pod) -> bool:
     """Whether there is a log to read: of the containers, or of an init container that failed."""
     states = [status.state for status in pod.status.container_statuses]
     if pod.finished or any(state.running or state.terminated for state in states):
         return True
     ends = [status.state.terminated for status in pod.status.init_container_statuses]
     return any(end is not None and end.exit_code != 0 for end in ends)
+
+
+def read_many(
+    connect: Callable[[], BlockingClient],
+    pods: Sequence[Key],
+    options: LogOptions,
+    notify: Notify = ignore,
+    warn: Notify = ignore,
+) -> Iterator[tuple[Key, bytes]]:
+    """Chunks of several logs, each with its pod; an empty chunk ends a log.
+
+    With `follow` all are read at once, each over a connection of its own; else one after the other.
+    A log that cannot be read does not end the others: `warn` is told. If none can be read, that is
+    an error.
+    """
+    failures: list[MusterError] = []
+
+    def read(pod: Key) -> Iterator[tuple[Key, bytes]]:
+        try:
+            with connect() as client:
+                for chunk in read_log(client, pod, options, notify):
+                    yield pod, chunk
+            yield pod, b""
+        except MusterError as error:
+            warn(f"{pod.name}: {error}")
+            failures.append(error)
+
+    streams = [read(pod) for pod in pods]
+    yield from _interleaved(streams) if options.follow else itertools.chain(*streams)
+    if pods and len(failures) == len(pods):
+        raise failures[-1]
+
+
+def _interleaved(streams: Sequence[Iterator[T]]) -> Iterator[T]:
+    """The items of all streams as they come, each stream read by a thread of its own."""
+    import queue
+    import threading
+
+    # Room for two more items of each thread after the reader has left: none is blocked for ever.
+    items: queue.Queue[T | None] = queue.Queue(maxsize=2 * len(streams) + 64)
+    closed = threading.Event()
+
+    def read(stream: Iterator[T]) -> None:
+        try:
+            for item in stream:
+                items.put(item)
+                if closed.is_set():
+                    break
+        finally:
+            items.put(None)
+
+    for stream in streams:
+        threading.Thread(target=read, args=(stream,), daemon=True).start()
+    running = len(streams)
+    try:
+        while running:
+            item = items.get()
+            if item is None:
+                running -= 1
+            else:
+                yield item
+    finally:
+        closed.set()
+        while not items.empty():
+            items.get_nowait()

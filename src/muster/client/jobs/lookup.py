@@ -1,12 +1,8 @@
-"""Finding jobs and their pods on a cluster, for the verbs that show or change them.
+"""Finding jobs and their pods on a cluster.
 
 A name is a job's, then a pod's; `job/NAME` (or `tfjob/NAME`) and `pod/NAME` say which. A kind whose
-CRD is not installed has no jobs, and one that may not be read is left out; neither is an error
-unless it is so with every kind that was asked for.
-
-One question about several kinds of jobs, some of which may not be read.
-
-Asked by `find`. Promise: what may be read is answered; only when no kind answers is that an error.
+CRD is not installed has no jobs, and a kind that we may not read is left out: that is an error only
+if it is so with every kind that was asked for.
 """
 
 from __future__ import annotations
@@ -14,12 +10,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from muster.api.kinds import JAXJOBS, JOB_KINDS, MPIJOBS, PODS, PYTORCHJOBS, TFJOBS, Kind
+from muster.api.kinds import JOB_KINDS, PODS, Kind
 from muster.api.meta import Key, Raw, key_of
-from muster.cli.show.messages import note_once
+from muster.client import ignore
 from muster.errors import Forbidden, MusterError, NotFound, UsageError, no_such
 from muster.jobs import names
-from muster.jobs.summary import JobSummary, summarize
+from muster.jobs.job_kinds import TYPE_ALIASES
+from muster.jobs.summary import JobSummary, pods_of_job, summarize
 from muster.kube import request
 from muster.kube.error_response import HOW_TO_INSTALL_JOB_KINDS
 
@@ -27,45 +24,60 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muster.api.core import Pod
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
     from muster.kube.blocking_client import BlockingClient
-
 
 T = TypeVar("T")
 
 
 class KindQuery(Generic[T]):
-    """The answers by kind; `absent` kinds know nothing of it, of `barred` ones nobody may ask."""
+    """One question about several kinds: results by kind, and the kinds that have none."""
 
     def __init__(self, kinds: Sequence[Kind[Raw]], question: Callable[[Kind[Raw]], T]) -> None:
-        self.answers: list[tuple[Kind[Raw], T]] = []
-        self.absent: list[Kind[Raw]] = []
-        self.barred: list[Kind[Raw]] = []
-        refusals = []
+        self.results: list[tuple[Kind[Raw], T]] = []
+        self.missing: list[Kind[Raw]] = []
+        self.forbidden: list[Kind[Raw]] = []
+        errors = []
         for kind in kinds:
             try:
-                self.answers.append((kind, question(kind)))
+                self.results.append((kind, question(kind)))
             except NotFound:
-                self.absent.append(kind)
+                self.missing.append(kind)
             except Forbidden as error:
-                self.barred.append(kind)
-                refusals.append(error)
-        if refusals and not self.answers and not self.absent:
-            raise refusals[0]
+                self.forbidden.append(kind)
+                errors.append(error)
+        if errors and not self.results and not self.missing:
+            raise errors[0]
 
     @property
-    def unread(self) -> str:
-        """The kinds that may not be read, by name; empty if there are none."""
-        return ", ".join(kind.plural for kind in self.barred)
+    def forbidden_names(self) -> str:
+        return ", ".join(kind.plural for kind in self.forbidden)
 
 
-JOB_TYPES: dict[str, Kind[Raw]] = {
-    "tfjob": TFJOBS, "tf": TFJOBS, "tensorflow": TFJOBS,
-    "mpijob": MPIJOBS, "mpi": MPIJOBS,
-    "pytorchjob": PYTORCHJOBS, "pytorch": PYTORCHJOBS, "py": PYTORCHJOBS,
-    "jaxjob": JAXJOBS, "jax": JAXJOBS,
-}  # fmt: skip
+class FoundJob(NamedTuple):
+    """A job as the server has it, and its kind."""
+
+    kind: Kind[Raw]
+    raw: Raw
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.raw)
+
+    @property
+    def uid(self) -> str:
+        return str(self.raw["metadata"]["uid"])
+
+    def pods(self, client: BlockingClient) -> list[Pod]:
+        """The pods that belong to the job."""
+        return pods_of_job(self.kind.kind, self.key, self.uid, labelled_pods(client, self.key))
+
+    def summary(self, pods: Sequence[Pod]) -> JobSummary:
+        return summarize(self.raw, pods, datetime.now(UTC))
+
+
+_KIND_BY_TYPE = {kind.kind.lower(): kind for kind in JOB_KINDS}
+JOB_TYPES = {**_KIND_BY_TYPE, **{a: _KIND_BY_TYPE[type_] for a, type_ in TYPE_ALIASES.items()}}
+"""Every word for a type of job."""
 
 
 def kinds_of_type(type_: str) -> tuple[Kind[Raw], ...]:
@@ -75,19 +87,19 @@ def kinds_of_type(type_: str) -> tuple[Kind[Raw], ...]:
     kind = JOB_TYPES.get(type_.lower())
     if kind is None:
         raise UsageError(
-            no_such("job type", type_, list(JOB_TYPES)),
-            hint="Types: tfjob, mpijob, pytorchjob, jaxjob.",
+            no_such("job type", type_, JOB_TYPES),
+            hint=f"Types: {', '.join(_KIND_BY_TYPE)}.",
         )
     return (kind,)
 
 
 class ParsedName(NamedTuple):
-    """A name as it was written: what it must be, if that was said, and the bare name."""
+    """A name as it was written."""
 
-    force: str
-    """`job`, `pod` or nothing."""
+    must_be: str
+    """`job`, `pod`, or empty for either."""
     type: str
-    """A type of job, or nothing for any."""
+    """A type of job, or empty for any."""
     name: str
 
 
@@ -103,36 +115,39 @@ def parse_name(text: str, type_: str = "") -> ParsedName:
         return ParsedName("pod", "", name)
     if kind in ("job", "jobs"):
         return ParsedName("job", type_, name)
-    single = kind.removesuffix("s") if kind.removesuffix("s") in JOB_TYPES else kind
-    kinds_of_type(single)
-    return ParsedName("job", single, name)
+    singular = kind.removesuffix("s") if kind.removesuffix("s") in JOB_TYPES else kind
+    kinds_of_type(singular)
+    return ParsedName("job", singular, name)
 
 
-def get_job(client: BlockingClient, key: Key, type_: str = "") -> tuple[Kind[Raw], Raw]:
+def get_job(client: BlockingClient, key: Key, type_: str = "") -> FoundJob:
     """The one job of that name; it may be written `job/x` or `tfjob/x`."""
-    meant = parse_name(key.name, type_)
-    if meant.force == "pod":
+    parsed = parse_name(key.name, type_)
+    if parsed.must_be == "pod":
         raise UsageError(f"{key.name}: this is about jobs, not about pods")
-    key = Key(key.namespace, meant.name)
-    survey = KindQuery(kinds_of_type(meant.type), lambda kind: client.get(kind, key))
-    found = survey.answers
-    if not found:
-        absent = survey.absent
-        if not survey.barred and not any(_served(client, kind, key) for kind in absent):
-            raise _not_installed(absent)
-        raise _no_job(key, survey.unread)
-    if len(found) > 1:
-        types = ", ".join(kind.kind.lower() for kind, _ in found)
+    key = Key(key.namespace, parsed.name)
+    query = KindQuery(kinds_of_type(parsed.type), lambda kind: client.get(kind, key))
+    if not query.results:
+        if not query.forbidden and not any(_is_served(client, k, key) for k in query.missing):
+            raise _not_installed(query.missing)
+        raise _no_job(key, query.forbidden_names)
+    if len(query.results) > 1:
+        types = ", ".join(kind.kind.lower() for kind, _ in query.results)
         raise MusterError(
-            f"there are {len(found)} training jobs named {key.name}: {types}",
+            f"there are {len(query.results)} training jobs named {key.name}: {types}",
             hint="Choose one with --type.",
         )
-    return found[0]
+    return FoundJob(*query.results[0])
 
 
-def list_jobs(client: BlockingClient, namespace: str, type_: str = "") -> list[JobSummary]:
-    """Every job of a namespace (or of all, if it is empty), newest first."""
-    jobs = _listed(client, namespace, type_)
+def list_jobs(
+    client: BlockingClient,
+    namespace: str,
+    type_: str = "",
+    notify: Callable[[str], None] = ignore,
+) -> list[JobSummary]:
+    """Every job of a namespace (of all namespaces, if it is empty), newest first."""
+    jobs = _list_raw(client, namespace, type_, notify)
     if not jobs:
         return []
     pods = client.list(PODS, namespace, labels=names.JOB, page=0).items
@@ -141,49 +156,47 @@ def list_jobs(client: BlockingClient, namespace: str, type_: str = "") -> list[J
         name = pod.metadata.labels.get(names.JOB, "")
         by_job.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
     now = datetime.now(UTC)
-    views = [summarize(raw, by_job.get(key_of(raw), []), now) for raw in jobs]
-    return sorted(views, key=lambda v: (-(v.created.timestamp() if v.created else 0), v.key))
+    summaries = [summarize(raw, by_job.get(key_of(raw), []), now) for raw in jobs]
+    return sorted(summaries, key=lambda s: (-(s.created.timestamp() if s.created else 0), s.key))
 
 
 def list_names(client: BlockingClient, namespace: str, type_: str = "") -> list[str]:
     """The names of all jobs of a namespace."""
-    return [key_of(raw).name for raw in _listed(client, namespace, type_)]
+    return [key_of(raw).name for raw in _list_raw(client, namespace, type_, ignore)]
 
 
-def get_view(client: BlockingClient, key: Key, type_: str = "") -> JobSummary:
+def get_summary(client: BlockingClient, key: Key, type_: str = "") -> JobSummary:
     """One job with its pods."""
-    _, raw = get_job(client, key, type_)
-    return summarize(raw, pods_of(client, key_of(raw)), datetime.now(UTC))
+    job = get_job(client, key, type_)
+    return job.summary(job.pods(client))
 
 
-def pods_of(client: BlockingClient, job: Key) -> list[Pod]:
-    """The pods that carry the job's label; `view` and `belonging` pick those that are its own."""
+def labelled_pods(client: BlockingClient, job: Key) -> list[Pod]:
+    """The pods with the job's label, also those that belong to a former job of that name."""
     return client.list(PODS, job.namespace, labels=f"{names.JOB}={job.name}").items
 
 
 def job_exists(client: BlockingClient, key: Key) -> bool:
-    """Whether a job has that name, as far as one may know."""
+    """Whether a job has that name, as far as we may know."""
     try:
         get_job(client, key)
     except (NotFound, Forbidden):
         return False
     except MusterError:
-        return True  # of several kinds
+        return True  # jobs of several kinds
     return True
 
 
-def get_job_or_pod(
-    client: BlockingClient, key: Key, type_: str = ""
-) -> tuple[Kind[Raw], Raw] | Pod:
-    """The job of that name with its kind, or else the pod."""
-    meant = parse_name(key.name, type_)
-    bare = Key(key.namespace, meant.name)
-    if meant.force == "pod":
-        return _pod(client, bare)
+def get_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> FoundJob | Pod:
+    """The job of that name, else the pod."""
+    parsed = parse_name(key.name, type_)
+    bare = Key(key.namespace, parsed.name)
+    if parsed.must_be == "pod":
+        return _get_pod(client, bare)
     try:
         return get_job(client, key, type_)
     except NotFound:
-        if meant.force == "job":
+        if parsed.must_be == "job":
             raise
         try:
             return client.get(PODS, bare)
@@ -192,7 +205,7 @@ def get_job_or_pod(
         raise
 
 
-def _pod(client: BlockingClient, key: Key) -> Pod:
+def _get_pod(client: BlockingClient, key: Key) -> Pod:
     try:
         return client.get(PODS, key)
     except NotFound as error:
@@ -203,32 +216,32 @@ def _pod(client: BlockingClient, key: Key) -> Pod:
         ) from error
 
 
-def _no_job(key: Key, unread: str) -> NotFound:
-    """What arena says."""
+def _no_job(key: Key, forbidden: str) -> NotFound:
+    """arena's words."""
     return NotFound(
         f"Not found training job {key.name} in namespace {key.namespace},"
         "please use 'arena submit' to create it.",
         status=404,
-        hint=f"You may not read {unread}: it may be one of these." if unread else "",
+        hint=f"You may not read {forbidden}: it may be one of these." if forbidden else "",
     )
 
 
-def _listed(client: BlockingClient, namespace: str, type_: str) -> list[Raw]:
-    """The jobs of every kind that may be listed; the others are told once."""
-    survey = KindQuery(
-        kinds_of_type(type_), lambda kind: client.list(kind, namespace, page=0).items
-    )
-    if not survey.barred and not survey.answers:
-        raise _not_installed(survey.absent)
-    if survey.barred:
-        read = [kind.kind.lower() for kind, _ in survey.answers]
-        only = f"-T {read[0]} asks for no others" if len(read) == 1 else "-T asks for one kind"
-        note_once(f"left out, since you may not list them: {survey.unread} ({only})")
-    return [raw for _, found in survey.answers for raw in found]
+def _list_raw(
+    client: BlockingClient, namespace: str, type_: str, notify: Callable[[str], None]
+) -> list[Raw]:
+    """The jobs of every kind that we may list."""
+    query = KindQuery(kinds_of_type(type_), lambda kind: client.list(kind, namespace, page=0).items)
+    if not query.forbidden and not query.results:
+        raise _not_installed(query.missing)
+    if query.forbidden:
+        types = [kind.kind.lower() for kind, _ in query.results]
+        only = f"-T {types[0]} asks for no others" if len(types) == 1 else "-T asks for one kind"
+        notify(f"left out, since you may not list them: {query.forbidden_names} ({only})")
+    return [raw for _, items in query.results for raw in items]
 
 
-def _served(client: BlockingClient, kind: Kind[Raw], job: Key) -> bool:
-    """Whether the cluster knows this kind, which the want of a job leaves open."""
+def _is_served(client: BlockingClient, kind: Kind[Raw], job: Key) -> bool:
+    """Whether the cluster knows this kind; a 404 for one job does not tell."""
     try:
         client.send(request.list_page(kind, job.namespace, limit=1, continue_token=""))
     except NotFound:
@@ -240,7 +253,7 @@ def _served(client: BlockingClient, kind: Kind[Raw], job: Key) -> bool:
 
 def _not_installed(kinds: Sequence[Kind[Raw]]) -> NotFound:
     if len(kinds) == 1:
-        what = f"{kinds[0].plural}: their CRD is not installed"
+        problem = f"{kinds[0].plural}: their CRD is not installed"
     else:
-        what = "training jobs: their CRDs are not installed"
-    return NotFound(f"the cluster knows no {what}", status=404, hint=HOW_TO_INSTALL_JOB_KINDS)
+        problem = "training jobs: their CRDs are not installed"
+    return NotFound(f"the cluster knows no {problem}", status=404, hint=HOW_TO_INSTALL_JOB_KINDS)

@@ -1,8 +1,7 @@
-"""Where a job's TensorBoard can be opened: read from the Service that goes with it.
+"""The address of a job's TensorBoard, read from its Service, and why it does not answer.
 
-Used by `get`, `list -o json` and `open`. Nothing here asks TensorBoard itself; whether it runs is
-what its pod says. A port of the nodes answers at each of them: the pod's own is the one that a
-person may know of who may not list nodes.
+TensorBoard itself is not asked: whether it runs is read from its pod. A node port answers on every
+node. The node of the pod is preferred, since a user who may not list nodes can know its address.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class TensorBoard(NamedTuple):
 
     url: str
     """The address for a browser; empty if it is not known."""
-    trouble: str
+    problem: str
     """Why it does not answer there, or has no address; empty if it should answer."""
 
 
@@ -47,8 +46,8 @@ def of_job(client: BlockingClient, cluster: Cluster, job: Key) -> TensorBoard | 
     hosts = _Hosts(client, cluster)
     url = _url(service, pods or (), hosts)
     if not url:
-        return TensorBoard("", hosts.trouble or "its Service has no port outside the cluster")
-    return TensorBoard(url, "" if pods is None else _trouble(pods, local=cluster.local))
+        return TensorBoard("", hosts.problem or "its Service has no port outside the cluster")
+    return TensorBoard(url, "" if pods is None else _problem(pods, local=cluster.local))
 
 
 def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, str]:
@@ -66,27 +65,27 @@ def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict
 
 
 def _pods(client: BlockingClient, namespace: str, labels: str) -> list[Pod] | None:
-    """None where they may not be listed."""
+    """None where we may not list them."""
     try:
         return client.list(PODS, namespace, labels=labels).items
     except Forbidden:
         return None
 
 
-def _trouble(pods: Sequence[Pod], *, local: bool) -> str:
+def _problem(pods: Sequence[Pod], *, local: bool) -> str:
     if any(condition_is_true(pod.status.conditions, "Ready") for pod in pods):
         return ""
     if not pods:
         return "it has no pod yet"
-    return _pod_trouble(pods[-1], local=local)
+    return _pod_problem(pods[-1], local=local)
 
 
-def _pod_trouble(pod: Pod, *, local: bool) -> str:
+def _pod_problem(pod: Pod, *, local: bool) -> str:
     row = instance(pod)
     why = row.reason or (pod_status.failure(pod) if row.restarts else "")
-    said = why if why.startswith(row.status) else f"{row.status}: {why}" if why else row.status
-    mend = f"; if it is not installed: {INSTALL}" if local and row.restarts else ""
-    return said + mend
+    text = why if why.startswith(row.status) else f"{row.status}: {why}" if why else row.status
+    fix = f"; if it is not installed: {INSTALL}" if local and row.restarts else ""
+    return text + fix
 
 
 def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:
@@ -94,8 +93,8 @@ def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:
         "ingress"
     ) or []
     port = (service["spec"].get("ports") or [{}])[0]
-    if balanced := next((row.get("ip") or row.get("hostname") for row in ingress), ""):
-        return f"http://{balanced}:{port.get('port')}"
+    if address := next((row.get("ip") or row.get("hostname") for row in ingress), ""):
+        return f"http://{address}:{port.get('port')}"
     if not port.get("nodePort"):
         return ""
     host = hosts.of(pods)
@@ -103,17 +102,17 @@ def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:
 
 
 class _Hosts:
-    """Where ports of the nodes answer; nodes are asked for at most once, and only if need be."""
+    """Addresses where node ports answer; nodes are listed at most once, and only if needed."""
 
     def __init__(self, client: BlockingClient, cluster: Cluster) -> None:
         self._client, self._local = client, cluster.local
-        self.trouble = ""
-        """Why there is none, once that was found out."""
+        self.problem = ""
+        """Why there is none; set when none was found."""
 
     def of(self, pods: Sequence[Pod]) -> str:
-        """An address for what these pods serve."""
+        """An address for a node port that these pods serve."""
         if self._local:
-            return "127.0.0.1"  # where the daemon listens for them, and nowhere else
+            return "127.0.0.1"  # the daemon listens for node ports there only
         return next((pod.status.host_ip for pod in pods if pod.status.host_ip), "") or self._any
 
     @cached_property
@@ -121,11 +120,11 @@ class _Hosts:
         try:
             nodes = self._client.list(NODES).items
         except Forbidden:
-            self.trouble = "it has no node yet, and you may not list others"
+            self.problem = "it has no node yet, and you may not list others"
             return ""
         ready = [node for node in nodes if condition_is_true(node.status.conditions, "Ready")]
-        known = [one for node in ready for one in node.status.addresses if one.address]
-        known.sort(key=lambda one: one.type != "InternalIP")
-        if not known:
-            self.trouble = "no node that is ready has an address"
-        return known[0].address if known else ""
+        addresses = [one for node in ready for one in node.status.addresses if one.address]
+        addresses.sort(key=lambda one: one.type != "InternalIP")
+        if not addresses:
+            self.problem = "no node that is ready has an address"
+        return addresses[0].address if addresses else ""

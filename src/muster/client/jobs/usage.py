@@ -1,25 +1,35 @@
-"""What pods and nodes use and have: measured by metrics.k8s.io, counted from specs.
+"""What pods, nodes and jobs use and request: measured by metrics.k8s.io, counted from specs.
 
-Read by `top`. A cluster without a metrics server measures nothing: then what is used is unknown
-(None), while what was asked for and what there is are still told.
+Without a metrics server the used amount is unknown (None); requested and allocatable amounts are
+known all the same.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.kinds import Kind
-from muster.api.meta import Key, Object, ObjectMeta
+from msgspec.structs import replace
+
+from muster.api.kinds import NODES, PODS, Kind
+from muster.api.meta import Key, Object, ObjectMeta, find_condition
 from muster.api.quantity import parse_milli, parse_whole, sum_resources
-from muster.cli.show.units import cores, memory
+from muster.client import ignore
+from muster.client.jobs import lookup
+from muster.client.jobs.instances import named_instance
 from muster.errors import Forbidden, NotFound, ServerError
+from muster.jobs import pod_status
 from muster.jobs.summary import GPUS, gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Sequence
 
-    from muster.api.core import Node, Pod, Quantity
+    from muster.api.core import Node, Pod
+    from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
+
+_ROLE = "node-role.kubernetes.io/"
 
 
 class _Measured(Object, frozen=True):
@@ -35,7 +45,6 @@ class _Metrics(Object, frozen=True):
 _GROUP = ("metrics.k8s.io", "v1beta1")
 POD_METRICS = Kind(*_GROUP, "pods", "PodMetrics", _Metrics)
 NODE_METRICS = Kind(*_GROUP, "nodes", "NodeMetrics", _Metrics, namespaced=False)
-UNKNOWN = "N/A"
 
 
 class Amount(NamedTuple):
@@ -47,7 +56,7 @@ class Amount(NamedTuple):
 
 
 def measured(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> dict[Key, Amount]:
-    """Who uses how much now; empty where nobody measures or we may not read it."""
+    """The amounts used now; empty where nothing is measured or we may not read it."""
     try:
         rows = client.list(kind, namespace).items
     except (NotFound, Forbidden, ServerError):
@@ -63,8 +72,8 @@ def _used(row: _Metrics) -> Amount:
     )
 
 
-def asked(pod: Pod) -> Amount:
-    """What the pod's containers ask for; a limit without a request is one."""
+def requested(pod: Pod) -> Amount:
+    """What the pod's containers request; a limit without a request counts as one."""
     sums = sum_resources(
         {**container.resources.limits, **container.resources.requests}
         for container in pod.spec.containers
@@ -74,21 +83,139 @@ def asked(pod: Pod) -> Amount:
 
 def allocatable(node: Node) -> Amount:
     """What a node has for pods."""
-    has = node.status.allocatable
-    return Amount(parse_milli(has.get("cpu", 0)), parse_whole(has.get("memory", 0)), _gpus(has))
-
-
-def _gpus(has: Mapping[str, Quantity]) -> int:
-    return sum(parse_whole(has.get(name, 0)) for name in GPUS)
+    amounts = node.status.allocatable
+    return Amount(
+        parse_milli(amounts.get("cpu", 0)),
+        parse_whole(amounts.get("memory", 0)),
+        sum(parse_whole(amounts.get(name, 0)) for name in GPUS),
+    )
 
 
 def sum_amounts(amounts: Iterable[Amount]) -> Amount:
     return Amount(*map(sum, zip(Amount(), *amounts, strict=True)))
 
 
-def format_cpu(amount: Amount | None) -> str:
-    return cores(amount.cpu) if amount is not None else UNKNOWN
+@dataclass(frozen=True)
+class PodUsage:
+    """One pod on a node."""
+
+    namespace: str
+    name: str
+    status: str
+    requested: Amount
 
 
-def format_memory(amount: Amount | None) -> str:
-    return memory(amount.memory) if amount is not None else UNKNOWN
+@dataclass(frozen=True)
+class NodeUsage:
+    """One node: what it has, what is allocated to pods, and what is used if that is measured."""
+
+    name: str
+    ip: str
+    role: str
+    status: str
+    total: Amount
+    allocated: Amount
+    used: Amount | None
+    instances: tuple[PodUsage, ...]
+
+
+def node_usages(client: BlockingClient, names: Sequence[str]) -> list[NodeUsage]:
+    """Those nodes, or all; nodes without GPUs come first, as in arena's table."""
+    nodes = client.list(NODES).items
+    missing = sorted(set(names) - {node.metadata.name for node in nodes})
+    if missing:
+        raise NotFound(
+            f"there is no node named {', '.join(missing)}",
+            status=404,
+            hint="`arena top node` lists those that are there.",
+        )
+    wanted = [node for node in nodes if not names or node.metadata.name in names]
+    used = measured(client, NODE_METRICS, "")
+    placed: dict[str, list[Pod]] = {}
+    for pod in client.list(PODS).items:
+        if pod.spec.node_name and not pod.finished:
+            placed.setdefault(pod.spec.node_name, []).append(pod)
+    usages = [_node_usage(node, placed.get(node.metadata.name, []), used) for node in wanted]
+    return sorted(usages, key=lambda use: (use.total.gpus > 0, use.name))
+
+
+def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> NodeUsage:
+    name = node.metadata.name
+    rows = sorted((_pod_usage(pod) for pod in pods), key=lambda row: (row.namespace, row.name))
+    return NodeUsage(
+        name=name,
+        ip=next((one.address for one in node.status.addresses), "N/A"),
+        role=_role(node),
+        status=_status(node),
+        total=allocatable(node),
+        allocated=sum_amounts(row.requested for row in rows),
+        used=used.get(Key("", name)),
+        instances=tuple(rows),
+    )
+
+
+def _pod_usage(pod: Pod) -> PodUsage:
+    key = pod.metadata.key
+    return PodUsage(key.namespace, key.name, pod_status.status_column(pod), requested(pod))
+
+
+def _role(node: Node) -> str:
+    labels = node.metadata.labels
+    roles = [key.removeprefix(_ROLE) for key in sorted(labels) if key.startswith(_ROLE)]
+    return ",".join(roles) or labels.get("kubernetes.io/role", "<none>")
+
+
+def _status(node: Node) -> str:
+    ready = find_condition(node.status.conditions, "Ready")
+    words = {"True": "Ready", "False": "NotReady"}
+    word = words.get(ready.status, "Unknown") if ready is not None else "Unknown"
+    return f"{word},SchedulingDisabled" if node.spec.unschedulable else word
+
+
+@dataclass(frozen=True)
+class JobUsage:
+    """A job, and what each of its pods uses, as far as that is measured."""
+
+    job: JobSummary
+    used: dict[str, Amount]
+    now: datetime
+
+    @property
+    def sum(self) -> Amount | None:
+        return sum_amounts(self.used.values()) if self.used else None
+
+    def only(self, name: str) -> JobUsage:
+        """The same with one instance alone; unchanged if none is named."""
+        if not name:
+            return self
+        instance = named_instance(self.job, name)
+        used = {key: amount for key, amount in self.used.items() if key == name}
+        return JobUsage(replace(self.job, instances=(instance,)), used, self.now)
+
+
+def job_usages(
+    client: BlockingClient,
+    namespace: str,
+    type_: str = "",
+    notify: Callable[[str], None] = ignore,
+) -> list[JobUsage]:
+    """Every job, those with most GPUs first."""
+    jobs = lookup.list_jobs(client, namespace, type_, notify)
+    used = measured(client, POD_METRICS, namespace) if jobs else {}
+    now = datetime.now(UTC)
+    return [
+        JobUsage(job, _usage_of_pods(job, used), now)
+        for job in sorted(jobs, key=lambda job: -job.requested_gpus)
+    ]
+
+
+def job_usage(client: BlockingClient, job: Key, type_: str = "") -> JobUsage:
+    """One job."""
+    summary = lookup.get_summary(client, job, type_)
+    used = measured(client, POD_METRICS, job.namespace)
+    return JobUsage(summary, _usage_of_pods(summary, used), datetime.now(UTC))
+
+
+def _usage_of_pods(job: JobSummary, used: dict[Key, Amount]) -> dict[str, Amount]:
+    keys = (Key(job.namespace, row.name) for row in job.instances)
+    return {key.name: used[key] for key in keys if key in used}

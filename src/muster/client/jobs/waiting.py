@@ -1,8 +1,8 @@
-"""Keeping watch of one job, without a gap: also an end that is deleted a moment later is seen.
+"""Waiting for a job to run, to finish or to be deleted.
 
-Used by `submit --wait` and `wait`. Time is let pass by asking the server for what happens to the
-job in the next second, from the version on that was seen last; so nothing is missed between two
-looks. Where watching is not possible (no right to, history gone), the job is looked up instead.
+`JobWatch` misses no end, also of a job that is deleted a moment later: to let time pass it watches
+the job from the version it saw last, so that nothing is lost between two looks. Where watching is
+not possible (not allowed, history compacted), the job is looked up instead.
 """
 
 from __future__ import annotations
@@ -12,26 +12,86 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.meta import key_of
+from muster.client import ignore
 from muster.client.jobs import lookup
-from muster.errors import ApiError, InvalidJob, MusterError, NotFound, Unreachable
+from muster.errors import ApiError, InvalidJob, JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs import parse
-from muster.jobs.summary import summarize
+from muster.jobs.summary import RUNNING, SUCCEEDED, summarize
 from muster.kube import request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from muster.api.meta import Key, Raw
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
-SOON = 60
-"""A job that is deleted so many seconds after its end is no place to send anybody to."""
+FINISHED, STARTED = (SUCCEEDED,), (RUNNING, SUCCEEDED)
+"""Goals of `wait_for`: the statuses that end the wait well."""
+LOOK_SECONDS = 1.0
+SHORT_TTL = 60
+"""A job that is deleted this many seconds after its end keeps no logs that one could read."""
+NO_LOGS = "Its instances were cleaned up at its end, and their logs with them."
+
+
+def wait_for(
+    watch: JobWatch,
+    goal: Collection[str],
+    *,
+    deadline: float = float("inf"),
+    on_look: Callable[[JobSummary], None] = lambda _: None,
+    notify: Callable[[str], None] = ignore,
+) -> JobSummary:
+    """Wait until the job has one of these statuses; JobFailed if it ends otherwise.
+
+    `deadline` is a time of the monotonic clock. A cluster that is unreachable is waited for.
+    """
+    while True:
+        try:
+            job = watch.look()
+        except NotFound as error:
+            raise NotFound(f"the job {watch.name} was deleted meanwhile", status=404) from error
+        except Unreachable as error:
+            if time.monotonic() > deadline:
+                raise
+            notify(f"waiting for the cluster: {error}")
+        else:
+            on_look(job)
+            if job.status in goal:
+                return job
+            if job.over:
+                see = f"See: arena logs {job.name} -n {job.namespace}"
+                raise JobFailed(
+                    f"the job {job.name} failed{job.because}",
+                    hint=see if watch.keeps_logs(job) else NO_LOGS,
+                )
+            if time.monotonic() > deadline:
+                raise MusterError(
+                    f"the job {job.name} is still {job.status.lower()}{job.because}",
+                    hint=f"`arena explain {job.name}` says more.",
+                )
+        watch.wait(LOOK_SECONDS)
+
+
+def wait_until_deleted(
+    client: BlockingClient, key: Key, type_: str = "", *, deadline: float = float("inf")
+) -> None:
+    """Return when no job has that name."""
+    while True:
+        try:
+            lookup.get_job(client, key, type_)
+        except NotFound:
+            return
+        if time.monotonic() > deadline:
+            raise MusterError(
+                f"the job {key.name} is still there", hint=f"`arena delete {key.name}` deletes it."
+            )
+        time.sleep(LOOK_SECONDS)
 
 
 class JobWatch:
-    """One job from a version of it on."""
+    """One job, followed from a version of it on."""
 
     def __init__(
         self,
@@ -44,34 +104,38 @@ class JobWatch:
         self._key, self._uid = key_of(raw), raw["metadata"]["uid"]
         self._raw = raw
         self._since = str(raw["metadata"]["resourceVersion"])
-        self._gone = False
+        self._deleted = False
+
+    @property
+    def name(self) -> str:
+        return self._key.name
 
     def look(self) -> JobSummary:
-        """How the job is, or how it ended; NotFound if it was deleted before its end."""
-        if self._gone and not summarize(self._raw, []).over:
+        """The job now, or at its end; NotFound if it was deleted before its end."""
+        if self._deleted and not summarize(self._raw, []).over:
             raise NotFound(f"the job {self._key.name} was deleted", status=404)
-        pods = lookup.pods_of(self._client, self._key)
+        pods = lookup.labelled_pods(self._client, self._key)
         return summarize(self._raw, pods, datetime.now(UTC))
 
     def keeps_logs(self, job: JobSummary) -> bool:
-        """Whether a log is left of the job that has ended: its end takes pods away, and so itself.
+        """Whether logs of the ended job are still there: its pods, or the job, may be deleted.
 
-        A pod that ran to its end stays unless all go; of those, a launcher's stays all the same.
+        A pod that ran to its end stays unless the policy deletes all; a launcher always stays.
         """
         try:
             policy = parse.parse_job(self._raw).policy
         except InvalidJob:
             return False
-        if self._gone or (policy.ttl_seconds is not None and policy.ttl_seconds < SOON):
+        if self._deleted or (policy.ttl_seconds is not None and policy.ttl_seconds < SHORT_TTL):
             return False
-        done = [one for one in job.instances if one.phase in ("Succeeded", "Failed")]
+        ended = [one for one in job.instances if one.phase in ("Succeeded", "Failed")]
         return any(
-            policy.clean_pod_policy != "All" or one.role.lower() == "launcher" for one in done
+            policy.clean_pod_policy != "All" or one.role.lower() == "launcher" for one in ended
         )
 
     def wait(self, seconds: float) -> None:
-        """Let about that time pass, and see what happens to the job meanwhile."""
-        if self._gone:
+        """Wait for about that time, and record what happens to the job meanwhile."""
+        if self._deleted:
             self._sleep(seconds)
             return
         try:
@@ -97,22 +161,22 @@ class JobWatch:
             event = read(line)
             self._since = str(event.object["metadata"]["resourceVersion"])
             if event.type in ("ADDED", "MODIFIED", "DELETED"):
-                self._saw(event.object)
-                self._gone = self._gone or event.type == "DELETED"
+                self._update(event.object)
+                self._deleted = self._deleted or event.type == "DELETED"
 
-    def _saw(self, raw: Raw) -> None:
-        """Another job of the name is not ours; nor does an end that was seen change any more."""
-        if raw["metadata"]["uid"] == self._uid and not self._gone:
+    def _update(self, raw: Raw) -> None:
+        """Ignore another job of the same name, and changes after the deletion."""
+        if raw["metadata"]["uid"] == self._uid and not self._deleted:
             self._raw = {"kind": self._kind.kind, **raw}
 
     def _look_up(self) -> None:
         try:
             found = self._client.get(self._kind, self._key)
         except NotFound:
-            self._gone = True
+            self._deleted = True
         except MusterError:
-            return  # the next look tells
+            return  # the next look raises it
         else:
             self._since = str(found["metadata"]["resourceVersion"])
-            self._gone = found["metadata"]["uid"] != self._uid
-            self._saw(found)
+            self._deleted = found["metadata"]["uid"] != self._uid
+            self._update(found)

@@ -1,158 +1,107 @@
-"""What `apply` and `create` share: read everything, check everything, then send object by object.
+"""Applying and creating objects: read everything, check everything, then send object by object.
 
-Promises: nothing is sent unless every object could be read and has a possible name; then every
-object is tried, and the exit code tells whether all went well.
+Nothing is sent unless every object could be read and has a possible name; then every object is
+tried. Apply is server-side: the cluster merges, so that fields that others set (the replicas that a
+controller chose, say) stay theirs. A field that another manager owns and that we would change is a
+conflict, reported with its owner.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
-import click
+import msgspec
 
-from muster.api.meta import object_name
-from muster.cli.failures import Failures
-from muster.cli.show.messages import note
-from muster.cli.show.table import json_or_yaml
+from muster.api.meta import Key, object_name
 from muster.client.manifests import reader
 from muster.client.manifests.served_kinds import CRD, ServedKinds
-from muster.client.target import find_or_start_cluster
-from muster.errors import UsageError
+from muster.errors import AlreadyExists, Conflict, MusterError, NotFound, Unreachable, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.kube import request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TextIO
 
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
-    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
     from muster.kube.request import Request
 
-F = TypeVar("F", bound="Callable[..., Any]")
+    Send = Callable[[BlockingClient, Kind[Raw], Raw], "SendResult"]
 
 MANAGER = "arena"
-DRY_RUN_SUFFIX = {"client": " (dry run)", "server": " (server dry run)"}
+_OWNER = re.compile(r'conflicts? with "((?:[^"\\]|\\.)*)"')
 
 
 class SendResult(NamedTuple):
-    """What became of one object: a word for the person, and the object as the server has it."""
+    """What became of one object, and the object as the server has it."""
 
-    word: str
+    outcome: str
+    """`created`, `configured` or `unchanged`."""
     item: Raw
 
 
-@dataclass(frozen=True)
-class SendOptions:
-    """What the user asked for, the same for both verbs."""
-
-    verb: str
-    files: tuple[str, ...]
-    recursive: bool = False
-    dry_run: str = "none"
-    output: str = ""
-
-    def asked(self, request: Request) -> Request:
-        """The request with what every write of ours says: who, how strictly, for real or not."""
-        query = (*request.query, ("fieldValidation", "Strict"))
-        if not any(key == "fieldManager" for key, _ in query):
-            query += (("fieldManager", MANAGER),)
-        if self.dry_run == "server":
-            query += (("dryRun", "All"),)
-        return request._replace(query=query)
+def with_write_options(request: Request, *, dry_run: bool = False) -> Request:
+    """The request with our field manager and strict validation; a dry run stores nothing."""
+    query = (*request.query, ("fieldValidation", "Strict"))
+    if not any(key == "fieldManager" for key, _ in query):
+        query += (("fieldManager", MANAGER),)
+    if dry_run:
+        query += (("dryRun", "All"),)
+    return request._replace(query=query)
 
 
-def manifest_options(command: F) -> F:
-    """The options of both verbs."""
-    for option in (
-        click.option(
-            "--filename", "-f", "files", multiple=True, required=True, metavar="FILE|DIR|-",
-            help="Manifests to send; - is standard input.  [repeatable]",
-        ),
-        click.option("--recursive", "-R", is_flag=True, help="Also the folders within a folder."),
-        click.option(
-            "--dry-run", type=click.Choice(["none", "client", "server"]), default="none",
-            is_flag=False, flag_value="client",
-            help="client: check and print only. server: let the cluster check, keep nothing.",
-        ),
-        click.option(
-            "--output", "-o", type=click.Choice(["yaml", "json", "name"]), default=None,
-            help="Print the objects instead of a line each.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def send_manifests(
-    order: SendOptions, where: Target, send: Callable[[BlockingClient, Kind[Raw], Raw], SendResult]
-) -> None:
-    """Read, check and send all objects, and say what became of each."""
-    items = _read(order, where)
-    if order.dry_run == "client":
-        word = "applied" if order.verb == "apply" else "created"
-        _show(order, [SendResult(word, item) for item in items])
-        return
-    cluster = find_or_start_cluster(where, note)
-    if order.dry_run == "none":
-        note(str(cluster))
-    namespace = where.namespace_in(cluster)
-    with cluster.connect() as client:
-        sent, failures = _send_all(order, client, items, namespace, send)
-    _show(order, sent if order.output else [])
-    failures.end(len(items), "objects")
-
-
-def _read(order: SendOptions, where: Target) -> list[Raw]:
+def read_objects(
+    files: Sequence[str], stdin: TextIO, *, verb: str, namespace: str = "", recursive: bool = False
+) -> list[Raw]:
+    """The objects of all files, each checked; `verb` is `apply` or `create`."""
     found = [
         (item, source)
-        for place in order.files
-        for source, text in reader.texts(place, recursive=order.recursive)
+        for file in files
+        for source, text in reader.texts(file, stdin, recursive=recursive)
         for document in reader.documents(text, source)
         for item in reader.objects(document, source)
     ]
     if not found:
-        raise UsageError(f"no objects to {order.verb} in {', '.join(order.files)}")
+        raise UsageError(f"no objects to {verb} in {', '.join(files)}")
     # Jobs first: what goes with one is named after it, and it is its name that is to be mended.
     for item, source in sorted(
         found, key=lambda row: str(row[0].get("kind")) not in JOB_KIND_BY_NAME
     ):
-        reader.check(item, source, generate=order.verb == "create")
-    return [check_namespace(item, where.namespace) for item, _ in found]
+        reader.check(item, source, generate=verb == "create")
+    return [check_namespace(item, namespace) for item, _ in found]
 
 
-def check_namespace(item: Raw, wanted: str) -> Raw:
+def check_namespace(item: Raw, namespace: str) -> Raw:
     """The object unless it names another namespace than `-n` does."""
     own = item["metadata"].get("namespace", "")
-    if wanted and own and own != wanted:
+    if namespace and own and own != namespace:
         raise UsageError(
-            f"{object_name(item)} is for the namespace {own}, -n says {wanted}",
+            f"{object_name(item)} is for the namespace {own}, -n says {namespace}",
             hint=f"Use -n {own}, or take the namespace out of the manifest.",
         )
     return item
 
 
-def _send_all(
-    order: SendOptions,
-    client: BlockingClient,
-    items: Sequence[Raw],
-    namespace: str,
-    send: Callable[[BlockingClient, Kind[Raw], Raw], SendResult],
-) -> tuple[list[SendResult], Failures]:
-    resources = ServedKinds(client)
-    sent: list[SendResult] = []
-    failures = Failures()
+def send_all(
+    client: BlockingClient, items: Iterable[Raw], namespace: str, send: Send, *, dry_run: bool
+) -> Iterator[SendResult | MusterError]:
+    """Send every object and yield its result or its error; an unreachable cluster raises."""
+    served = ServedKinds(client)
     for item in items:
-        with failures.kept():
-            kind = resources.find(item["apiVersion"], item["kind"])
-            done = send(client, kind, _in_namespace(kind, item, namespace))
-            if item["kind"] == CRD and order.dry_run == "none":
-                resources.expect(item)
-            sent.append(done)
-            if not order.output:
-                _show(order, [done])
-    return sent, failures
+        try:
+            kind = served.find(item["apiVersion"], item["kind"])
+            result = send(client, kind, _in_namespace(kind, item, namespace))
+        except Unreachable:
+            raise
+        except MusterError as error:
+            yield error
+        else:
+            if item["kind"] == CRD and not dry_run:
+                served.expect(item)
+            yield result
 
 
 def _in_namespace(kind: Kind[Raw], item: Raw, namespace: str) -> Raw:
@@ -161,21 +110,67 @@ def _in_namespace(kind: Kind[Raw], item: Raw, namespace: str) -> Raw:
     return {**item, "metadata": {**item["metadata"], "namespace": namespace}}
 
 
-def _show(order: SendOptions, sent: Sequence[SendResult]) -> None:
-    if not sent:
-        return
-    if order.output in ("yaml", "json"):
-        items = [one.item for one in sent]
-        shown = items[0] if len(items) == 1 else as_list(items)
-        print(json_or_yaml(shown, order.output))
-        return
-    for one in sent:
-        end = (
-            "" if order.output == "name" else f" {one.word}{DRY_RUN_SUFFIX.get(order.dry_run, '')}"
-        )
-        print(f"{object_name(one.item)}{end}")
+def create_object(
+    client: BlockingClient, kind: Kind[Raw], item: Raw, *, dry_run: bool = False
+) -> SendResult:
+    """Create the object; one that is already there is an error."""
+    try:
+        response = client.send(with_write_options(request.create(kind, item), dry_run=dry_run))
+    except AlreadyExists as error:
+        error.hint = "`arena apply -f` changes what is there."
+        raise
+    return SendResult("created", msgspec.json.decode(response.body, type=dict))
 
 
-def as_list(items: Sequence[Raw]) -> Raw:
-    """The objects as one `List`."""
-    return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": list(items)}
+def apply_object(
+    client: BlockingClient,
+    kind: Kind[Raw],
+    item: Raw,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> SendResult:
+    """Create the object or change it; `force` takes over fields that others manage."""
+    before = _current(client, kind, item)
+    ask = request.apply(kind, item, owner=MANAGER, force=force)
+    try:
+        response = client.send(with_write_options(ask, dry_run=dry_run))
+    except Conflict as error:
+        owners = {match[1] for _, message in error.causes if (match := _OWNER.search(message))}
+        if owners == {MANAGER} and not force:
+            # `arena create` made it: the same user with the same program, so there is no dispute.
+            return apply_object(client, kind, item, force=True, dry_run=dry_run)
+        raise _explained(error, item, owners) from None
+    after: Raw = msgspec.json.decode(response.body, type=dict)
+    if response.status == 201 or before is None:
+        return SendResult("created", after)
+    return SendResult("unchanged" if _content(before) == _content(after) else "configured", after)
+
+
+def _current(client: BlockingClient, kind: Kind[Raw], item: Raw) -> Raw | None:
+    metadata = item["metadata"]
+    try:
+        return client.get(kind, Key(metadata.get("namespace", ""), metadata["name"]))
+    except NotFound:
+        return None
+
+
+def _content(item: Raw) -> Raw:
+    """The object without the server's book-keeping."""
+    metadata = dict(item["metadata"])
+    for field in ("managedFields", "resourceVersion"):
+        metadata.pop(field, None)
+    return {**item, "metadata": metadata}
+
+
+def _explained(error: Conflict, item: Raw, owners: set[str]) -> Conflict:
+    if not owners:
+        return error
+    fields = ", ".join(dict.fromkeys(field for field, _ in error.causes))
+    return Conflict(
+        f"{object_name(item)}: {', '.join(sorted(owners))} manages {fields}",
+        status=error.status,
+        reason=error.reason,
+        causes=error.causes,
+        hint="--force-conflicts takes these fields over; or leave them out of the manifest.",
+    )

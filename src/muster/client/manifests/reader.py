@@ -1,16 +1,14 @@
 """Reading manifests: files, folders or standard input -> objects that could be sent.
 
-Used by `process`, `apply` and `create`. YAML (several documents), JSON and lists of objects are
-understood. Promises: nothing is dropped in silence (a key written twice is an error), what JSON has
-no word for (dates, say) stays the text it was, and an object that no cluster could take is refused
-here with what to write instead.
+YAML (several documents), JSON and lists of objects are understood. Nothing is dropped silently: a
+key written twice is an error. Values that JSON cannot express (dates, say) stay text. An object
+that no cluster would accept is rejected here, with what to write instead.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +18,13 @@ from muster.api.kinds import JOB_KINDS
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import TextIO
 
     from muster.api.meta import Raw
 
 SUFFIXES = (".yaml", ".yml", ".json")
-DEEPEST, MOST = 100, 1_000_000
+MAX_DEPTH, MAX_NODES = 100, 1_000_000
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _ANY = (re.compile(rf"{_LABEL}(\.{_LABEL})*"), 253, "lower-case letters, digits, '-' and '.'")
@@ -38,10 +37,10 @@ _BY_KIND = {
 }
 
 
-def texts(place: str, *, recursive: bool = False) -> Iterator[tuple[str, str]]:
+def texts(place: str, stdin: TextIO, *, recursive: bool = False) -> Iterator[tuple[str, str]]:
     """Every file's name and text; `-` is standard input, a folder stands for its manifests."""
     if place == "-":
-        yield "standard input", sys.stdin.read()
+        yield "standard input", stdin.read()
         return
     if "://" in place:
         raise UsageError(
@@ -86,17 +85,17 @@ def documents(text: str, source: str) -> list[Any]:
 
 
 def _measure(document: object) -> None:
-    """Refuse what YAML's references can build: a document within itself, or one beyond measure."""
-    count, waiting = 0, [(document, 0)]
-    while waiting:
-        node, depth = waiting.pop()
+    """Refuse what YAML's references can build: a document that contains itself or is huge."""
+    count, pending = 0, [(document, 0)]
+    while pending:
+        node, depth = pending.pop()
         count += 1
-        if depth > DEEPEST or count > MOST:
+        if depth > MAX_DEPTH or count > MAX_NODES:
             raise ValueError("it is nested too deeply, contains itself or is far too large")
         if isinstance(node, dict):
-            waiting += [(value, depth + 1) for value in node.values()]
+            pending += [(value, depth + 1) for value in node.values()]
         elif isinstance(node, list):
-            waiting += [(value, depth + 1) for value in node]
+            pending += [(value, depth + 1) for value in node]
 
 
 def _json_stream(text: str) -> list[Any] | None:
@@ -114,11 +113,11 @@ def _json_stream(text: str) -> list[Any] | None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         keys = [key for key, _ in pairs]
         raise UsageError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} is written twice")
-    return made
+    return mapping
 
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -132,7 +131,7 @@ class Loader(_Safe):  # type: ignore[misc]
         self._flat: set[int] = set()
 
     def flatten_mapping(self, node: Any) -> None:
-        """Before `<<` brings in keys that this mapping may override, look at its own."""
+        """Check the mapping's own keys before `<<` adds keys that it may override."""
         if id(node) not in self._flat:
             self._flat.add(id(node))
             seen = set()
@@ -144,9 +143,9 @@ class Loader(_Safe):  # type: ignore[misc]
         super().flatten_mapping(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
-        made = super().construct_mapping(node, deep=deep)
-        named = {_key(key): value for key, value in made.items()}
-        if len(named) < len(made):
+        mapping = super().construct_mapping(node, deep=deep)
+        named = {_key(key): value for key, value in mapping.items()}
+        if len(named) < len(mapping):
             raise _twice(
                 "that is a number or a word in one place and text in another", node.start_mark
             )
@@ -180,6 +179,11 @@ def objects(document: object, source: str) -> Iterator[Raw]:
             yield from objects({**item_kind, **item} if isinstance(item, dict) else item, source)
         return
     yield document
+
+
+def as_list(items: Sequence[Raw]) -> Raw:
+    """The objects as one `List`."""
+    return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": list(items)}
 
 
 def check(item: Raw, source: str, *, generate: bool) -> None:

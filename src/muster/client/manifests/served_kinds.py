@@ -1,7 +1,6 @@
-"""From apiVersion and kind to the resource's path, by asking the cluster what it serves.
+"""From apiVersion and kind to the resource's path, by discovery.
 
-Used by `apply` and `create`, which take objects of any kind, and by `submit`. What the cluster said
-is remembered for the length of one command.
+What the cluster serves is remembered for the length of one command.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 CRD = "CustomResourceDefinition"
-PATIENCE = 10.0
+DISCOVERY_TIMEOUT = 10.0
 
 
 class ServedKinds:
-    """What one cluster serves.
+    """The kinds that one cluster serves.
 
-    A CRD that was sent a moment ago is not served at once: after `expect`, a missing kind is asked
-    for again until it is there or patience ends.
+    A CRD that was sent a moment ago is not served at once: after `expect`, a missing kind is looked
+    for again until it is there or the time is up.
     """
 
     def __init__(self, client: BlockingClient, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -38,7 +37,7 @@ class ServedKinds:
 
     def find(self, api_version: str, kind: str) -> Kind[Raw]:
         """The resource of that kind; NotFound says which group or kind is missing."""
-        waits = PATIENCE if api_version.partition("/")[0] in self._expected else 0.0
+        waits = DISCOVERY_TIMEOUT if api_version.partition("/")[0] in self._expected else 0.0
         while True:
             try:
                 return self._find(api_version, kind)
@@ -63,10 +62,10 @@ class ServedKinds:
 
     def _ask(self, api_version: str, kind: str) -> dict[str, Kind[Raw]]:
         try:
-            answer = self._client.send(discovery.resources_request(api_version))
+            response = self._client.send(discovery.resources_request(api_version))
         except NotFound:
             raise _missing(api_version, kind) from None
-        return {found.kind: found for found in discovery.kinds(answer.body, api_version, dict)}
+        return {kind_.kind: kind_ for kind_ in discovery.kinds(response.body, api_version, dict)}
 
 
 def _missing(api_version: str, kind: str) -> NotFound:

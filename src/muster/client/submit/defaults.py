@@ -1,7 +1,7 @@
-"""What a command line leaves open: arena's config file, its charts, files named by it, the user.
+"""Values that the flags of a submission leave open.
 
-Called by `orders` between parsing and building. Reading only; what is found goes into the
-submission and into its `Site`.
+They come from arena's config file, its charts, the files that flags name, and the cluster. Nothing
+is written.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 
 def with_defaults(kind: type[submission.Submission], given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a submission: what was written, and for the rest what files say."""
-    said = {name: value for name, value in given.items() if value is not None}
-    if "gang" not in said:
-        said["gang"] = gang_default(kind.job_kind.trainer)
-    kept = config_file.read()
-    if not said.get("image_pull_secret"):
-        words = (word.strip() for word in kept.get("imagePullSecrets", "").split(","))
-        said["image_pull_secret"] = tuple(word for word in words if word)
-    if kind is submission.TensorFlow and not said.get("role_sequence"):
-        said["role_sequence"] = kept.get("tfjob_role_sequence", "")
-    if said.get("sync_mode"):
-        said["sync_source"] = _source(said.get("sync_source", ""))
-        _check_source(said["sync_mode"], said["sync_source"])
-    return said
+    """The fields of a submission: those given, and for the rest what files say."""
+    fields = {name: value for name, value in given.items() if value is not None}
+    if "gang" not in fields:
+        fields["gang"] = gang_default(kind.job_kind.trainer)
+    config = config_file.read()
+    if not fields.get("image_pull_secret"):
+        words = (word.strip() for word in config.get("imagePullSecrets", "").split(","))
+        fields["image_pull_secret"] = tuple(word for word in words if word)
+    if kind is submission.TensorFlow and not fields.get("role_sequence"):
+        fields["role_sequence"] = config.get("tfjob_role_sequence", "")
+    if fields.get("sync_mode"):
+        fields["sync_source"] = _absolute_source(fields.get("sync_source", ""))
+        _check_source(fields["sync_mode"], fields["sync_source"])
+    return fields
 
 
 def gang_default(type_: str) -> bool:
-    """Where the command line does not say: the chart's values, then the config file, then no."""
-    chart = _chart(type_)
+    """Without the flag: the chart's values, then the config file, then no."""
+    chart = _gang_of_chart(type_)
     if chart is not None:
         return chart
     return bool(config_file.switch("gang"))
 
 
-def _chart(type_: str) -> bool | None:
+def _gang_of_chart(type_: str) -> bool | None:
     """`enableGangScheduler` where arena keeps its charts: in the home directory, else in /."""
     home = Path.home() / "charts"
     file = (home if home.is_dir() else Path("/charts")) / type_ / "values.yaml"
@@ -61,13 +61,13 @@ def _chart(type_: str) -> bool | None:
         return None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
-    found = values.get("enableGangScheduler") if isinstance(values, dict) else None
-    if found is None or isinstance(found, bool):
-        return found
-    raise ConfigError(f"{file}: enableGangScheduler is {found!r}, not true or false")
+    gang = values.get("enableGangScheduler") if isinstance(values, dict) else None
+    if gang is None or isinstance(gang, bool):
+        return gang
+    raise ConfigError(f"{file}: enableGangScheduler is {gang!r}, not true or false")
 
 
-def _source(source: str) -> str:
+def _absolute_source(source: str) -> str:
     """A path of this machine as an absolute one; everything else as it is."""
     local = source.startswith(("/", "./", "../", "~")) or source in (".", "..")
     if not local and not (source and ":" not in source and Path(source).is_dir()):
@@ -78,7 +78,7 @@ def _source(source: str) -> str:
 
 
 def _check_source(mode: str, source: str) -> None:
-    """Refuse now what a pod would fail on: a path of this machine with no code to fetch."""
+    """Refuse a path of this machine that holds no code; the pod would fail on it."""
     path = Path(local_path(source))
     if not local_path(source):
         return
@@ -93,29 +93,29 @@ def _check_source(mode: str, source: str) -> None:
 
 def config_files(args: submission.Submission) -> tuple[tuple[str, bytes], ...]:
     """`--config-file`: where each file goes, and its content."""
-    found = []
+    files = []
     for text in args.config_file:
         written, _, inside = text.partition(":")
         path = Path(written).expanduser().absolute()
         try:
-            found.append((inside or str(path), path.read_bytes()))
+            files.append((inside or str(path), path.read_bytes()))
         except OSError as error:
             raise UsageError(
                 f"--config-file {text!r} is invalid: {error.strerror or error}",
                 hint="Write --config-file=HOST_FILE[:/path/in/container]",
             ) from None
-    return tuple(found)
+    return tuple(files)
 
 
 def make_site(args: submission.Submission, *, local: bool) -> submission.Site:
-    """Where the job goes. Its log directory on the host is new each time it is submitted."""
+    """Facts about the cluster. The log directory on the host is new with every submission."""
     folder = f"{args.name}-{secrets.token_hex(4)}"
     logs = str(Home.of_user().root / "logs" / folder) if local else f"/arena_logs/{folder}"
     return submission.Site(local=local, logs=logs, files=config_files(args))
 
 
 def check_priority(client: BlockingClient, args: submission.Submission) -> None:
-    """What only the cluster can tell."""
+    """Refuse a priority class that the cluster does not have."""
     if not args.priority:
         return
     try:
@@ -126,11 +126,11 @@ def check_priority(client: BlockingClient, args: submission.Submission) -> None:
             "to get a valid priority"
         ) from None
     except ApiError:
-        return  # Whoever may not look is told by the pods.
+        return  # whoever may not read classes learns it from the pods
 
 
 def submitting_user(client: BlockingClient) -> str:
-    """Who the cluster takes us for; empty if it does not say."""
+    """Our name on the cluster; empty if it does not tell."""
     try:
         return user_name(client)
     except ApiError:

@@ -1,7 +1,7 @@
 """The flags of `arena submit`, as tables: spelling, help, old spelling, short form.
 
-Read by `kinds`. A flag fills the field of the same name in `jobs/build/submission.py`, whose type
-and default are the flag's. Old camelCase spellings are accepted and hidden from the help.
+A flag fills the field of the same name in `jobs/submission/flags.py`, whose type and default are
+the flag's. Old camelCase spellings are accepted and hidden from the help.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""`arena submit -f FILE [--set PATH=VALUE]…`: a job from a file.
+"""A job from a file, with changes: `arena submit -f FILE [--set PATH=VALUE]…`.
 
 The file is a job manifest, or the short form: the flags of `arena submit KIND` as YAML keys, with
-`kind` and `command`. `--set` changes a field before the file is understood. Promises: a key nobody
-reads is an error with the nearest one, never dropped; and what the short form says is taken as it
-is written, as on a command line: `1.10` is no number to be shortened, `yes` no other word for true.
-
-YAML whose values stay the text that somebody wrote: `1.10`, `010`, `yes` and `12:30:45` too.
-
-Used by `files` for the short form of a job, where a key is a flag and its value what would follow
-the flag on a command line, and for the values of `--set`.
+`kind` and `command`. `--set` changes a field before the file is interpreted. A key that is not
+known is an error that names the nearest one. Values of the short form are literal text, as on a
+command line: `1.10`, `010`, `yes` and `12:30:45` stay as they are written.
 """
 
 from __future__ import annotations
@@ -22,77 +17,81 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from muster.api.meta import object_name
-from muster.cli.verbs import submit as orders
+from muster.client import config_file
 from muster.client.manifests import reader
 from muster.client.submit import flag_table
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
 from muster.errors import UsageError, no_such
-from muster.jobs import parse, submission
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs import parse
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
+from muster.jobs.submission import BY_TYPE, Bundle, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import TextIO
 
     from muster.api.meta import Raw
-    from muster.client.target import Target
 
 
-_KEPT = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")
+ShortForm = tuple[type[Submission], dict[str, Any]]
+"""A kind of submission and its fields."""
+
+_RESOLVED_TAGS = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")
 _NESTED = ("[", "{", '"', "'")
 _QUOTE = "A value that begins with one of [ { \" ' is YAML; put all of it in quotes to mean text."
 
 
 class VerbatimLoader(reader.Loader):
-    """As for manifests, but a plain word is text; nothing at all, `~` and `null` are None."""
+    """As for manifests, but a plain word is text; an empty value, `~` and `null` are None."""
 
 
 VerbatimLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if tag in _KEPT]
+    first: [(tag, pattern) for tag, pattern in rules if tag in _RESOLVED_TAGS]
     for first, rules in reader.Loader.yaml_implicit_resolvers.items()
 }
 
 
 def read_verbatim(text: str) -> Raw:
-    """The one document of a text that `manifests` could read, with its values as written."""
-    found: list[Raw]
+    """The one document of a readable text, with its values as written."""
+    document: Raw
     try:
-        found = [json.loads(text, parse_float=str, parse_int=str, parse_constant=str)]
+        document = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except json.JSONDecodeError:
-        found = [one for one in yaml.load_all(text, VerbatimLoader) if one is not None]
-    return {key: _written(value) for key, value in found[0].items()}
+        document = next(one for one in yaml.load_all(text, VerbatimLoader) if one is not None)
+    return {key: _written(value) for key, value in document.items()}
 
 
 def parse_set_value(change: str, text: str, *, typed: bool) -> Any:
-    """The value of `--set PATH=VALUE`: a list, a mapping, something in quotes, or plain text.
+    """The value of `--set PATH=VALUE`: a list, a mapping, a quoted text, or plain text.
 
-    `typed` is for manifests: a plain word is then what JSON says, but only if nothing of it is
-    lost; 1.10 stays text.
+    `typed` is for manifests: a plain word is then read as JSON, unless that would change it: 1.10
+    stays text.
     """
     if text.startswith(_NESTED):
         return _nested(change, text, reader.Loader if typed else VerbatimLoader)
     if not typed:
         return text
     try:
-        found = json.loads(text, parse_constant=str)
+        value = json.loads(text, parse_constant=str)
     except ValueError:
         return text
-    return found if json.dumps(found) == text else text
+    return value if json.dumps(value) == text else text
 
 
 def _nested(change: str, text: str, loader: Any) -> Any:
     try:
         node = yaml.compose(text, loader)
-        found = yaml.load(text, loader)
+        value = yaml.load(text, loader)
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or error
         raise UsageError(f"--set {change!r} is not YAML: {problem}", hint=_QUOTE) from None
     if text[node.end_mark.index :].strip():
         raise UsageError(f"--set {change!r}: what follows the value would be lost", hint=_QUOTE)
-    return found if loader is reader.Loader else _written(found)
+    return value if loader is reader.Loader else _written(value)
 
 
 def _written(value: Any) -> Any:
-    """JSON's words, and YAML's with a tag, as the text that they were."""
+    """Values that JSON, or a tag of YAML, made something else: as text again."""
     if isinstance(value, dict):
         return {key: _written(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -104,35 +103,30 @@ def _written(value: Any) -> Any:
 
 _COLON = ("data", "data_dir", "config_file")
 """Fields whose entries are written `A:B`; in a mapping A is the key."""
-_YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
-"""Neither 010, which YAML takes for 8, nor 1_000."""
+"""Neither 010, which YAML reads as 8, nor 1_000."""
 _MANY = "`arena apply -f` takes many objects."
 _STEP = re.compile(r"((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
 
 
-def submit_file(
-    place: str, changes: Iterable[str], where: Target, order: orders.SubmitOptions
-) -> None:
-    """Read the file, change it, and do with its job as ordered."""
-    document, source = _read(place)
-    extras: tuple[Raw, ...] = ()
+def load(place: str, stdin: TextIO, changes: Iterable[str] = ()) -> Bundle | ShortForm:
+    """The job of the file after the changes: a manifest with its companions, or flags."""
+    document, source = _read(place, stdin)
+    companions: tuple[Raw, ...] = ()
     if document.get("kind") == "List":
-        document, extras = _job_and_extras(document, source)
-    manifest = "apiVersion" in document
+        document, companions = _job_and_companions(document, source)
+    is_manifest = "apiVersion" in document
     for change in changes:
-        set_field(document, change, typed=manifest)
-    if manifest:
-        orders.submit_manifest(submission.Bundle(_manifest(document, source), extras), where, order)
-        return
-    kind, given = short_form(document, source)
-    orders.submit_flags(kind, given, where, order)
+        set_field(document, change, typed=is_manifest)
+    if is_manifest:
+        return Bundle(_checked_job(document, source), companions)
+    return short_form(document, source)
 
 
-def _read(place: str) -> tuple[Raw, str]:
+def _read(place: str, stdin: TextIO) -> tuple[Raw, str]:
     found = [
         (document, source, text)
-        for source, text in reader.texts(place)
+        for source, text in reader.texts(place, stdin)
         for document in reader.documents(text, source)
     ]
     if len(found) != 1:
@@ -146,8 +140,8 @@ def _read(place: str) -> tuple[Raw, str]:
     return document if "apiVersion" in document else read_verbatim(text), source
 
 
-def _job_and_extras(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
-    """A list as `--dry-run` prints it: the job, and the rest but its record, which is made anew."""
+def _job_and_companions(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
+    """A List as `--dry-run` prints it: the job and its companions, without the old record."""
     items = list(reader.objects(document, source))
     for item in items:
         reader.check(item, source, generate=False)
@@ -156,11 +150,12 @@ def _job_and_extras(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
     jobs = [item for item in items if item["kind"] in JOB_KIND_BY_NAME]
     if len(jobs) != 1:
         raise UsageError(f"{source}: {len(jobs)} jobs, where one is wanted", hint=_MANY)
-    again = object_name(submission_record(_manifest(jobs[0], source)))
-    return jobs[0], tuple(item for item in items if item not in jobs and object_name(item) != again)
+    record = object_name(submission_record(_checked_job(jobs[0], source)))
+    others = (item for item in items if item is not jobs[0] and object_name(item) != record)
+    return jobs[0], tuple(others)
 
 
-def _manifest(document: Raw, source: str) -> Raw:
+def _checked_job(document: Raw, source: str) -> Raw:
     reader.check(document, source, generate=False)
     if document["kind"] not in JOB_KIND_BY_NAME:
         raise UsageError(
@@ -171,16 +166,16 @@ def _manifest(document: Raw, source: str) -> Raw:
     return document
 
 
-def short_form(document: Raw, source: str) -> tuple[type[submission.Submission], dict[str, Any]]:
+def short_form(document: Raw, source: str) -> ShortForm:
     """The kind of job and its fields, from keys that are spelled like flags."""
     words = dict(document)
     type_ = str(words.pop("kind", words.pop("type", ""))).lower()
-    type_ = submission.ALIASES.get(type_, type_)
-    if type_ not in submission.BY_TYPE:
-        known = [*submission.BY_TYPE, *submission.ALIASES]
-        said = no_such("kind", type_, known) if type_ else "kind is missing"
-        raise UsageError(f"{source}: {said}", hint="Write `kind: tf`, mpi, pytorch or jax.")
-    kind = submission.BY_TYPE[type_]
+    type_ = TYPE_ALIASES.get(type_, type_)
+    if type_ not in BY_TYPE:
+        known = [*BY_TYPE, *TYPE_ALIASES]
+        problem = no_such("kind", type_, known) if type_ else "kind is missing"
+        raise UsageError(f"{source}: {problem}", hint="Write `kind: tf`, mpi, pytorch or jax.")
+    kind = BY_TYPE[type_]
     defaults = {field.name: field.default for field in fields(kind)}
     names = _names(type_)
     given: dict[str, Any] = {}
@@ -196,7 +191,7 @@ def short_form(document: Raw, source: str) -> tuple[type[submission.Submission],
 
 
 def _names(type_: str) -> dict[str, str]:
-    """Every spelling of a key, and the field it means."""
+    """Every spelling of a key, and its field."""
     names = {"command": "command"}
     for row in flag_table.flags(type_):
         for spelling in (row.spelling, row.old, row.field):
@@ -212,8 +207,8 @@ def _value(where: str, field: str, value: Any, default: object) -> Any:
         return _entries(where, field, value)
     text = _text(where, value)
     if isinstance(default, bool):
-        if text.lower() in (*_YES, *_NO):
-            return text.lower() in _YES
+        if (switch := config_file.parse_bool(text)) is not None:
+            return switch
         raise UsageError(f"{where} is {text!r}; write true or false")
     if isinstance(default, int):
         if _WHOLE.fullmatch(text):
@@ -243,7 +238,7 @@ def _text(where: str, value: Any) -> str:
 
 
 def set_field(document: Raw, change: str, *, typed: bool) -> None:
-    """`a.b[0].c=value` in a document, whose values are text unless it is `typed`."""
+    """Set `a.b[0].c=value` in a document, whose values are text unless it is `typed`."""
     path, equals, text = change.partition("=")
     steps = [index or name.replace("\\", "") for name, index in _STEP.findall(path)]
     if not equals or not steps:
@@ -283,7 +278,7 @@ def _index(at: list[Any], step: str, path: str) -> int:
 
 
 def _refuse_typo(at: Raw, step: str, path: str) -> None:
-    """A new key is fine unless it looks like one that is there."""
+    """Allow a new key unless it looks like one that is there."""
     lower = {str(key).lower(): str(key) for key in at}
     near = difflib.get_close_matches(step.lower(), list(lower), n=1, cutoff=0.8)
     if near and not re.search(r"\d", step):

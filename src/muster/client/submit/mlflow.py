@@ -1,7 +1,6 @@
 """Registering what a job trains as a version of a model in MLflow, over its REST API.
 
-Called after a job with `--model-name` was submitted. The job is not taken back when MLflow fails:
-it trains all the same, and the error says what to do.
+A job that was submitted is not deleted when MLflow fails: it trains all the same.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from muster.cli.show.messages import arena_info
 from muster.errors import ConfigError, MusterError
 
 _TIMEOUT = 20
@@ -30,15 +28,14 @@ def check() -> str:
     return address
 
 
-def register(name: str, source: str, job: str) -> None:
-    """Make a new version of the model, and the model itself if it is new."""
+def register(name: str, source: str) -> str:
+    """Create a version of the model, and the model itself if it is new; returns the version."""
     address = check()
     _post(address, "registered-models/create", {"name": name}, exists_ok=True)
     version = _post(
         address, "model-versions/create", {"name": name, "source": source, "run_id": ""}
     )
-    number = (version.get("model_version") or {}).get("version", "")
-    arena_info(f"The model version {name}/{number} of the job {job} has been registered")
+    return str((version.get("model_version") or {}).get("version", ""))
 
 
 def _post(address: str, path: str, body: dict[str, str], *, exists_ok: bool = False) -> Any:
@@ -48,13 +45,13 @@ def _post(address: str, path: str, body: dict[str, str], *, exists_ok: bool = Fa
         headers={"Content-Type": "application/json", **_credentials()},
     )
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+            return json.load(response)
     except urllib.error.HTTPError as error:
-        said = error.read().decode(errors="replace")
-        if exists_ok and "RESOURCE_ALREADY_EXISTS" in said:
+        reply = error.read().decode(errors="replace")
+        if exists_ok and "RESOURCE_ALREADY_EXISTS" in reply:
             return {}
-        raise MusterError(f"MLflow refused {path}: {error.code} {said[:200]}") from None
+        raise MusterError(f"MLflow refused {path}: {error.code} {reply[:200]}") from None
     except (OSError, ValueError) as error:
         raise MusterError(f"MLflow at {address} does not answer: {error}") from None
 

@@ -1,16 +1,10 @@
-"""Creating a job and what comes with it: all of it, or nothing.
+"""Creating a job and its companions: all of them, or nothing.
 
-The server first says of everything besides the job whether it would take it, so that nothing trains
-unless all is accepted. Then the job comes first, since the rest belongs to it: whatever happens to
-us in between, deleting the job takes everything away. Leaving the block early, by an error or
-Ctrl-C, takes back what was made, also where the answer never came: everything carries a mark of
-this submission, and nothing without it is ever deleted.
-
-Ctrl-C and SIGTERM, held back while a request is under way.
-
-Used by `transaction`: a write that is torn apart leaves nobody knowing whether it happened. The
-first signal is kept until `heed` is called between two requests; a second one, from somebody who
-does not want to wait for the answer, interrupts at once. While `deaf`, none does.
+The server first checks every companion in a dry run, so that nothing trains unless all is accepted.
+Then the job is created first, since it owns the rest: whatever happens in between, deleting the job
+deletes everything. Leaving the block early, by an error or Ctrl-C, deletes what was created, also
+where the response never came: every object carries an annotation with the id of this submission,
+and no object without it is ever deleted.
 """
 
 from __future__ import annotations
@@ -26,15 +20,16 @@ import msgspec
 
 from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Kind
 from muster.api.meta import Key, Raw, object_name
-from muster.cli.show.messages import note
+from muster.client import ignore
 from muster.client.manifests import yaml_writer
-from muster.client.manifests.apply import SendOptions
+from muster.client.manifests.apply import with_write_options
 from muster.client.manifests.served_kinds import ServedKinds
 from muster.errors import AlreadyExists, ApiError, MusterError, NotFound, ServerError, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube import request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -46,32 +41,37 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Whether somebody wants us to stop."""
+    """Ctrl-C and SIGTERM, held back while a request is under way.
+
+    After a write that was cut short nobody knows whether it happened. So the first signal waits
+    until `raise_if_asked` is called between two requests; a second one, from a user who does not
+    want to wait, interrupts at once. While `ignored`, none does.
+    """
 
     def __init__(self) -> None:
-        self.heard = False
-        self.deaf = False
+        self.asked = False
+        self.ignored = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._hear)
+                    self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
         while self._before:
             signal.signal(*self._before.popitem())
 
-    def heed(self) -> None:
-        """Stop here, if somebody wants us to."""
-        if self.heard:
+    def raise_if_asked(self) -> None:
+        """Stop here, if a signal has come."""
+        if self.asked:
             raise KeyboardInterrupt
 
-    def _hear(self, *_: object) -> None:
-        again, self.heard = self.heard, True
-        if again and not self.deaf:
+    def _on_signal(self, *_: object) -> None:
+        again, self.asked = self.asked, True
+        if again and not self.ignored:
             raise KeyboardInterrupt
 
 
@@ -80,35 +80,49 @@ COMPANION_KINDS: dict[str, Kind[Any]] = {
     "Service": SERVICES,
     "Deployment": DEPLOYMENTS,
 }
-"""What can come with a job."""
+"""Kinds that can come with a job."""
 
-SERVER_DRY_RUN = SendOptions("create", (), dry_run="server")
 SUBMISSION_ANNOTATION = "muster.dev/submission"
-"""The annotation by which a submission knows its own objects."""
-LOOKS, BETWEEN = 10, 0.1
-"""How often, and how many seconds apart, to look for what was sent and never answered."""
+"""The annotation by which a submission recognises its own objects."""
+LOOKS, LOOK_SECONDS = 10, 0.1
+"""How often, and how many seconds apart, to look for an object whose creation was not answered."""
 
 
 @dataclass
 class CreatedObject:
-    """An object that was sent. Its UID is empty until the server has answered."""
+    """An object that was sent. Its UID is empty until the server has responded."""
 
     kind: Kind[Any]
     key: Key
     uid: str = ""
 
 
-class Transaction:
-    """What has been created so far."""
+@dataclass(frozen=True)
+class Submitted:
+    """The objects of a submission as the server has them."""
 
-    def __init__(self, client: BlockingClient, namespace: str, *, dry: bool = False) -> None:
-        self.job: Raw = {}
-        self.extras: list[Raw] = []
+    job: Raw
+    record: Raw
+    """The ConfigMap that records what was submitted."""
+    companions: tuple[Raw, ...] = ()
+
+
+class Transaction:
+    """The creation of one job's objects; leaving it early deletes what was created."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        namespace: str,
+        *,
+        dry_run: bool = False,
+        notify: Callable[[str], None] = ignore,
+    ) -> None:
         self._client = client
         self._namespace = namespace
-        self._order = SendOptions("create", (), dry_run="server" if dry else "none")
-        self._mark = secrets.token_hex(8)
-        self._undo: list[CreatedObject] = []
+        self._dry_run, self._notify = dry_run, notify
+        self._id = secrets.token_hex(8)
+        self._created: list[CreatedObject] = []
         self._interrupts = Interrupts()
 
     def __enter__(self) -> Self:
@@ -122,38 +136,39 @@ class Transaction:
         _trace: TracebackType | None,
     ) -> None:
         interrupts = self._interrupts
-        interrupts.deaf = True
-        stopped = isinstance(error, KeyboardInterrupt) or (error is None and interrupts.heard)
+        interrupts.ignored = True
+        stopped = isinstance(error, KeyboardInterrupt) or (error is None and interrupts.asked)
         try:
             if error is not None or stopped:
-                left = self._take_back()
+                left = self._roll_back()
             if stopped:
-                rest = ", ".join(f"{one.kind.kind.lower()}/{one.key.name}" for one in left)
-                note(f"interrupted: {f'left behind: {rest}' if rest else 'nothing was submitted'}")
+                names = f"left behind: {', '.join(left)}" if left else "nothing was submitted"
+                self._notify(f"interrupted: {names}")
                 raise KeyboardInterrupt
         finally:
             interrupts.__exit__()
 
-    def submit(self, bundle: Bundle) -> None:
-        """Create everything, beginning with what records the submission."""
-        job = bundle.job
-        name = job["metadata"]["name"]
-        extras = (submission_record(job), *bundle.extras)
-        kind = self._job_kind(job)
-        self._refuse_taken(kind, name, extras[0]["metadata"]["name"])
-        for item in extras:
-            self._rehearse(item)
+    def submit(self, bundle: Bundle) -> Submitted:
+        """Create the job, the record of the submission and the companions."""
+        name = bundle.job["metadata"]["name"]
+        items = (submission_record(bundle.job), *bundle.companions)
+        kind = self._job_kind(bundle.job)
+        self._refuse_taken(kind, name, items[0]["metadata"]["name"])
+        for item in items:
+            self._check(item)
         try:
-            self.job = self._create(kind, job)
+            job = self._create(kind, bundle.job)
         except AlreadyExists:
             raise _name_taken(name) from None
-        for item in extras:
-            self.extras.append(self._create(COMPANION_KINDS[item["kind"]], self._owned(item)))
+        record, *companions = (
+            self._create(COMPANION_KINDS[item["kind"]], _owned(item, job)) for item in items
+        )
+        return Submitted(job, record, tuple(companions))
 
-    def _rehearse(self, item: Raw) -> None:
-        """Let the server refuse now what it would refuse when the job runs already."""
+    def _check(self, item: Raw) -> None:
+        """Let the server reject a companion now, rather than when the job runs already."""
         try:
-            self._send(COMPANION_KINDS[item["kind"]], item, SERVER_DRY_RUN)
+            self._send(COMPANION_KINDS[item["kind"]], item, dry_run=True)
         except AlreadyExists as error:
             error.hint = (
                 "Nothing was created. Choose another --name, or, if it is not needed: "
@@ -187,72 +202,74 @@ class Transaction:
         return True
 
     def _create(self, kind: Kind[Any], body: Raw) -> Raw:
-        if self._order.dry_run != "none":
-            return self._send(kind, body, self._order)
+        if self._dry_run:
+            return self._send(kind, body, dry_run=True)
         metadata = body["metadata"]
-        marked = {**(metadata.get("annotations") or {}), SUBMISSION_ANNOTATION: self._mark}
-        body = {**body, "metadata": {**metadata, "annotations": marked}}
-        # Noted before it is sent: whatever becomes of the answer, the object may be there.
-        written = CreatedObject(kind, Key(self._namespace, metadata["name"]))
-        self._undo.append(written)
+        annotations = {**(metadata.get("annotations") or {}), SUBMISSION_ANNOTATION: self._id}
+        body = {**body, "metadata": {**metadata, "annotations": annotations}}
+        # Recorded before it is sent: the object may exist although no response comes.
+        created = CreatedObject(kind, Key(self._namespace, metadata["name"]))
+        self._created.append(created)
         try:
-            made = self._send(kind, body, self._order)
+            raw = self._send(kind, body)
         except ApiError as error:
             if not isinstance(error, ServerError):
-                self._undo.remove(written)  # refused: what has that name is somebody else's
+                self._created.remove(created)  # rejected: an object of that name is not ours
             raise
-        written.uid = made["metadata"]["uid"]
-        return made
+        created.uid = raw["metadata"]["uid"]
+        return raw
 
-    def _send(self, kind: Kind[Any], body: Raw, order: SendOptions) -> Raw:
-        self._interrupts.heed()
+    def _send(self, kind: Kind[Any], body: Raw, *, dry_run: bool = False) -> Raw:
+        self._interrupts.raise_if_asked()
         ask = request.create(kind, body, namespace=self._namespace)
-        made: Raw = msgspec.json.decode(self._client.send(order.asked(ask)).body, type=dict)
-        return {"apiVersion": body["apiVersion"], "kind": body["kind"], **made}
+        response = self._client.send(with_write_options(ask, dry_run=dry_run))
+        raw: Raw = msgspec.json.decode(response.body, type=dict)
+        return {"apiVersion": body["apiVersion"], "kind": body["kind"], **raw}
 
-    def _owned(self, item: Raw) -> Raw:
-        """The object as the job's, so that it goes when the job goes."""
-        job = self.job["metadata"]
-        owner = {
-            "apiVersion": JOB_KIND_BY_NAME[self.job["kind"]].resource.api_version,
-            "kind": self.job["kind"],
-            "name": job["name"],
-            "uid": job["uid"],
-        }
-        return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
-
-    def _take_back(self) -> list[CreatedObject]:
-        """Delete what was made, the last first; what could not be deleted is told and returned."""
-        self._client.close()  # an interrupted call leaves half an answer on the connection
+    def _roll_back(self) -> list[str]:
+        """Delete what was created, the last first; returns the names of what could not be."""
+        self._client.close()  # an interrupted call leaves half a response on the connection
         left = []
-        while self._undo:
-            written = self._undo.pop()
+        while self._created:
+            created = self._created.pop()
             try:
-                if uid := written.uid or self._look_for(written):
+                if uid := created.uid or self._find_uid(created):
                     self._client.delete(
-                        written.kind, written.key, uid=uid, propagation="Background"
+                        created.kind, created.key, uid=uid, propagation="Background"
                     )
             except NotFound:
                 continue
             except MusterError as error:
-                note(f"could not take back {written.kind.kind.lower()}/{written.key.name}: {error}")
-                left.append(written)
+                name = f"{created.kind.kind.lower()}/{created.key.name}"
+                self._notify(f"could not take back {name}: {error}")
+                left.append(name)
         return left
 
-    def _look_for(self, written: CreatedObject) -> str:
-        """The UID of what was sent and never answered, if it is there and ours.
+    def _find_uid(self, created: CreatedObject) -> str:
+        """The UID of an object whose creation was not answered, if it is there and ours.
 
-        The server may still be at it, so one look that finds nothing is not enough.
+        The server may still be working on it, so one look that finds nothing is not enough.
         """
         for _ in range(LOOKS):
             try:
-                found = self._client.get(written.kind.read_as(dict), written.key)["metadata"]
+                found = self._client.get(created.kind.read_as(dict), created.key)["metadata"]
             except NotFound:
-                time.sleep(BETWEEN)
+                time.sleep(LOOK_SECONDS)
                 continue
-            mine = (found.get("annotations") or {}).get(SUBMISSION_ANNOTATION) == self._mark
-            return str(found["uid"]) if mine else ""
+            is_ours = (found.get("annotations") or {}).get(SUBMISSION_ANNOTATION) == self._id
+            return str(found["uid"]) if is_ours else ""
         return ""
+
+
+def _owned(item: Raw, job: Raw) -> Raw:
+    """The object with the job as its owner, so that it is deleted with the job."""
+    owner = {
+        "apiVersion": JOB_KIND_BY_NAME[job["kind"]].resource.api_version,
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+    }
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
 
 
 def _name_taken(name: str) -> UsageError:
@@ -262,12 +279,12 @@ def _name_taken(name: str) -> UsageError:
 
 
 def submission_record(job: Raw) -> Raw:
-    """What was submitted, as arena records it."""
-    kept = {key: job[key] for key in ("apiVersion", "kind", "spec")}
+    """The ConfigMap in which arena records what was submitted."""
+    values = {key: job[key] for key in ("apiVersion", "kind", "spec")}
     name = f"{job['metadata']['name']}-{job['kind'].lower()}"
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "labels": {"createdBy": "arena"}},
-        "data": {"app": object_name(job), "values": yaml_writer.dump(kept)},
+        "data": {"app": object_name(job), "values": yaml_writer.dump(values)},
     }

@@ -9,7 +9,6 @@ of a JSON document, never text in a template, so quoting is always right.
 
 from muster.jobs.submission.flag_values import pairs, seconds, suggest_name
 from muster.jobs.submission.flags import (
-    ALIASES,
     BY_TYPE,
     Jax,
     Mpi,
@@ -22,7 +21,6 @@ from muster.jobs.submission.job_manifest import Bundle, bundle
 from muster.jobs.submission.roles import flags_without_effect
 
 __all__ = [
-    "ALIASES",
     "BY_TYPE",
     "Bundle",
     "Jax",

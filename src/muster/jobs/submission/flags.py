@@ -22,7 +22,6 @@ class Site:
     """Whether all nodes are this machine, whose paths are then theirs."""
     logs: str = "/arena_logs/training"
     """The host's directory for the logs that TensorBoard reads."""
-    user: str = ""
     files: tuple[tuple[str, bytes], ...] = ()
     """The files of `--config-file`: path in the container, content."""
 
@@ -167,11 +166,3 @@ class Jax(UniformSubmission):
 BY_TYPE: dict[str, type[Submission]] = {
     kind.job_kind.trainer: kind for kind in (TensorFlow, Mpi, PyTorch, Jax)
 }
-ALIASES = {
-    "tf": "tfjob",
-    "mpi": "mpijob",
-    "mj": "mpijob",
-    "pytorch": "pytorchjob",
-    "jax": "jaxjob",
-}
-"""Other words for the types, as `submit` takes them."""

@@ -6,6 +6,7 @@ lists them. Objects besides the job carry no owner yet; the caller adds it once 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from muster.jobs.submission.flags import Mpi, PyTorch, Site, TensorFlow
 from muster.jobs.submission.pods import template
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from muster.api.meta import Raw
     from muster.jobs.submission.flags import Submission
     from muster.jobs.submission.roles import Role
@@ -33,19 +36,41 @@ _SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
 
 @dataclass(frozen=True)
 class Bundle:
-    """A job and the objects that come with it and go with it."""
+    """A job and its companions: objects that are created and deleted with it."""
 
     job: Raw
-    extras: tuple[Raw, ...] = ()
+    companions: tuple[Raw, ...] = ()
+
+    def with_user(self, user: str) -> Bundle:
+        """The same with labels of the user who submits it: on job, pods and TensorBoard."""
+        if not user:
+            return self
+        digest = hashlib.md5(user.encode(), usedforsecurity=False).hexdigest()
+        made = copy.deepcopy(self)
+        made.job["metadata"]["annotations"][USER] = user
+        for holder in made._labelled_by_user():
+            holder["labels"].setdefault(USER_ID, digest)
+        return made
+
+    def _labelled_by_user(self) -> Iterator[Raw]:
+        yield self.job["metadata"]
+        for field, replicas in self.job["spec"].items():
+            if field.endswith("ReplicaSpecs"):
+                yield from (row["template"]["metadata"] for row in replicas.values())
+        for item in self.companions:
+            if item["kind"] != "ConfigMap":
+                yield item["metadata"]
+            if item["kind"] == "Deployment":
+                yield item["spec"]["template"]["metadata"]
 
 
 def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - frozen
     """Everything that `arena submit` creates, but for the record of the submission."""
     validation.validate(args)
     present = roles.roles_of(args)
-    labels = _labels(args, site)
+    labels = _labels(args)
     metadata: Raw = {"name": args.name, "labels": labels, "annotations": _annotations(args)}
-    metadata["annotations"] |= _about(args, site, present)
+    metadata["annotations"] |= _about(args, present)
     resource = args.job_kind.resource
     job: Raw = {
         "apiVersion": resource.api_version,
@@ -53,11 +78,11 @@ def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - fro
         "metadata": metadata,
         "spec": _spec(args, site, present, labels),
     }
-    extras = [
+    companions = [
         *volumes.config_maps(args, site),
         *tensorboard.objects(args, site, labels, roles.writer(args, present)),
     ]
-    return Bundle(job, tuple(extras))
+    return Bundle(job, tuple(companions))
 
 
 def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, str]) -> Raw:
@@ -97,11 +122,8 @@ def _topology(args: Mpi) -> dict[str, str]:
     return {"gpu-topology": args.name, TOPOLOGY_SIZE: str(args.workers)}
 
 
-def _labels(args: Submission, site: Site) -> dict[str, str]:
+def _labels(args: Submission) -> dict[str, str]:
     arena = {"app": args.type, "release": args.name, "createdBy": args.job_kind.kind}
-    if site.user:
-        digest = hashlib.md5(site.user.encode(), usedforsecurity=False)
-        arena[USER_ID] = digest.hexdigest()
     if args.model_name:
         arena |= flag_values.labels("--model-name", [f"modelName={args.model_name}"])
     return arena | flag_values.labels("--label", args.label)
@@ -112,12 +134,10 @@ def _annotations(args: Submission) -> dict[str, str]:
     return flag_values.keyed("--annotation", args.annotation)
 
 
-def _about(args: Submission, site: Site, present: list[Role]) -> dict[str, str]:
+def _about(args: Submission, present: list[Role]) -> dict[str, str]:
     """What only the job is annotated with."""
     gpus = sum(role.count * role.gpus for role in present if role.name != "PS")
     rows = {GANG: "true" if args.gang else "false", REQUESTED: str(gpus)}
-    if site.user:
-        rows[USER] = site.user
     if args.queue:
         rows["scheduling.x-k8s.io/suspend"] = "true"
     if isinstance(args, TensorFlow) and args.role_sequence:

@@ -1,6 +1,6 @@
 """Another number of replicas for a job that is there, with all that `submit` derived from the old.
 
-Called by `arena scale`; pure. A gang that wanted all its members wants all of the new ones. What a
+Pure. A gang that wanted all its members wants all of the new ones. What a
 person chose otherwise (a smaller minimum, a variable of their own) stays as it is: a field follows
 only if it says what the former number gives.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from muster.errors import UsageError
 from muster.jobs.submission.job_manifest import GROUP_MIN, REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.submission.pods import WORKERS
 from muster.jobs.submission.roles import GPU, TOPOLOGY_GPU
@@ -49,15 +50,46 @@ class WrittenRole:
         return sum(int(amount) for amount in amounts if amount.isdecimal())
 
 
-def operations(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) -> list[Raw]:
-    """The JSON patch from the one to the other; both list the same roles in the same order."""
-    made = [
+def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
+    """The JSON patch that gives roles these counts, in whichever shape the job is written.
+
+    Workers are counted as `submit` does: the master of a PyTorch job is one of them.
+    """
+    before = _written_roles(raw)
+    roles = [written.role for written in before]
+    for role in counts:
+        if role not in roles:
+            known = ", ".join(sorted(roles)) or "none"
+            raise UsageError(f"the job has no {role} replicas; its roles: {known}")
+    if "worker" in counts and "master" in roles:
+        if counts["worker"] < 1:
+            raise UsageError("--workers counts the master: at least 1")
+        counts = {**counts, "worker": counts["worker"] - 1}
+    after = [w.with_count(counts[w.role]) if w.role in counts else w for w in before]
+    replicas = [
         {"op": "add", "path": f"{new.path}/replicas", "value": new.count}
         for old, new in zip(before, after, strict=True)
         if new is not old
     ]
-    return [*made, *_minimum(raw, before, after), *_requested(raw, before, after),
+    return [*replicas, *_minimum(raw, before, after), *_requested(raw, before, after),
             *_templates(before, after)]  # fmt: skip
+
+
+def _written_roles(raw: Raw) -> list[WrittenRole]:
+    """Every role and its place; unlike `parse`, also of a manifest that makes no sense."""
+    spec = raw.get("spec") or {}
+    for field, value in spec.items():
+        if not field.lower().endswith("replicaspecs"):
+            continue
+        path = f"/spec/{field}"
+        if isinstance(value, dict):
+            return [WrittenRole(r.lower(), f"{path}/{r}", body or {}) for r, body in value.items()]
+        if isinstance(value, list):
+            return [
+                WrittenRole(str(row.get("tfReplicaType") or "Chief").lower(), f"{path}/{i}", row)
+                for i, row in enumerate(value)
+            ]
+    return [WrittenRole("worker", "/spec", spec)] if "replicas" in spec else []
 
 
 def _members(parts: Iterable[WrittenRole]) -> int:

@@ -18,7 +18,7 @@ REREAD_SECONDS = 10.0
 
 
 class Credential(NamedTuple):
-    """The credential of one request: a header, or a client certificate and its key."""
+    """What one request proves who we are with."""
 
     authorization: str = ""
     certificate: bytes = b""
@@ -29,19 +29,19 @@ ANONYMOUS = Credential()
 
 
 class CredentialSource(Protocol):
-    """A source of credentials."""
+    """Where credentials come from."""
 
     def is_ready(self) -> bool:
-        """Whether `get` returns at once; if not, it may run a program."""
+        """Whether `current` answers at once; if not, it may start a program."""
 
     def get(self) -> Credential: ...
 
     def reject(self) -> bool:
-        """Report that the server rejected it. Returns whether `get` may now give another one."""
+        """The server did not accept it. Whether asking again may give another one."""
 
 
 class StaticCredential:
-    """One fixed credential."""
+    """Always the same."""
 
     def __init__(self, credential: Credential = ANONYMOUS) -> None:
         self._credential = credential
@@ -57,7 +57,7 @@ class StaticCredential:
 
 
 class TokenFile:
-    """A token in a file that is renewed from outside, as the kubelet does in every pod."""
+    """A token in a file that somebody else renews, as the kubelet does in every pod."""
 
     def __init__(
         self, path: Path, fixed: Credential = ANONYMOUS, clock: Callable[[], float] = time.monotonic
@@ -83,7 +83,7 @@ class TokenFile:
         try:
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            if self._token:  # being rewritten right now: the old token may still be valid
+            if self._token:  # being rewritten right now: the one we have may still do
                 return
             raise ConfigError(f"{self._path}: cannot read the token: {error}") from error
         if not token:

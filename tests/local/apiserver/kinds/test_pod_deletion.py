@@ -13,8 +13,8 @@ from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
-from tests.cli.verbs.test_apply import LocalServer
 from tests.controlplane.control_plane import ControlPlane
+from tests.local_server import LocalServer
 
 NAME = Key("default", "leaving")
 

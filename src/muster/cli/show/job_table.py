@@ -1,0 +1,63 @@
+"""The table of jobs, as `list` and `get jobs` show it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from muster.api.meta import Key
+from muster.cli.show.live import Frame
+from muster.cli.show.table import json_or_yaml, table, with_namespaces
+from muster.cli.show.units import UNKNOWN, duration
+from muster.jobs.summary import PENDING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from muster.api.meta import Raw
+    from muster.jobs.summary import JobSummary
+
+HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
+_NONE: Mapping[Key, str] = MappingProxyType({})
+
+
+def frame(
+    jobs: Sequence[JobSummary],
+    now: datetime,
+    output: str,
+    *,
+    all_namespaces: bool,
+    tensorboards: Mapping[Key, str] = _NONE,
+) -> Frame:
+    """The jobs in the given form; `tensorboards` are addresses by the key of the Service."""
+    state = [(job.key, job.status, job.allocated_gpus) for job in jobs]
+    if output == "name":
+        return Frame("\n".join(f"{job.trainer}/{job.name}" for job in jobs), state)
+    if output == "wide":
+        rows = [HEADER, *(row(job, job.duration(now)) for job in jobs)]
+        if all_namespaces:
+            rows = with_namespaces(rows, (job.namespace for job in jobs))
+        return Frame(table(rows), state)
+    from muster.cli.show.job_details import Extras, as_data
+    from muster.jobs import names
+
+    def data(job: JobSummary) -> Raw:
+        url = tensorboards.get(Key(job.namespace, names.tensorboard(job.name)), "")
+        return as_data(job, now, Extras(tensorboard=url))
+
+    return Frame(json_or_yaml([data(job) for job in jobs], output), state)
+
+
+def row(job: JobSummary, time: timedelta) -> tuple[str, ...]:
+    """One job, with its duration or its age."""
+    chief = job.chief
+    return (
+        job.name,
+        job.status,
+        job.trainer.upper(),
+        duration(time.total_seconds()),
+        str(job.requested_gpus),
+        UNKNOWN if job.over else str(job.allocated_gpus),
+        (chief.node_ip if chief and job.status != PENDING else "") or UNKNOWN,
+    )

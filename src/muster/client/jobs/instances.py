@@ -1,0 +1,142 @@
+"""Choosing an instance (a pod) of a job, and waiting until it is there."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import PODS
+from muster.client import ignore
+from muster.client.jobs import lookup
+from muster.errors import MusterError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.api.core import Pod
+    from muster.jobs.summary import Instance, JobSummary
+    from muster.kube.blocking_client import BlockingClient
+
+POLL_SECONDS = 0.3
+
+
+class WaitNotice:
+    """Reports what is waited for and why, and again only when the reason changes."""
+
+    def __init__(self, goal: str, notify: Callable[[str], None]) -> None:
+        self._goal, self._notify = goal, notify
+        self._reason: str | None = None
+
+    def because(self, reason: str) -> None:
+        if self._reason is None or (reason and reason != self._reason):
+            self._notify(f"waiting for {self._goal}{f': {reason}' if reason else ' …'}")
+            self._reason = reason
+
+
+def named_instance(job: JobSummary, name: str) -> Instance:
+    """The instance of that name."""
+    for instance in job.instances:
+        if instance.name == name:
+            return instance
+    raise UsageError(
+        f"invalid instance name {name} in job {job.name}",
+        hint=f"`arena get {job.name}` lists its instances.",
+    )
+
+
+def instance_to_enter(job: JobSummary, name: str = "") -> Instance:
+    """The instance of that name; without one the chief, else the first."""
+    if not job.instances:
+        raise MusterError(
+            f"can not attach the training job {job.name}, because it has no instances",
+            hint=f"`arena get {job.name}` says why.",
+        )
+    return named_instance(job, name) if name else job.chief or job.instances[0]
+
+
+def container_to_enter(client: BlockingClient, pod: Pod, name: str = "") -> str:
+    """The container of that name; without one the first."""
+    if not name:
+        return pod.spec.containers[0].name
+    spec = client.get(PODS.read_as(dict), pod.metadata.key)["spec"]
+    fields = ("containers", "initContainers", "ephemeralContainers")
+    names = [container["name"] for field in fields for container in spec.get(field) or ()]
+    if name not in names:
+        raise UsageError(
+            f"{pod.metadata.name} has no container {name}",
+            hint=f"Its containers: {', '.join(names)}.",
+        )
+    return name
+
+
+def instance_to_read(
+    client: BlockingClient,
+    job: JobSummary,
+    *,
+    follow: bool,
+    notify: Callable[[str], None] = ignore,
+) -> Instance:
+    """The instance whose log is the job's: the chief, or the only one there is."""
+    job = wait_for_instances(client, job, follow=follow, notify=notify)
+    job = wait_for_chief(client, job, follow=follow, notify=notify)
+    job = wait_for_instances(client, job, follow=follow, notify=notify)  # it may have ended
+    if job.chief is not None:
+        return job.chief
+    if len(job.instances) == 1:
+        return job.instances[0]
+    names = "\n".join(instance.name for instance in job.instances)
+    raise UsageError(
+        f"{len(job.instances)} instances have been found:\n{names}\n"
+        "please use '-i' or '--instance' to filter, or --all."
+    )
+
+
+def wait_for_instances(
+    client: BlockingClient,
+    job: JobSummary,
+    *,
+    follow: bool,
+    notify: Callable[[str], None] = ignore,
+) -> JobSummary:
+    """The job once it has pods; an error if it never will, or without `follow`."""
+    notice = WaitNotice(f"the pods of {job.name}", notify)
+    while not job.instances:
+        if job.over:
+            raise MusterError(
+                f"the job {job.name} has {job.status.lower()} and has no pods{job.because}",
+                hint="`arena submit … --clean-task-policy=None` keeps a job's pods and their logs.",
+            )
+        if not follow:
+            raise MusterError(
+                f"the job {job.name} has no instances yet{job.because}",
+                hint=f"`arena logs -f {job.name}` waits.",
+            )
+        job = _look_again(client, job, notice)
+    return job
+
+
+def wait_for_chief(
+    client: BlockingClient,
+    job: JobSummary,
+    *,
+    follow: bool,
+    notify: Callable[[str], None] = ignore,
+) -> JobSummary:
+    """The job once its chief is there; unchanged if it has none or ended without one."""
+    notice = WaitNotice(f"the {job.lead} of {job.name}", notify)
+    while job.lead and job.chief is None and not job.over:
+        if not follow:
+            others = ", ".join(instance.name for instance in job.instances)
+            raise MusterError(
+                f"the {job.lead} of {job.name} is not there yet{job.because}",
+                hint=f"`arena logs -f {job.name}` waits for it; "
+                f"-i reads another instance: {others}",
+            )
+        job = _look_again(client, job, notice)
+    return job
+
+
+def _look_again(client: BlockingClient, job: JobSummary, notice: WaitNotice) -> JobSummary:
+    notice.because(job.reason)
+    time.sleep(POLL_SECONDS)
+    return lookup.get_summary(client, job.key, job.trainer)

@@ -1,0 +1,95 @@
+"""One followed log, exactly once, from a stream that may break and begin again.
+
+Pure: bytes in, bytes out. The server is always asked for timestamps. After a reconnect they tell
+which lines were returned before: all with an earlier timestamp, and as many with the last timestamp
+as were returned with it. Timestamps are removed again unless the reader wants them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LONGEST_STAMP = 64
+
+
+class ResumableLog:
+    """Feed it chunks; call `reopened` when a new stream begins."""
+
+    def __init__(self, *, timestamps: bool = False) -> None:
+        self._timestamps = timestamps
+        self._last = b""
+        self._same = 0
+        """Lines returned that carry the last timestamp."""
+        self._skip = 0
+        """Lines with the last timestamp that come again after a reconnect."""
+        self._head: bytes | None = b""
+        """The beginning of a line whose timestamp is not complete; None within a line."""
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The part of this chunk that was not returned before."""
+        return b"".join(self._pieces(chunk))
+
+    def reopened(self) -> None:
+        """A new stream begins: lines that were returned may come once more."""
+        self._skip, self._head, self._skipping = self._same, b"", False
+
+    def since(self, now: datetime) -> float | None:
+        """Seconds before now at which a new stream must begin; None for the beginning."""
+        if not self._last:
+            return None
+        return max(1.0, (now - _moment(self._last)).total_seconds() + 2)
+
+    def _pieces(self, chunk: bytes) -> Iterator[bytes]:
+        for piece in _lines(chunk):
+            if self._head is None:
+                if not self._skipping:
+                    yield piece
+            else:
+                yield self._begin(self._head + piece)
+            if piece.endswith(b"\n"):
+                self._head = b""
+
+    def _begin(self, line: bytes) -> bytes:
+        """The start of a line: hold it until its timestamp is there, then decide."""
+        stamp, space, rest = line.partition(b" ")
+        if not space and not line.endswith(b"\n") and len(line) < _LONGEST_STAMP:
+            self._head = line
+            return b""
+        self._head = None
+        if not space or not stamp[:1].isdigit():
+            self._skipping = False
+            return line  # not a log line: an error message of the server, say
+        self._skipping = self._is_repeated(stamp)
+        if self._skipping:
+            return b""
+        return line if self._timestamps else rest
+
+    def _is_repeated(self, stamp: bytes) -> bool:
+        if stamp < self._last:
+            return True
+        if stamp > self._last:
+            self._last, self._same, self._skip = stamp, 1, 0
+            return False
+        if self._skip:
+            self._skip -= 1
+            return True
+        self._same += 1
+        return False
+
+
+def _lines(chunk: bytes) -> list[bytes]:
+    """Split at line feeds alone: a carriage return belongs to a progress bar."""
+    parts = chunk.split(b"\n")
+    lines = [part + b"\n" for part in parts[:-1]]
+    return [*lines, parts[-1]] if parts[-1] else lines
+
+
+def _moment(stamp: bytes) -> datetime:
+    """A timestamp with up to nanoseconds, of which Python keeps microseconds."""
+    text = stamp.decode(errors="replace")
+    return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)

@@ -1,0 +1,55 @@
+"""Submitting a job: from flags or a manifest to objects that are created whole or not at all.
+
+`prepare` builds and checks everything before a cluster is contacted or started; `create` adds what
+only the cluster knows and sends the objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from muster.client import ignore
+from muster.client.submit import defaults, mlflow
+from muster.client.submit.transaction import Submitted, Transaction
+from muster.jobs import submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muster.jobs.submission import Bundle, Submission
+    from muster.kube.blocking_client import BlockingClient
+
+
+@dataclass(frozen=True)
+class PreparedJob:
+    """A job that was checked and can be created."""
+
+    bundle: Bundle
+    flags: Submission | None = None
+    """The flags that it was built from; None for a manifest."""
+
+
+def prepare(kind: type[Submission], given: dict[str, Any], *, local: bool) -> PreparedJob:
+    """The job of these flags; `local` says that its nodes are this machine."""
+    flags = kind(**defaults.with_defaults(kind, given))
+    if flags.model_name:
+        mlflow.check()
+    return PreparedJob(submission.bundle(flags, defaults.make_site(flags, local=local)), flags)
+
+
+def create(
+    client: BlockingClient,
+    prepared: PreparedJob,
+    namespace: str,
+    *,
+    dry_run: bool = False,
+    notify: Callable[[str], None] = ignore,
+) -> Submitted:
+    """Create the job and its companions, all or nothing; a dry run lets the server check them."""
+    bundle = prepared.bundle
+    if prepared.flags is not None:
+        defaults.check_priority(client, prepared.flags)
+        bundle = bundle.with_user(defaults.submitting_user(client))
+    with Transaction(client, namespace, dry_run=dry_run, notify=notify) as transaction:
+        return transaction.submit(bundle)

@@ -1,0 +1,37 @@
+"""`arena get` lists objects of any kind in the server's columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.api.kinds import PODS
+from tests.cli.place import TEMPLATE, Place
+
+
+def test_objects_of_any_kind_are_listed_in_the_servers_columns(place: Place) -> None:
+    body = {"metadata": {"name": "p"}, **TEMPLATE}
+    place.client.create(PODS.read_as(dict), body, namespace=place.namespace)
+
+    lines = place.arena("get", "pods")[1].splitlines()
+
+    assert lines[0].split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert lines[1].split()[:4] == ["p", "0/1", "Pending", "0"]
+    assert place.arena("get", "po", "-o", "name")[1] == "pod/p\n"
+    assert place.arena("get", "pods", "-A")[1].split()[0] == "NAMESPACE"
+    assert "NODE" in place.arena("get", "pods", "-o", "wide")[1].splitlines()[0].split()
+    assert place.arena("get", "pods", "-l", "a=b", "-o", "name")[1].strip() == ""
+
+
+@pytest.mark.parametrize("word", ["nodes", "events", "tfjobs", "svc", "pytorchjobs", "pvc", "jobs"])
+def test_a_kind_without_objects_is_a_header_and_no_error(place: Place, word: str) -> None:
+    code, out, _ = place.arena("get", word)
+
+    assert code == 0
+    assert len(out.splitlines()) == 1
+
+
+def test_jobs_made_with_kubectl_are_shown_like_any_other(place: Place) -> None:
+    place.job("bare")
+
+    assert place.arena("get", "jobs")[1].splitlines()[1].split()[:3] == ["bare", "PENDING", "TFJOB"]
+    assert place.arena("get", "tfjobs", "bare")[0] == 0

@@ -1,0 +1,129 @@
+"""`arena wait`: the exit code is the job's, and no end is missed."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.api.kinds import TFJOBS
+from muster.api.meta import Key
+from muster.client.jobs.waiting import JobWatch
+from muster.errors import ApiError, Forbidden, Gone, NotFound, Unreachable
+from muster.kube.blocking_client import BlockingClient
+from muster.kube.request import Request, Response
+from tests.cli.place import Place, ended, finish
+
+
+def test_a_job_that_is_not_there_is_told_before_others_are_waited_for(place: Place) -> None:
+    place.job("goes-on")
+
+    code, out, err = place.arena("wait", "goes-on", "nope", "--timeout", "1h")
+
+    assert (code, out) == (3, "")
+    assert "nope" in err
+
+
+def test_the_exit_code_of_wait_is_the_jobs(place: Place) -> None:
+    place.job("good", **ended("Succeeded"))
+    place.job("bad", **ended("Failed"))
+
+    assert place.arena("wait", "good")[:2] == (0, "tfjob/good succeeded\n")
+    assert place.arena("wait", "bad", "good")[:2] == (10, "tfjob/good succeeded\n")
+    assert place.arena("wait", "good", "--for", "running")[0] == 0
+    assert place.arena("wait", "nope")[0] == 3
+    assert place.arena("wait", "nope", "--for", "deleted")[:2] == (0, "nope deleted\n")
+
+
+def watch(place: Place, name: str) -> JobWatch:
+    return JobWatch(place.client, TFJOBS, place.client.get(TFJOBS, Key(place.namespace, name)))
+
+
+@pytest.mark.parametrize("type_", ["Failed", "Succeeded"])
+def test_an_end_between_two_looks_is_seen_although_the_job_is_gone(
+    place: Place, type_: str
+) -> None:
+    place.job("a")
+    watching = watch(place, "a")
+    assert watching.look().status == "PENDING"
+    finish(place, "a", type_)
+    place.job("a")  # another one
+
+    watching.wait(1)
+
+    assert watching.look().status == type_.upper()
+    watching.wait(0)
+    assert watching.look().status == type_.upper()
+
+
+def test_a_job_that_was_deleted_before_its_end_is_gone(place: Place) -> None:
+    place.job("a")
+    watching = watch(place, "a")
+    place.client.delete(TFJOBS, Key(place.namespace, "a"))
+    place.job("a", **ended("Succeeded"))
+
+    watching.wait(1)
+
+    with pytest.raises(NotFound):
+        watching.look()
+
+
+@pytest.mark.parametrize(
+    "refusal", [Forbidden("you may not watch", status=403), Gone("too old", status=410)]
+)
+def test_a_job_that_cannot_be_watched_is_looked_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch, refusal: ApiError
+) -> None:
+    real = BlockingClient.send
+
+    def send(self: BlockingClient, ask: Request) -> Response:
+        if ("watch", "true") in ask.query:
+            raise refusal
+        return real(self, ask)
+
+    monkeypatch.setattr(BlockingClient, "send", send)
+    place.job("a")
+    watching = watch(place, "a")
+    key = Key(place.namespace, "a")
+    place.client.patch(TFJOBS, key, {"status": ended("Failed")}, subresource="status")
+    watching.wait(0)
+    assert watching.look().status == "FAILED"
+    place.client.delete(TFJOBS, key)
+    watching.wait(0)
+    assert watching.look().status == "FAILED"
+
+
+def test_a_cluster_that_is_away_loses_no_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.job("a")
+    watching = watch(place, "a")
+    with monkeypatch.context() as away:
+        away.setattr(BlockingClient, "send", _away)
+        watching.wait(0)
+        with pytest.raises(Unreachable):
+            watching.look()
+    finish(place, "a", "Failed")
+
+    watching.wait(1)
+
+    assert watching.look().status == "FAILED"
+
+
+def _away(*_: object) -> Response:
+    raise Unreachable("no answer")
+
+
+@pytest.mark.parametrize(("type_", "expected"), [("Failed", 10), ("Succeeded", 0)])
+def test_the_exit_code_is_the_jobs_however_short_its_time_to_live(
+    place: Place, monkeypatch: pytest.MonkeyPatch, type_: str, expected: int
+) -> None:
+    real = JobWatch.wait
+    ends = ["s", "a", "b"]
+
+    def wait(self: JobWatch, seconds: float) -> None:
+        while ends and ends[0] in place.names():
+            finish(place, ends.pop(0), type_)
+        real(self, seconds)
+
+    monkeypatch.setattr(JobWatch, "wait", wait)
+    assert place.arena("submit", "tf", "--name=s", "--image=i", "--wait", "x")[0] == expected
+    place.job("a")
+    place.job("b")
+    assert place.arena("wait", "a", "b")[0] == expected

@@ -1,0 +1,127 @@
+"""Waiting for a job: until it has reached the goal, failed, or was deleted."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from muster.api.kinds import MPIJOBS, TFJOBS, Kind
+from muster.api.meta import Raw
+from muster.client.jobs import waiting
+from muster.client.jobs.waiting import FINISHED, JobWatch
+from muster.errors import JobFailed, MusterError, NotFound, Unreachable
+from muster.jobs.summary import JobSummary, summarize
+from tests.cli.fake_cluster import FakeCluster, pod
+from tests.cli.place import TEMPLATE
+
+Step = JobSummary | MusterError
+
+
+def job(status: str, reason: str = "") -> JobSummary:
+    raw: Raw = {"kind": "TFJob", "metadata": {"name": "j", "namespace": "n"}}
+    return msgspec.structs.replace(summarize(raw, []), status=status, reason=reason)
+
+
+class Script:
+    """A watch that plays these steps, one for each look."""
+
+    name = "j"
+
+    def __init__(self, *steps: Step, keeps_logs: bool = False) -> None:
+        self._steps, self._keeps_logs = iter(steps), keeps_logs
+
+    def look(self) -> JobSummary:
+        step = next(self._steps)
+        if isinstance(step, MusterError):
+            raise step
+        return step
+
+    def keeps_logs(self, _: JobSummary) -> bool:
+        return self._keeps_logs
+
+    def wait(self, _: float) -> None: ...
+
+
+def wait(*steps: Step, **options: Any) -> JobSummary:
+    return waiting.wait_for(cast(JobWatch, Script(*steps)), FINISHED, **options)
+
+
+def test_waiting_ends_with_success_and_survives_an_unreachable_cluster() -> None:
+    seen: list[str] = []
+    notes: list[str] = []
+
+    last = wait(
+        job("PENDING"), Unreachable("no answer"), job("RUNNING"), job("SUCCEEDED"),
+        on_look=lambda each: seen.append(each.status), notify=notes.append,
+    )  # fmt: skip
+
+    assert last.status == "SUCCEEDED"
+    assert seen == ["PENDING", "RUNNING", "SUCCEEDED"]
+    assert notes == ["waiting for the cluster: no answer"]
+
+
+def test_a_job_that_fails_is_an_error_with_the_exit_code_of_its_own() -> None:
+    with pytest.raises(JobFailed, match="the job j failed: out of memory") as failed:
+        wait(job("RUNNING"), job("FAILED", "out of memory"))
+
+    assert failed.value.exit_code == 10
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_failure_points_to_the_logs_only_if_there_are_any(kept: bool) -> None:
+    script = Script(job("FAILED"), keeps_logs=kept)
+
+    with pytest.raises(JobFailed) as failed:
+        waiting.wait_for(cast(JobWatch, script), FINISHED)
+
+    assert ("arena logs j -n n" in failed.value.hint) is kept
+    assert ("logs with them" in failed.value.hint) is not kept
+
+
+def test_a_job_that_is_deleted_meanwhile_is_not_found() -> None:
+    with pytest.raises(NotFound, match="the job j was deleted meanwhile"):
+        wait(job("RUNNING"), NotFound("gone"))
+
+
+def test_waiting_ends_at_the_deadline() -> None:
+    with pytest.raises(MusterError, match="the job j is still pending"):
+        wait(job("PENDING"), deadline=0)
+    with pytest.raises(Unreachable):
+        wait(Unreachable("no answer"), deadline=0)
+
+
+def test_a_job_that_runs_or_ran_has_started() -> None:
+    for status in ("RUNNING", "SUCCEEDED"):
+        script = cast(JobWatch, Script(job("PENDING"), job(status)))
+        assert waiting.wait_for(script, waiting.STARTED).status == status
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "phase", "policy", "kept"),
+    [
+        (TFJOBS, "worker", "Failed", {"cleanPodPolicy": "Running"}, True),
+        (TFJOBS, "worker", "Failed", {"cleanPodPolicy": "None"}, True),
+        (TFJOBS, "worker", "Failed", {"cleanPodPolicy": "All"}, False),
+        (TFJOBS, "worker", "Running", {"cleanPodPolicy": "Running"}, False),
+        (TFJOBS, "worker", "Failed", {"ttlSecondsAfterFinished": 1}, False),
+        (TFJOBS, "worker", "Failed", {"ttlSecondsAfterFinished": 3600}, True),
+        (MPIJOBS, "launcher", "Failed", {"cleanPodPolicy": "All"}, True),
+        (MPIJOBS, "worker", "Failed", {"cleanPodPolicy": "All"}, False),
+    ],
+)
+def test_a_log_is_left_of_what_the_end_of_a_job_does_not_take_away(
+    kind: Kind[Raw], role: str, phase: str, policy: Raw, kept: bool
+) -> None:
+    roles = ("launcher", "worker") if kind is MPIJOBS else ("worker",)
+    specs = {name: {"template": TEMPLATE} for name in roles}
+    raw = {
+        "kind": kind.kind,
+        "metadata": {"name": "j", "namespace": "default", "uid": "u", "resourceVersion": "1"},
+        "spec": {f"{kind.kind[:-3].lower()}ReplicaSpecs": specs, "runPolicy": policy},
+    }
+    client = FakeCluster({"pods": [pod(raw, role, 0, phase)]})
+    watching = JobWatch(client, kind, raw)
+
+    assert watching.keeps_logs(watching.look()) is kept
