@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.operator.fake_apiserver import Server
-from tests.operator.test_run import JOB, NS, POD, operating, passes, phase, submit
+from tests.operator.simulation import JOB, NS, POD, operating, passes, phase, submit
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -107,3 +107,19 @@ async def test_a_member_that_does_not_end_is_told_of() -> None:
         await passes(5)
         assert waits(server) is None
         assert len(server.named("pods")) == 3
+
+
+async def test_a_name_that_is_taken_is_waited_for() -> None:
+    server = Server()
+    server.put(f"{POD}/j-worker-0", {"metadata": {"name": "j-worker-0"}})
+    async with operating(server):
+        submit(server)
+        await passes(30)
+        reasons = {(server.get(p) or {})["reason"] for p in server.objects if "/events/" in p}
+        assert "ErrResourceExists" in reasons
+
+        server.remove(f"{POD}/j-worker-0")
+        await passes(5)
+        pod = server.get(f"{POD}/j-worker-0")
+        assert pod is not None
+        assert pod["metadata"]["ownerReferences"]

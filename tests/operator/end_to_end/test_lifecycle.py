@@ -166,7 +166,7 @@ async def test_a_template_that_the_server_refuses_fails_the_job_with_its_words(
 async def test_a_gang_that_a_quota_refuses_is_taken_back_and_comes_whole_later(
     client: Client, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_writes, "REFUSED_FOR", 1.0)
+    monkeypatch.setattr(own_writes, "QUOTA_PAUSE", 1.0)
     monkeypatch.setattr(ensure, "QUOTA_RETRY", 1.0)
     quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
     quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "2"}}}

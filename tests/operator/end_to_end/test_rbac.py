@@ -15,13 +15,17 @@ from muster.api.kinds import (
     PODS,
     PRIORITY_CLASSES,
     PYTORCHJOBS,
+    SERVICES,
     TFJOBS,
     Kind,
 )
 from muster.api.meta import Key, Raw
 from muster.api.storage import NO_PROVISIONER, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.client import Client
+from muster.operator.build.gang_dialect import GROUP_KINDS
+from muster.operator.frameworks.registry import OWNED
 from tests.operator import rbac
 from tests.operator.builders import replica
 from tests.operator.driver import becomes, found, nothing, pods
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}
+UNLABELLED = {names.JOB: None, names.OPERATOR: None}
 DIALECTS = ("volcano", "kube-batch", "coscheduling", "pdb", "native")
 
 UNUSED = {
@@ -88,6 +93,7 @@ async def stories(cluster: Watched) -> None:
         for name, kind, job in lasting():
             group.create_task(changes(client, name, kind, job))
             group.create_task(leaves(client, name, kind, job))
+            group.create_task(waits_for_names(client, name, kind, job))
         group.create_task(takes_ports(client))
         group.create_task(displaces(client))
         group.create_task(mounts(client))
@@ -187,10 +193,9 @@ async def changes(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
     await nothing(client, PODS, ns)
 
 
-async def leaves(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
-    """What a deleted job leaves behind is the next one's."""
-    ns, key = await namespace(client, f"leaves-{name}"), Key(f"leaves-{name}", "j")
-    await client.create(kind, job, namespace=ns)
+async def orphans(client: Client, kind: Kind[Raw], key: Key, job: Raw) -> None:
+    """A job runs, and is deleted without its objects."""
+    await client.create(kind, job, namespace=key.namespace)
     await reaches(client, kind, key, "Running")
     await client.delete(kind, key, propagation="Orphan")
 
@@ -198,6 +203,39 @@ async def leaves(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
         return await found(client, kind, key) is None
 
     await becomes(gone, what="a job that left its pods", timeout=60)
+
+
+async def waits_for_names(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
+    """Objects without the job's labels hold the names that it needs, until they are deleted."""
+    ns, key = await namespace(client, f"names-{name}"), Key(f"names-{name}", "j")
+    await orphans(client, kind, key, job)
+    group = GROUP_KINDS[name if name in DIALECTS else "volcano"]
+    assert group is not None
+    kinds = {owned.kind: owned for owned in (SERVICES, group, *OWNED)}
+    for owned in kinds.values():
+        for item in (await client.list(owned.read_as(dict), ns, labels=names.JOB)).items:
+            where = Key(ns, item["metadata"]["name"])
+            await client.patch(owned.read_as(dict), where, {"metadata": {"labels": UNLABELLED}})
+    await client.create(kind, job, namespace=ns)
+
+    async def runs() -> bool:
+        """Delete the object that the job waits for; true once it runs."""
+        status = (await client.get(kind, key)).get("status", {})
+        waiting = status.get("waiting", {})
+        if waiting.get("reason") == "ErrResourceExists":
+            taken, taken_name, *_ = waiting["message"].split()
+            if await found(client, kinds[taken].read_as(dict), Key(ns, taken_name)):
+                await client.delete(kinds[taken], Key(ns, taken_name))
+        types = [row["type"] for row in status.get("conditions", []) if row["status"] == "True"]
+        return "Running" in types
+
+    await becomes(runs, what=f"{name} after its names are free", timeout=120)
+
+
+async def leaves(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
+    """What a deleted job leaves behind is the next one's."""
+    ns, key = await namespace(client, f"leaves-{name}"), Key(f"leaves-{name}", "j")
+    await orphans(client, kind, key, job)
     second = await client.create(kind, job, namespace=ns)
 
     async def adopted() -> bool:

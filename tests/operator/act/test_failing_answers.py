@@ -1,0 +1,123 @@
+"""API servers that fail, refuse or reject: the job says so, and goes on when it can."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from muster.kube.client import Client
+from muster.operator.run import Options, build
+from tests.operator.fake_apiserver import Server
+from tests.operator.simulation import (
+    JOB,
+    NS,
+    POD,
+    clock,
+    conditions,
+    operating,
+    passes,
+    phase,
+    submit,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_failing_answers_late_watches_and_kills_leave_nothing_wrong(seed: int) -> None:
+    server = Server(fail=0.05, late=1.0, seed=seed)
+    names = [f"job{number}" for number in range(8)]
+    for name in names:
+        submit(server, name)
+    for _ in range(5):
+        async with asyncio.TaskGroup() as group:
+            killed = group.create_task(build(Client(server), Options(), clock).run())
+            await asyncio.sleep(server.dice.uniform(0.0, 0.8))
+            killed.cancel()
+    async with operating(server):
+        await passes(120)
+        assert len(server.named("pods")) == 24
+        for name in names:
+            phase(server, f"{name}-worker-0", "Succeeded")
+        await passes(120)
+
+    for name in names:
+        path = f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}"
+        assert conditions(server, path) == ["Created", "Succeeded"]
+    made = [path for path in server.created if path.startswith(POD)]
+    assert len(made) == len(set(made)) == 24
+    assert server.named("podgroups") == []
+
+
+async def test_a_job_whose_objects_are_refused_says_at_least_that_it_is_there() -> None:
+    server = Server()
+    server.refused = {"services"}
+    async with operating(server):
+        submit(server)
+        await passes(30)
+        assert conditions(server) == ["Created"]
+        assert server.named("pods") == []
+
+        server.refused = set()
+        await passes(120)
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+
+@pytest.mark.parametrize("resource", ["jaxjobs", "secrets", "roles", "podgroups"])
+async def test_a_right_that_no_job_needs_stops_nobody(resource: str) -> None:
+    server = Server()
+    server.forbidden = {f"GET {resource}"}
+    async with operating(server):
+        submit(server)
+        await passes()
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+
+@pytest.mark.parametrize("resource", ["services", "podgroups"])
+async def test_the_status_says_what_cannot_be_made_until_it_can(resource: str) -> None:
+    server = Server()
+    server.invalid = {resource}
+    async with operating(server):
+        submit(server)
+        await passes()
+        found = server.get(JOB)
+        assert found is not None
+        waits = found["status"]["waiting"]
+        assert waits["reason"] == "FailedCreate"
+        assert "cannot be created: " in waits["message"]
+        assert server.named("pods") == []
+
+        server.invalid = set()
+        await passes(600)
+        assert len(server.named("pods")) == 3
+        found = server.get(JOB)
+        assert found is not None
+        assert "waiting" not in found["status"]
+
+
+async def test_a_job_one_of_whose_roles_is_refused_fails_with_all_of_it() -> None:
+    server = Server()
+    server.wrong = {"j-ps-0"}
+    async with operating(server):
+        submit(server, runPolicy={"ttlSecondsAfterFinished": 600})
+        await passes()
+        assert conditions(server) == ["Created", "Failed"]
+        assert server.named("pods") == []
+        assert server.named("services") == []
+        assert server.named("podgroups") == []
+
+        await passes(620)
+        assert server.get(JOB) is None
+
+
+async def test_a_cluster_without_group_crds_still_runs_gangs() -> None:
+    server = Server()
+    server.missing = {"podgroups"}
+    async with operating(server):
+        submit(server)
+        await passes(10)
+
+    pod = server.get(f"{POD}/j-worker-0")
+    assert pod is not None
+    assert pod["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io/name"] == "j"

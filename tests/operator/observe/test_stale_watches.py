@@ -1,0 +1,150 @@
+"""Late watches and writes of others do not mislead the operator."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.api.meta import Raw
+from tests.operator.builders import replica
+from tests.operator.fake_apiserver import Server
+from tests.operator.simulation import (
+    JOB,
+    POD,
+    conditions,
+    operating,
+    passes,
+    phase,
+    submit,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_watches_that_are_late_lead_to_no_pod_twice_and_no_restart_counted_twice() -> None:
+    server = Server(late=3.0)
+    roles = {"Worker": replica(3, "OnFailure"), "PS": replica(1, "OnFailure")}
+    async with operating(server):
+        submit(server, roles=roles)
+        await passes(20)
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes(10)
+        for _ in range(4):
+            phase(server, "j-worker-1", "Failed", reason="Error")
+            await passes(60)
+            phase(server, "j-worker-1", "Running", reason="")
+            await passes(10)
+
+    found = server.get(JOB)
+    assert found is not None
+    assert found["status"]["restarts"] == 4
+    made = [path.rpartition("/")[2] for path in server.created if path.startswith(POD)]
+    assert sorted(made) == sorted(["j-ps-0", "j-worker-0", "j-worker-2", *["j-worker-1"] * 5])
+
+
+async def test_a_pod_collected_with_its_job_is_not_brought_back() -> None:
+    server = Server(late=2.0)
+    async with operating(server):
+        submit(server)
+        await passes(20)
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes(20)
+        made = len(server.created)
+        server.remove(JOB)
+        await passes(60)
+
+    assert len(server.created) == made
+    assert server.named("pods") == []
+
+
+async def test_a_job_of_the_same_name_right_after_is_not_held_up() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        server.remove(JOB)
+        submit(server)
+        await passes()
+
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+        uid = (server.get(JOB) or {})["metadata"]["uid"]
+        owners = {
+            (server.get(f"{POD}/{pod}") or {})["metadata"]["ownerReferences"][0]["uid"]
+            for pod in server.named("pods")
+        }
+        assert owners == {uid}
+
+
+async def test_pods_of_a_former_job_of_this_name_are_waited_for_and_told_of() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        held = [f"{POD}/j-worker-0", f"{POD}/j-worker-1"]
+        kept = {path: server.objects[path] for path in held}
+        for path in held:
+            server.owned[(server.get(JOB) or {})["metadata"]["uid"]].discard(path)
+        server.remove(JOB)
+        submit(server)
+        await passes()
+
+        waiting = (server.get(JOB) or {})["status"]["waiting"]
+        assert waiting["message"] == "waits for 2 pods of the former job j to end"
+        assert {path: server.objects[path] for path in held} == kept
+        made = len(server.created)
+
+        server.remove(held[0])
+        await passes()
+        waiting = (server.get(JOB) or {})["status"]["waiting"]
+        assert waiting["message"] == "waits for 1 pod of the former job j to end"
+
+        server.remove(held[1])
+        await passes()
+        assert "waiting" not in (server.get(JOB) or {})["status"]
+        assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
+        assert len(server.created) == made + 2
+
+
+async def test_a_change_by_the_user_at_the_time_of_our_own_write_is_not_missed() -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        roles = {"Worker": replica(4), "PS": replica(1)}
+        server.before["PATCH tfjobs"] = lambda: server.patch(
+            JOB, {"spec": {"tfReplicaSpecs": roles}}
+        )
+        phase(server, "j-worker-0", "Running")
+        await passes()
+
+        assert conditions(server) == ["Created", "Running"]
+        assert len(server.named("pods")) == 5
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"conditions": "junk", "startTime": "yesterday", "replicaStatuses": 5},
+        {"conditions": ["junk"], "restarts": "many", "observedGeneration": "new"},
+        {"replicaStatuses": [{"tf_replica_type": "PS", "state": "Running"}], "replaced": 1},
+        {"completionTime": "2026-01-01", "waiting": "long", "launcherAttempt": None},
+    ],
+    ids=["text", "rows", "the first version's", "more"],
+)
+async def test_a_status_that_another_wrote_is_mended(junk: Raw) -> None:
+    server = Server()
+    async with operating(server):
+        submit(server)
+        await passes()
+        for pod in server.named("pods"):
+            phase(server, pod, "Running")
+        await passes()
+        server.patch(JOB, {"status": junk})
+        await passes(30)
+        phase(server, "j-worker-0", "Succeeded")
+        await passes(30)
+
+        found = (server.get(JOB) or {})["status"]
+        assert conditions(server)[-1] == "Succeeded"
+        assert found["replicaStatuses"]["Worker"] == {"succeeded": 2}
