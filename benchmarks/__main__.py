@@ -18,8 +18,8 @@ SUITE = (
     "local_apiserver",
     "scheduler_decisions",
 )
-"""Benchmarks that fit in five minutes. Run the others by name: scheduler_backlog,
-scheduler_latency, operator_backlog, local_cluster."""
+"""Benchmarks that fit in five minutes. Run the others by name: client_calls, http_client,
+scheduler_backlog, scheduler_latency, operator_backlog, local_cluster."""
 
 
 def main(names: list[str]) -> int:

@@ -7,6 +7,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -131,3 +132,18 @@ def test_the_codemap_names_every_package() -> None:
     packages = [relative(path.parent) + "/" for path in SOURCES if path.name == "__init__.py"]
 
     assert [p for p in packages if p != "src/muster/" and f"`{p}`" not in text] == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"].values()
+    groups = project["dependency-groups"].values()
+    needed = [
+        *project["build-system"]["requires"],
+        *project["project"]["dependencies"],
+        *(requirement for many in (*extras, *groups) for requirement in many),
+    ]
+    names = {re.split(r"[<>=; ]", requirement)[0].lower() for requirement in needed}
+    text = (ROOT / "docs/decisions/0001-libraries.md").read_text().lower()
+
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)] == []
