@@ -49,7 +49,7 @@ async def test_a_full_disk_is_told_to_those_who_ask_whether_we_are_ready(
     talk: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserve = talk.server.store._log.reserve
-    monkeypatch.setattr(reserve, "_room", lambda: 1000)
+    monkeypatch.setattr(reserve, "_free", lambda: 1000)
     reserve.spend()
 
     for path in ("/readyz", "/readyz/etcd", "/livez", "/healthz", "/readyz/ping"):

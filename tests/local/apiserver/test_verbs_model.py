@@ -78,7 +78,7 @@ class VerbsMachine(RuleBasedStateMachine):
     def open(self) -> None:
         path = Path(self.home.name) / "objects.db"
         self.store = self.loop.run_until_complete(Store.open(path))
-        self.verbs = Verbs(self.store, self.registry)
+        self.verbs = Verbs(self.store)
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):

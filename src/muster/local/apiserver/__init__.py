@@ -1,19 +1,17 @@
 """A Kubernetes API for one machine, on SQLite.
 
 In reading order:
-`serve`                   HTTP: begin here
-`store` (`log`, `entries`, `watch`)  every write in one table; the present in memory
-`registry` (`builtin`)    which kinds there are: the table of built-in ones, and CRDs
-`objects`, `structural`   bytes to objects and back; objects and their schemas
-`choosing`                label selectors that stand in objects
-`status`                  every "no" the server can say
-`request/`                what clients send: paths, options, bodies, patches
-`verbs`, `subresources`   what requests do: get, create, delete …; scale, binding, finalize …
-`admission/`              an object's way in: shape, defaults, rules, what may not change
-`quota/`                  what a namespace may take
-`views/`                  what readers get: pages, watches, tables, discovery, OpenAPI
-`access/`                 who is asking, and what they may do
-`backend`, `pods/`        the seam to the node agent; log, exec, attach, proxy, eviction, usage
-`bootstrap`, `upkeep`     what a cluster begins with; what follows from a write
-`about`, `measures`       health, version, metrics: what the server tells of itself
+`server`                  one request from HTTP to answer: begin here
+`http/`                   what a request says: path, options, accepted form, body
+`access/`                 who the caller is, and what they may do
+`registry`, `resource`    all resources; what one resource is, and what is special about its kind
+`kinds/`                  one module per kind: defaults, checks, updates, deletion, columns
+`verbs`, `subresources`   get, create, patch, delete …; status, scale, binding, eviction, finalize
+`schema/`, `patch/`       bodies against schemas; patches
+`admission/`              create, update and delete of any kind; names; quota
+`objects`, `store/`       objects and bytes; all objects in memory, every write on disk
+`views/`                  lists, watch events, tables, discovery, OpenAPI
+`streams/`                log, exec, attach and proxy of pods; the interface of the node agent
+`controllers`, `bootstrap`  what follows from a write; what every cluster starts with
+`api_errors`, `metrics`, `non_resource_paths`  error answers; metrics; health, version and discovery
 """

@@ -7,6 +7,7 @@ by all modules of the server. Clients match on `reason` and `details`, people re
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import StatusError
@@ -26,6 +27,9 @@ class Cause(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
+
+
+Causes = Iterable[Cause]
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -62,8 +66,8 @@ def duplicate(field: str, value: object) -> Cause:
 
 def too_long(field: str, most: int) -> Cause:
     """A text with more bytes than it may have."""
-    said = f"Too long: may not be more than {most} bytes"
-    return Cause(field, "FieldValueTooLong", said)
+    detail = f"Too long: may not be more than {most} bytes"
+    return Cause(field, "FieldValueTooLong", detail)
 
 
 def forbidden_field(field: str, detail: str) -> Cause:
@@ -102,10 +106,12 @@ def path_not_found() -> StatusError:
     return StatusError(told, status=404, reason="NotFound", details={})
 
 
-def already_exists(group: str, plural: str, name: str, *, going: bool = False) -> StatusError:
+def already_exists(
+    group: str, plural: str, name: str, *, being_deleted: bool = False
+) -> StatusError:
     """The name is taken, perhaps not for long."""
     message = f'{_resource(group, plural)} "{name}" already exists'
-    if going:
+    if being_deleted:
         message = f"object is being deleted: {message}"
     details = _details(group, plural, name)
     return StatusError(message, status=409, reason="AlreadyExists", details=details)
@@ -121,6 +127,27 @@ def conflict(group: str, plural: str, name: str, why: str = CHANGED) -> StatusEr
     message = f'Operation cannot be fulfilled on {_resource(group, plural)} "{name}": {why}'
     details = _details(group, plural, name)
     return StatusError(message, status=409, reason="Conflict", details=details)
+
+
+def precondition_failed(field: str, expected: str, actual: str) -> str:
+    """Why a write that names a uid or a revision is a conflict, as the storage layer words it."""
+    return (
+        f"Precondition failed: {field} in precondition: {expected}, {field} in object meta:"
+        f" {actual}"
+    )
+
+
+def namespace_terminating(group: str, plural: str, name: str, namespace: str) -> StatusError:
+    """Nothing is created in a namespace that is being deleted."""
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = forbidden(group, plural, name, why)
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    error.details = (error.details or {}) | {"causes": [cause]}
+    return error
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:

@@ -1,9 +1,8 @@
-"""What follows from a write, at once; a real cluster has controllers that do it a little later.
+"""What the controllers of a real cluster write after other writes, done here at once.
 
-Every namespace has a `default` service account, a role made of other roles has their rules, a
-definition has its names when they are free, a quota says what is used. `serve.py` calls `settle`
-after every write, before it is answered: whoever has seen an answer sees its consequences. Nothing
-to do costs nothing.
+Every namespace has a `default` service account, an aggregated role has the rules of its parts, a
+definition gets its names when they are free, a quota shows its usage. The server runs what is
+pending after every write, before the answer: a client that sees the answer sees the consequences.
 """
 
 from __future__ import annotations
@@ -14,133 +13,134 @@ from typing import TYPE_CHECKING
 
 from muster.errors import StatusError
 from muster.local.apiserver import objects
-from muster.local.apiserver.access.authorization import GROUP
-from muster.local.apiserver.http.requests import Call, Route
-from muster.local.apiserver.kinds.crd import condition_is_true
+from muster.local.apiserver.http.requests import Call
+from muster.local.apiserver.kinds.builtin import SERVICE_ACCOUNTS
+from muster.local.apiserver.kinds.crd import CRDS
+from muster.local.apiserver.kinds.namespace import NAMESPACES
+from muster.local.apiserver.kinds.resource_quota import RESOURCE_QUOTAS
+from muster.local.apiserver.kinds.role import CLUSTER_ROLES
 from muster.local.apiserver.objects import selector_matches
-from muster.local.apiserver.registry import CRD_COLLECTION
+from muster.local.apiserver.views.cells import condition_is_true
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.verbs import Verbs
 
-_DEFINITIONS = "customresourcedefinitions"
-_ROLES = f"clusterroles.{GROUP}"
-
 
 class Controllers:
-    """Watches the store for writes with consequences, and writes those."""
+    """Follows the store, and writes what follows from its changes."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
         self._store = verbs.store
-        self._lonely: set[str] = set()  # namespaces that may lack their account
+        self._quotas = verbs.quotas
+        self._without_account: set[str] = set()  # namespaces that may lack their account
         self._roles_changed = False
         self._names_changed = False
-        self._quotas = verbs.quotas
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
+        self.pending = False
+        """Whether `run_pending` has something to do, besides stale quotas."""
 
     def follow(self) -> None:
         """Look at everything once, and then at every change."""
-        self._lonely = {e.key.rpartition("/")[2] for e in self._store.scan("namespaces/")}
-        self._roles_changed = True
-        self._store.subscribe(self._changed)
+        namespaces = self._store.scan(f"{NAMESPACES.collection}/")
+        self._without_account = {entry.key.rpartition("/")[2] for entry in namespaces}
+        self._roles_changed = self.pending = True
+        for resource, listener in (
+            (NAMESPACES, self._namespace_changed),
+            (SERVICE_ACCOUNTS, self._account_changed),
+            (CLUSTER_ROLES, self._role_changed),
+            (CRDS, self._crd_changed),
+        ):
+            self._store.subscribe(listener, resource.collection)
 
-    def _changed(self, change: Change) -> None:
-        collection, namespace, name = change.entry.key.split("/")
-        if collection == "namespaces" and not change.deleted and change.before is None:
-            self._lonely.add(name)
-        elif collection == "serviceaccounts" and change.deleted and name == "default":
-            self._lonely.add(namespace)
-        elif collection == _ROLES:
-            self._roles_changed = True
-        elif collection == CRD_COLLECTION:
-            self._names_changed = True
+    def _namespace_changed(self, change: Change) -> None:
+        if change.before is None:
+            self._without_account.add(change.entry.key.rpartition("/")[2])
+            self.pending = True
 
-    async def settle(self) -> None:
-        """Write all that follows from what was written."""
-        changed = self._roles_changed or self._names_changed
-        if not (self._lonely or changed or self._quotas.stale):
-            return
-        async with self._turn:
-            while self._lonely:
-                await self._accompany(self._lonely.pop())
+    def _account_changed(self, change: Change) -> None:
+        _, namespace, name = change.entry.key.split("/")
+        if change.deleted and name == "default":
+            self._without_account.add(namespace)
+            self.pending = True
+
+    def _role_changed(self, change: Change) -> None:
+        self._roles_changed = self.pending = True
+
+    def _crd_changed(self, change: Change) -> None:
+        self._names_changed = self.pending = True
+
+    async def run_pending(self) -> None:
+        """Write everything that follows from the writes so far."""
+        async with self._lock:
+            while self._without_account:
+                await self._create_account(self._without_account.pop())
             if self._roles_changed:
                 self._roles_changed = False
-                await self._join_roles()
+                await self._aggregate_roles()
             if self._names_changed:
                 self._names_changed = False
-                await self._name()
+                await self._accept_names()
             for key, status in self._quotas.take_stale():
-                await self._show_usage(key, status)
+                await self._write_usage(key, status)
+            # Only now: requests that wrote meanwhile wait for the lock before they answer.
+            self.pending = bool(self._without_account or self._roles_changed or self._names_changed)
 
-    async def _accompany(self, namespace: str) -> None:
-        if self._store.get(f"serviceaccounts/{namespace}/default") is not None:
-            return
-        await self._write(
-            Route("create", "", "v1", "serviceaccounts", namespace),
-            {"metadata": {"name": "default"}},
-        )
+    async def _create_account(self, namespace: str) -> None:
+        if self._store.get(objects.key(SERVICE_ACCOUNTS, namespace, "default")) is None:
+            account = {"metadata": {"name": "default", "namespace": namespace}}
+            await self._write(SERVICE_ACCOUNTS, "create", account)
 
-    async def _join_roles(self) -> None:
-        """Roles may be made of roles that are made of roles, but at most of all there are."""
-        roles = {e.key: objects.decode(e.value) for e in self._store.scan(f"{_ROLES}/")}
-        made = [role for role in roles.values() if role.get("aggregationRule")]
+    async def _aggregate_roles(self) -> None:
+        """Aggregated roles may be parts of others: repeat, at most as often as there are any."""
+        entries = self._store.scan(f"{CLUSTER_ROLES.collection}/")
+        roles = {entry.key: objects.decode(entry.value) for entry in entries}
+        aggregated = [role for role in roles.values() if role.get("aggregationRule")]
         changed: dict[str, Raw] = {}
-        for _, role in product(range(len(made)), made):
-            rules = _joined(role, roles)
+        for _, role in product(range(len(aggregated)), aggregated):
+            rules = _aggregated_rules(role, roles)
             if (role.get("rules") or []) != rules:
                 role["rules"] = rules
                 changed[role["metadata"]["name"]] = role
-        for name, role in changed.items():
+        for role in changed.values():
             role["metadata"].pop("resourceVersion")
-            await self._write(Route("update", GROUP, "v1", "clusterroles", "", name), role)
+            await self._write(CLUSTER_ROLES, "update", role)
 
-    async def _name(self) -> None:
-        """Definitions whose names were taken look again whether they are free."""
-        for entry in list(self._store.scan(f"{CRD_COLLECTION}/")):
+    async def _accept_names(self) -> None:
+        """Let definitions whose names were taken try again."""
+        for entry in list(self._store.scan(f"{CRDS.collection}/")):
             crd = objects.decode(entry.value)
-            if not condition_is_true(crd["status"]["conditions"], "NamesAccepted"):
-                name = crd["metadata"]["name"]
-                route = Route("update", "apiextensions.k8s.io", "v1", _DEFINITIONS, "", name)
-                await self._write(route, crd)
+            if not condition_is_true(crd, "NamesAccepted"):
+                await self._write(CRDS, "update", crd)
 
-    async def _show_usage(self, key: str, status: Raw) -> None:
-        _, namespace, name = key.split("/")
+    async def _write_usage(self, key: str, status: Raw) -> None:
         entry = self._store.get(key)
-        if entry is None:
-            return
-        quota = objects.decode(entry.value)
-        if quota.get("status") == status:
-            return
-        quota["metadata"].pop("resourceVersion")
-        route = Route("update", "", "v1", "resourcequotas", namespace, name, "status")
-        await self._write(route, quota | {"status": status})
+        quota = objects.decode(entry.value) if entry else {}
+        if entry and quota.get("status") != status:
+            quota["metadata"].pop("resourceVersion")
+            await self._write(RESOURCE_QUOTAS, "update", quota | {"status": status}, "status")
 
-    async def _write(self, route: Route, body: Raw) -> None:
-        resource = self._verbs.registry.find(route.group, route.version, route.plural)
-        assert resource is not None
-        call = Call(route, resource, body=objects.dump(body), content_type="application/json")
+    async def _write(self, resource: Resource, verb: str, obj: Raw, subresource: str = "") -> None:
+        call = Call.internal(resource, verb, obj, subresource)
         try:
-            await (self._verbs.create(call) if route.verb == "create" else self._verbs.update(call))
-        except StatusError as refusal:
-            # The namespace is going away, or somebody did it first.
-            if refusal.status not in (403, 404, 409):
+            await (self._verbs.create(call) if verb == "create" else self._verbs.update(call))
+        except StatusError as error:
+            # The namespace is being deleted, or somebody else wrote it first.
+            if error.status not in (403, 404, 409):
                 raise
 
 
-def _joined(role: Raw, roles: dict[str, Raw]) -> list[Raw]:
-    """The rules of all roles that this one is made of, each once, in the order of names."""
+def _aggregated_rules(role: Raw, roles: dict[str, Raw]) -> list[Raw]:
+    """The rules of all roles that this one selects, each once, in the order of names."""
     own = role["metadata"]["name"]
-    chosen = (role["aggregationRule"] or {}).get("clusterRoleSelectors") or ()
+    selectors = (role["aggregationRule"] or {}).get("clusterRoleSelectors") or ()
     rules: list[Raw] = []
     for key in sorted(roles):
-        other = roles[key]
-        labels = other["metadata"].get("labels") or {}
-        if other["metadata"]["name"] == own or not any(
-            selector_matches(one, labels) for one in chosen
-        ):
-            continue
-        rules += [rule for rule in other.get("rules") or () if rule not in rules]
+        meta = roles[key]["metadata"]
+        labels = meta.get("labels") or {}
+        if meta["name"] != own and any(selector_matches(s, labels) for s in selectors):
+            rules += [rule for rule in roles[key].get("rules") or () if rule not in rules]
     return rules

@@ -15,7 +15,7 @@ from muster.observe.metrics import REGISTRY, counter, gauge, histogram
 
 if TYPE_CHECKING:
     from muster.local.apiserver.http.requests import Route
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.resource import Resource
 
 _REQUESTS = counter("apiserver_requests_total", "Requests answered.", "verb", "resource", "code")
 _SECONDS = histogram(

@@ -1,11 +1,7 @@
-"""Objects and bytes: how an object is written, keyed, and what selectors may ask of it.
+"""Objects and bytes: how objects are stored and keyed, and the fields that selectors read.
 
-Pure; used by `verbs.py` and its neighbours. Stored bytes always begin with `apiVersion`, `kind`
-and `metadata`, so that another version of a kind is a different beginning of the same bytes.
-
-Whether a label selector that stands in an object chooses these labels.
-
-Pure; used for deployments, disruption budgets and roles that are made of others.
+Stored bytes always begin with `apiVersion`, `kind` and `metadata`, so another version of a kind is
+another beginning of the same bytes.
 """
 
 from __future__ import annotations
@@ -17,14 +13,13 @@ import msgspec
 from muster.api.affinity import LabelSelector
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
-from muster.local.apiserver.kinds import event
 from muster.local.apiserver.schema import structural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
 
 
@@ -33,13 +28,18 @@ _decoder = msgspec.json.Decoder()
 
 
 def decode(value: bytes) -> Raw:
-    """The object in these bytes (ours, so it is an object)."""
+    """The object in stored bytes."""
     return cast("Raw", _decoder.decode(value))
 
 
 def dump(obj: object) -> bytes:
     """JSON."""
     return _encoder.encode(obj)
+
+
+def copy(obj: Raw) -> Raw:
+    """A deep copy."""
+    return decode(dump(obj))
 
 
 def encoder(obj: Raw, api_version: str) -> Callable[[int], bytes]:
@@ -60,33 +60,29 @@ def as_stored(obj: Raw, api_version: str) -> bytes:
 
 def stored_encoder(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
     """Bytes of an object that a client wrote in this version of the resource."""
-    if resource.stored is not None:
-        obj = structural.reshape(decode(dump(obj)), resource.stored)
+    if resource.storage_schema is not None:
+        obj = structural.reshape(copy(obj), resource.storage_schema)
     return encoder(obj, resource.stored_api_version)
 
 
-def to_stored_form(obj: Raw, resource: Resource) -> Raw:
-    """An object in the form it is stored in."""
-    return obj if resource.home is None else event.to_core(obj)
-
-
 def in_version(value: bytes, resource: Resource) -> bytes:
-    """Stored bytes as the version of the resource that was asked for.
+    """Stored bytes in the requested version of the resource.
 
-    Versions are not converted. But an object is read as the storage version's schema is now, with
-    its defaults, and each version shows only what its own schema knows.
+    Versions are not converted. But an object is read with the present schema of the storage version
+    and its defaults, and each version shows only the fields of its own schema.
     """
-    if resource.home is not None:
-        return dump(event.from_core(decode(value), resource.api_version))
-    if resource.reshapes and resource.shape is not None:
+    if resource.stored_in_group is not None:
+        return dump(resource.strategy.from_stored(decode(value), resource.api_version))
+    schema = resource.walkable_schema
+    if resource.needs_reshaping and schema is not None:
         obj = decode(value) | {"apiVersion": resource.api_version}
-        structural.reshape(obj, resource.stored or resource.shape)
-        structural.prune(obj, resource.shape, top=True)
+        structural.reshape(obj, resource.storage_schema or schema)
+        structural.prune(obj, schema, top=True)
         return dump(obj)
-    if value.startswith(resource.opening):
+    if value.startswith(resource.version_prefix):
         return value
-    # It may have been stored when another version was the one to store.
-    return resource.opening + value[value.index(b'"', len(_BEFORE_VERSION)) + 1 :]
+    # It may have been stored when another version was the storage version.
+    return resource.version_prefix + value[value.index(b'"', len(_BEFORE_VERSION)) + 1 :]
 
 
 _BEFORE_VERSION = b'{"apiVersion":"'
@@ -104,17 +100,17 @@ def is_current(value: bytes, resource: Resource) -> bool:
 
 def is_being_deleted(value: bytes) -> bool:
     """Whether a stored object is marked for deletion."""
-    marked = b'"deletionTimestamp"' in value  # mostly not, and that is cheap to see
+    marked = b'"deletionTimestamp"' in value  # cheap, and mostly false
     return marked and "deletionTimestamp" in decode(value)["metadata"]
 
 
 def key(resource: Resource, namespace: str, name: str) -> str:
-    """Where an object is stored."""
+    """The key of an object."""
     return f"{resource.collection}/{namespace if resource.namespaced else ''}/{name}"
 
 
 def prefix(resource: Resource, namespace: str) -> str:
-    """Where the objects of a namespace, or of all, are stored."""
+    """The common prefix of the keys in a namespace, or in all."""
     return f"{resource.collection}/{namespace}/" if namespace else f"{resource.collection}/"
 
 
@@ -122,23 +118,22 @@ _UNSET = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}
 
 
 class SelectorFields(NamedTuple):
-    """What selectors look at."""
+    """The labels and fields that selectors compare."""
 
     labels: dict[str, str]
     fields: dict[str, str]
 
 
 def selector_fields(entry: Entry, fields: Iterable[str]) -> SelectorFields:
-    """Labels and selectable fields; worked out once per stored object."""
-    if isinstance(entry.facts, SelectorFields):
-        return entry.facts
+    """Labels and selectable fields; computed once per stored object."""
+    if isinstance(entry.selector_fields, SelectorFields):
+        return entry.selector_fields
     obj = decode(entry.value)
-    found = SelectorFields(
+    entry.selector_fields = SelectorFields(
         obj["metadata"].get("labels") or {},
         {path: text(at(obj, path)) or _UNSET.get(path, "") for path in fields},
     )
-    entry.facts = found
-    return found
+    return entry.selector_fields
 
 
 def at(obj: Any, path: str) -> Any:
@@ -150,6 +145,14 @@ def at(obj: Any, path: str) -> Any:
     return obj
 
 
+def put(obj: Raw, path: str, value: object) -> None:
+    """Set the value at a dotted path."""
+    *parents, last = path.split(".")
+    for name in parents:
+        obj = obj.setdefault(name, {})
+    obj[last] = value
+
+
 def text(value: object) -> str:
     """A field's value as selectors compare it."""
     if isinstance(value, bool):
@@ -158,7 +161,7 @@ def text(value: object) -> str:
 
 
 def selector_matches(selector: Raw, labels: Mapping[str, str]) -> bool:
-    """A selector that makes no sense chooses nothing."""
+    """Whether a label selector inside an object matches; an invalid one matches nothing."""
     try:
         return from_labels(msgspec.convert(selector, LabelSelector)).matches(labels)
     except (InvalidSelector, msgspec.ValidationError):

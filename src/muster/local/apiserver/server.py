@@ -1,6 +1,4 @@
-"""HTTP: listen, know the caller, parse, dispatch, stream.
-
-`ApiServer` is started by `local/up.py` and by tests:
+"""ApiServer: listens, knows the caller, dispatches requests and streams watches.
 
     server = ApiServer(data_dir, backend=node_agent)
     await server.start(port=6443)             # then server.url, server.token, server.ca
@@ -8,7 +6,7 @@
     ... group.create_task(server.run())       # housekeeping
     await server.stop()
 
-Whatever goes wrong with one request is answered as a Status; it never ends the server.
+Any failure of one request is answered as a Status; it never ends the server.
 """
 
 from __future__ import annotations
@@ -36,7 +34,8 @@ from muster.local.apiserver.http import bodies, options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
 from muster.local.apiserver.kinds.builtin import BUILTIN
-from muster.local.apiserver.registry import CRD_COLLECTION, Registry
+from muster.local.apiserver.kinds.namespace import NAMESPACES
+from muster.local.apiserver.registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
 from muster.local.apiserver.subresources import Subresources
@@ -46,25 +45,24 @@ from muster.local.apiserver.views.watch_events import watch_events
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from muster.local.apiserver.access.authentication import User
     from muster.local.apiserver.http.requests import Route
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.streams.node_backend import NodeBackend
 
 log = logging.getLogger(__name__)
 
 COMPACT_EVERY = 300.0
 _HEAD_LIMIT = 1024 * 1024
-"""How long an URL or a header may be, as with Go."""
+"""Most bytes of a URL or a header, as with Go."""
 Headers = list[tuple[str, str]]
 _CALL = web.RequestKey("call", Call)
-"""Where a request keeps what is known of it, to warn the client whatever becomes of it."""
+"""Where a request keeps its Call, whose warnings are sent even with an error."""
 _NO_PAGE = partial(web.HTTPNotFound, text="404 page not found\n")
-_OF_ONE_NAMESPACE = ("create", "deletecollection")
-_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_IN_ONE_NAMESPACE = ("create", "deletecollection")
+_PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
 class ApiServer:
@@ -82,8 +80,9 @@ class ApiServer:
     tokens: Tokens
     authenticator: Authenticator
     authorizer: Authorizer
-    upkeep: Controllers
+    controllers: Controllers
     reviews: reviews.Reviews
+    _verbs_by_name: dict[str, Callable[[Call], Awaitable[Answer]]]
     url: str
     port: int
     _runner: web.AppRunner
@@ -95,7 +94,7 @@ class ApiServer:
 
     @property
     def ca(self) -> bytes:
-        """What clients verify the server with."""
+        """The certificate that clients verify the server with."""
         return self.credentials.ca
 
     async def start(
@@ -107,15 +106,26 @@ class ApiServer:
     ) -> None:
         """Open the store and listen on all addresses; ready when this returns.
 
-        Port 0 takes a free one, the same on every address. The certificate is good for all of them
-        and for those at which clients find the server otherwise.
+        Port 0 takes a free one, the same on every address. The certificate is valid for all of
+        them, and for the names in `also_known_as`.
         """
         names = (host, *extra_addresses, *also_known_as)
         self.credentials = await asyncio.to_thread(load_or_create, self.data_dir / "access", names)
         self.store = await Store.open(self.data_dir / "objects.db")
-        self.registry.load(self.store.scan(f"{CRD_COLLECTION}/"))
-        self.store.subscribe(self.registry.learn)
-        self.verbs = Verbs(self.store, self.registry)
+        self.registry.follow(self.store)
+        self.verbs = Verbs(self.store)
+        self._verbs_by_name = {
+            verb.__name__: verb
+            for verb in (
+                self.verbs.get,
+                self.verbs.list,
+                self.verbs.create,
+                self.verbs.update,
+                self.verbs.patch,
+                self.verbs.delete,
+                self.verbs.deletecollection,
+            )
+        }
         self.subresources = Subresources(self.verbs)
         await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
@@ -142,7 +152,7 @@ class ApiServer:
             self.port = self._runner.addresses[0][1]
 
     async def accept_from(self, sock: socket.socket) -> None:
-        """Serve a listening socket that somebody else opened, such as one in the pods' network."""
+        """Serve a listening socket opened by the caller, such as one in the pods' network."""
         await web.SockSite(self._runner, sock, ssl_context=self.credentials.context()).start()
 
     async def run(self) -> None:
@@ -153,7 +163,7 @@ class ApiServer:
             try:
                 await self.store.compact(seen)
             except ServerError as error:
-                log.warning("%s", error)  # A full disk: there will be another time.
+                log.warning("%s", error)  # A full disk: try again next time.
 
     async def stop(self) -> None:
         """End all streams, close the sockets, then the store."""
@@ -163,13 +173,13 @@ class ApiServer:
         transports = [c.transport for c in connections if c.transport]
         await self._runner.cleanup()
         for transport in transports:
-            # Over TLS, asyncio waits for the client's goodbye; a loop that ends first leaks it.
+            # Over TLS, asyncio waits for the client to close; a loop that ends first leaks it.
             with suppress(AttributeError):  # Python 3.11.2, if it was closed already
                 transport.abort()
         await self.store.close()
 
     async def _set_up_access(self) -> None:
-        """Everything about who may do what, and what every cluster begins with."""
+        """Load roles and tokens, and create the objects that every cluster starts with."""
         self.authorizer = Authorizer()
         self.authorizer.follow(self.store)
         key = await asyncio.to_thread(self.credentials.signing_key)
@@ -177,51 +187,52 @@ class ApiServer:
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
         self.reviews = reviews.Reviews(self.authorizer, self.tokens)
         self.verbs.guard = Escalation(self.authorizer).check
-        self.upkeep = Controllers(self.verbs)
-        self.upkeep.follow()
+        self.controllers = Controllers(self.verbs)
+        self.controllers.follow()
         await bootstrap.create_missing(self.verbs)
-        await self.upkeep.settle()
+        await self.controllers.run_pending()
 
     # -- one request -----------------------------------------------------------------------------
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request and count it."""
-        begun = time.monotonic()
-        response = await self._reply(request)
+        started = time.monotonic()
         route = requests.parse_route(request.method, request.rel_url.raw_path, request.query)
         resource = route and self.registry.find(route.group, route.version, route.plural)
+        response = await self._respond_or_fail(request, route, resource)
         if route and resource:
-            metrics.observe_request(route, resource, response.status, time.monotonic() - begun)
+            metrics.observe_request(route, resource, response.status, time.monotonic() - started)
         return response
 
-    async def _reply(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request; this is the one place that turns any failure into a Status."""
+    async def _respond_or_fail(
+        self, request: web.Request, route: Route | None, resource: Resource | None
+    ) -> web.StreamResponse:
+        """Answer a request; the one place that turns a failure into a Status."""
         try:
-            return await self._respond(request)
-        except StatusError as refusal:
+            return await self._respond(request, route, resource)
+        except StatusError as error:
             call = request.get(_CALL)
-            return _refuse(refusal, call and _warnings(call), request.headers.get("Accept", ""))
+            return _failure(error, call and _warnings(call), request.headers.get("Accept", ""))
         except AlreadyExists as error:
-            return _refuse(StatusError(str(error), status=409, reason="AlreadyExists"))
+            return _failure(StatusError(str(error), status=409, reason="AlreadyExists"))
         except ApiError as error:
-            return _refuse(StatusError(str(error), status=error.status, reason=error.reason))
+            return _failure(StatusError(str(error), status=error.status, reason=error.reason))
         except web.HTTPRequestEntityTooLarge:
-            return _refuse(api_errors.too_large(f"limit is {bodies.LIMIT}"))
-        except web.HTTPException:
-            raise
-        except ConnectionError:
+            return _failure(api_errors.too_large(f"limit is {bodies.LIMIT}"))
+        except (web.HTTPException, ConnectionError):
             raise
         except Exception as error:
             log.exception("%s %s failed", request.method, request.rel_url)
-            said = f"Internal error occurred: {type(error).__name__}: {error}"
-            return _refuse(StatusError(said, status=500, reason="InternalError"))
+            message = f"Internal error occurred: {type(error).__name__}: {error}"
+            return _failure(StatusError(message, status=500, reason="InternalError"))
 
-    async def _respond(self, request: web.Request) -> web.StreamResponse:
+    async def _respond(
+        self, request: web.Request, route: Route | None, resource: Resource | None
+    ) -> web.StreamResponse:
         path = request.path
-        if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+        if path in _PUBLIC or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return non_resource_paths.answer(request, self.registry, self.store)
         user = self.authenticator.user(request.headers)
-        route = requests.parse_route(request.method, request.rel_url.raw_path, request.query)
         if route is None:
             self.authorizer.check_path(user, request.method, path)
             return non_resource_paths.answer(request, self.registry, self.store)
@@ -229,7 +240,15 @@ class ApiServer:
         form = negotiate(request.headers.get("Accept", ""), route.verb)
         if form.shape == "Table":
             options.check_table(request.query)
-        call = await self._call(request, route, user)
+        call = Call(
+            route=route,
+            resource=self._checked(route, resource),
+            query=request.query,
+            body=await _body(request),
+            content_type=request.headers.get("Content-Type", ""),
+            form=form,
+            user=user,
+        )
         if not route.subresource or route.subresource in call.resource.subresources:
             request[_CALL] = call
         if route.subresource in STREAMED:
@@ -237,8 +256,9 @@ class ApiServer:
         if route.verb == "watch":
             return await self._watch(request, call)
         answer = await self._answer(call)
-        await self.upkeep.settle()
-        body = tables.render(answer, call, self.verbs.clock())
+        if self.controllers.pending or self.verbs.quotas.stale:
+            await self.controllers.run_pending()
+        body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
         return web.Response(
             body=bodies.as_yaml(body) if form.media == YAML else body,
             status=answer.code,
@@ -246,50 +266,32 @@ class ApiServer:
             headers=_warnings(call),
         )
 
-    async def _call(self, request: web.Request, route: Route, user: User) -> Call:
-        return Call(
-            route=route,
-            resource=self._located(route),
-            query=request.query,
-            body=await _body(request),
-            content_type=request.headers.get("Content-Type", ""),
-            accept=request.headers.get("Accept", ""),
-            user=user,
-        )
-
-    def _resource(self, group: str, version: str, plural: str) -> Resource:
-        resource = self.registry.find(group, version, plural)
-        if resource is not None:
-            return resource
-        if any(r.group == group and not r.custom for r in self.registry.all()):
-            raise api_errors.path_not_found()
-        raise _NO_PAGE()
-
-    def _located(self, route: Route) -> Resource:
-        """The resource of a path, which has a namespace only if its objects have one."""
-        resource = self._resource(route.group, route.version, route.plural)
+    def _checked(self, route: Route, resource: Resource | None) -> Resource:
+        """The resource of a path, which names a namespace only if its objects have one."""
+        if resource is None:
+            if any(r.group == route.group and not r.custom for r in self.registry.all()):
+                raise api_errors.path_not_found()
+            raise _NO_PAGE()
         if resource.namespaced and route.name and not route.namespace:
             raise api_errors.path_not_found()
-        if resource.namespaced and not route.namespace and route.verb in _OF_ONE_NAMESPACE:
+        if resource.namespaced and not route.namespace and route.verb in _IN_ONE_NAMESPACE:
             raise _NO_PAGE() if resource.custom else api_errors.method_not_allowed()
         if route.name in (".", "..") or "%" in route.name:
             raise api_errors.bad_request(
                 f"invalid name {route.name!r}: it cannot be part of a path"
             )
-        if route.namespace and not resource.namespaced and resource.collection != "namespaces":
+        if route.namespace and not resource.namespaced and resource is not NAMESPACES:
             raise _NO_PAGE() if resource.custom else api_errors.path_not_found()
         return resource
 
     async def _answer(self, call: Call) -> Answer:
         route = call.route
         options.check_write(route.verb, call.query, apply="apply" in call.content_type)
-        if route.subresource == "token" and call.resource.collection == "serviceaccounts":
+        if route.subresource == "token" and "token" in call.resource.subresources:
             return await self.tokens.request(call)
         if route.subresource:
             return await self.subresources.serve(call)
-        if route.verb == "create" and route.name:
-            raise api_errors.method_not_allowed()
-        if route.verb not in call.resource.verbs:
+        if (route.verb == "create" and route.name) or route.verb not in call.resource.verbs:
             raise api_errors.method_not_allowed()
         if call.resource.group == resource_metrics.GROUP:
             return await resource_metrics.answer(
@@ -297,13 +299,12 @@ class ApiServer:
             )
         if call.resource.group in reviews.GROUPS:
             return self.reviews.answer(call, self.verbs.clock())
-        verb = getattr(self.verbs, route.verb)  # the verbs of a resource are methods by name
-        answer: Answer = await verb(call)
-        return answer
+        return await self._verbs_by_name[route.verb](call)
 
     async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
-        events = watch_events(self.store, call, tables.event_renderer(call, self.verbs.clock))
-        # What is wrong with the request comes up here, while the answer can still be a plain 400.
+        show = tables.event_renderer(call, self.verbs.clock) if call.form.shape else None
+        events = watch_events(self.store, call, show)
+        # An invalid request fails here, while the answer can still be a plain 400.
         first = await anext(events)
         response = web.StreamResponse(headers=_warnings(call))
         response.content_type = JSON
@@ -317,7 +318,7 @@ class ApiServer:
                     await response.write(lines)
             await response.write_eof()
         except ConnectionError:
-            log.debug("a watcher of %s went away", call.resource.collection)
+            log.debug("a watcher of %s disconnected", call.resource.collection)
         finally:
             await events.aclose()
         return response
@@ -334,20 +335,18 @@ async def _body(request: web.Request) -> bytes:
 
 def _warnings(call: Call) -> Headers:
     deprecation = call.resource.deprecation
-    said = [*([deprecation] if deprecation else []), *call.said]
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in said)
+    warnings = [*([deprecation] if deprecation else []), *call.warnings]
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
     return [("Warning", f'299 - "{text}"') for text in quoted]
 
 
-def _refuse(
-    refusal: StatusError, warnings: Headers | None = None, accept: str = ""
-) -> web.Response:
-    body = objects.dump(api_errors.body(refusal))
+def _failure(error: StatusError, warnings: Headers | None = None, accept: str = "") -> web.Response:
+    body = objects.dump(api_errors.body(error))
     media = media_of(accept)
-    headers = [*(warnings or ()), *([("Retry-After", "1")] if refusal.status == 429 else ())]
+    headers = [*(warnings or ()), *([("Retry-After", "1")] if error.status == 429 else ())]
     return web.Response(
         body=bodies.as_yaml(body) if media == YAML else body,
-        status=refusal.status,
+        status=error.status,
         content_type=media,
         headers=headers,
     )

@@ -1,25 +1,24 @@
-"""get, list, create, update, patch, delete, deletecollection: what requests do to the store.
+"""get, list, create, update, patch, delete, deletecollection over the store.
 
-Called by `serve.py` with a parsed request; knows nothing of HTTP. Each verb reads from memory,
-decides in `admit.py` and `patch.py`, and writes once, guarded by the revision it read. A write that
-does not name the revision it is based on is repeated when somebody else was faster.
+Each verb reads from memory, decides in `admission`, and writes once, guarded by the revision it
+read. A write that lost against another writer is repeated with what that one wrote; if the client
+named a revision, the repetition ends in a conflict.
 """
 
 from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
 from muster.local.apiserver import api_errors, objects
-from muster.local.apiserver.admission import admit, deletion, policy, preconditions
+from muster.local.apiserver.admission import admit, deletion, preconditions
 from muster.local.apiserver.admission.admit import Generated
 from muster.local.apiserver.admission.quota import Quotas
-from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.bodies import duplicate_fields
 from muster.local.apiserver.http.requests import (
     Answer,
@@ -28,51 +27,29 @@ from muster.local.apiserver.http.requests import (
     stored_answer,
     unstored_answer,
 )
-from muster.local.apiserver.patch import merge_patch
-from muster.local.apiserver.patch.json_patch import json_patch
-from muster.local.apiserver.patch.server_side_apply import APPLY_MEDIA_TYPE, apply, check_apply
-from muster.local.apiserver.registry import CRD_COLLECTION
-from muster.local.apiserver.schema.decoding import (
-    apply_custom_schema,
-    check_applied,
-    check_kind,
-    check_shape,
-    decode_strictly,
-    schema_of,
-)
+from muster.local.apiserver.patch.patches import read_patch
+from muster.local.apiserver.schema import decoding
 from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Registry, Resource
+    from muster.local.apiserver.patch.patches import Patch
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
     from muster.local.apiserver.store.store import Store
 
 Clock = Callable[[], datetime]
-Change = Callable[["Raw"], "Raw"]
+Edit = Callable[["Raw"], "Raw"]
 """From the object as it is to the object as it shall be."""
 
 Guard = Callable[[Call, "Raw", "Raw | None"], None]
-"""Asked whether the caller may write the new object in place of the old one, or raises."""
+"""Raises if the caller may not write an object that grants permissions (new, old)."""
 
 _TRIES = 8
-# Deleting one of these answers with the object, all others with a Status.
-_SHOWN = frozenset(
-    {
-        "pods",
-        "namespaces",
-        "services",
-        "serviceaccounts",
-        "resourcequotas",
-        "persistentvolumeclaims",
-        "persistentvolumes",
-        "storageclasses.storage.k8s.io",
-    }
-)
 
 
-def _anything(call: Call, new: Raw, old: Raw | None) -> None:
-    """Without roles, everybody may."""
+def _allow(call: Call, new: Raw, old: Raw | None) -> None:
+    """Without roles, everybody may grant anything."""
 
 
 def _now() -> datetime:
@@ -82,17 +59,16 @@ def _now() -> datetime:
 class Verbs:
     """The verbs, over one store."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock = _now) -> None:
+    def __init__(self, store: Store, clock: Clock = _now) -> None:
         self.store = store
-        self.registry = registry
         self.clock = clock
         self.quotas = Quotas(store)
-        self.guard: Guard = _anything
+        self.guard: Guard = _allow
 
     # -- reading ---------------------------------------------------------------------------------
 
     def read(self, call: Call) -> Entry:
-        """The object a call is about."""
+        """The object of a call."""
         entry = self.store.get(call.key)
         if entry is None:
             raise preconditions.object_not_found(call)
@@ -100,9 +76,9 @@ class Verbs:
 
     async def get(self, call: Call) -> Answer:
         """One object."""
-        asked = call.query.get("resourceVersion", "")
-        if asked.isdecimal() and int(asked[:20]) > self.store.revision:
-            raise api_errors.resource_version_too_large(int(asked[:20]), self.store.revision)
+        version = call.query.get("resourceVersion", "")
+        if version.isdecimal() and int(version[:20]) > self.store.revision:
+            raise api_errors.resource_version_too_large(int(version[:20]), self.store.revision)
         return stored_answer(call.resource, self.read(call))
 
     async def list(self, call: Call) -> Answer:
@@ -113,63 +89,52 @@ class Verbs:
 
     async def create(self, call: Call) -> Answer:
         """A new object."""
-        return await self._create(call, self._body(call))
-
-    def _body(self, call: Call) -> Raw:
-        """The object that was sent, as its kind has it, for this path."""
-        obj = bodies.read(call.body, call.content_type)
-        check_kind(call.resource, obj)
-        preconditions.ensure_metadata(obj)
-        decode_strictly(call, obj)
-        preconditions.check_namespace_and_name(call, obj)
-        return obj
+        return await self._create(call, decoding.decode_body(call))
 
     async def _create(self, call: Call, obj: Raw) -> Answer:
-        resource = call.resource
-        apply_custom_schema(resource, obj)
-        named = obj["metadata"].get("name") or obj["metadata"].get("generateName")
-        namespace = self._home(call, str(named or ""))
-        obj = objects.to_stored_form(obj, resource)
-        if obj["metadata"].get("resourceVersion"):
+        resource, meta = call.resource, obj["metadata"]
+        resource.strategy.apply_schema(resource, obj, None)
+        namespace = self._namespace(call, str(meta.get("name") or meta.get("generateName") or ""))
+        if meta.get("resourceVersion"):
             raise api_errors.bad_request(
                 "resourceVersion should not be set on objects to be created"
             )
-        generated = not obj["metadata"].get("name")
-        for left in range(_TRIES, 0, -1):
-            born = Generated(self.clock(), str(uuid.uuid4()), _suffix())
-            new = policy.on_create(
-                admit.on_create(resource, _copy(obj), namespace, born),
-                resource,
-                self.store,
-                born.now,
-            )
-            self.guard(call, new, None)
-            name = new["metadata"]["name"]
-            key = objects.key(resource, namespace, name)
-            encode = objects.stored_encoder(new, resource)
+        stored = resource.strategy.to_stored(obj)
+        for left in range(1 if meta.get("name") else _TRIES, 0, -1):
+            new = self._admit_create(call, objects.copy(stored), namespace)
+            key = objects.key(resource, namespace, new["metadata"]["name"])
             try:
-                with self.quotas.charged(resource, key, new):
+                with self.quotas.reserved(resource, key, new):
+                    if call.dry_run and self.store.get(key) is None:
+                        return unstored_answer(resource, new, 201)
                     if call.dry_run:
-                        return self._pretend(call, key, new)
-                    entry = await self.store.create(key, encode)
-                return stored_answer(resource, entry, 201)
+                        raise self._already_exists(resource, key)
+                    encode = objects.stored_encoder(new, resource)
+                    return stored_answer(resource, await self.store.create(key, encode), 201)
             except AlreadyExists as error:
-                if not generated or left == 1:
-                    raise self._taken(resource, key) from error
+                if left == 1:
+                    raise self._already_exists(resource, key) from error
         raise AssertionError("the last try returns or raises")
 
-    def _pretend(self, call: Call, key: str, new: Raw) -> Answer:
-        if self.store.get(key) is not None:
-            raise self._taken(call.resource, key)
-        return unstored_answer(call.resource, new, 201)
+    def _admit_create(self, call: Call, obj: Raw, namespace: str) -> Raw:
+        strategy = call.resource.strategy
+        suffix = "".join(random.choices(SUFFIX_LETTERS, k=5))
+        generated = Generated(self.clock(), str(uuid.uuid4()), suffix)
+        new = admit.on_create(call.resource, obj, namespace, generated)
+        strategy.admit_create(new, self.store, generated.now)
+        if strategy.grants:
+            self.guard(call, new, None)
+        return new
 
-    def _taken(self, resource: Resource, key: str) -> StatusError:
-        going = (entry := self.store.get(key)) is not None and objects.is_being_deleted(entry.value)
-        name = key.rpartition("/")[2]
-        return api_errors.already_exists(resource.group, resource.plural, name, going=going)
+    def _already_exists(self, resource: Resource, key: str) -> StatusError:
+        entry, name = self.store.get(key), key.rpartition("/")[2]
+        being_deleted = entry is not None and objects.is_being_deleted(entry.value)
+        return api_errors.already_exists(
+            resource.group, resource.plural, name, being_deleted=being_deleted
+        )
 
-    def _home(self, call: Call, name: str) -> str:
-        """The namespace to create in, which must exist and stay."""
+    def _namespace(self, call: Call, name: str) -> str:
+        """The namespace to create in, which must exist and not be deleted."""
         resource, namespace = call.resource, call.route.namespace
         if not resource.namespaced:
             return ""
@@ -179,118 +144,102 @@ class Verbs:
         if entry is None:
             raise api_errors.not_found("", "namespaces", namespace)
         if objects.is_being_deleted(entry.value):
-            raise policy.terminating(resource, name, namespace)
+            raise api_errors.namespace_terminating(resource.group, resource.plural, name, namespace)
         return namespace
 
     # -- changing --------------------------------------------------------------------------------
 
     async def update(self, call: Call) -> Answer:
         """Replace an object."""
-        body = self._body(call)
+        resource, body = call.resource, decoding.decode_body(call)
         if self.store.get(call.key) is None:
-            if not call.resource.upserts or call.route.subresource:
+            if not resource.create_on_update or call.route.subresource:
                 raise preconditions.object_not_found(call)
             return await self._create(call, body)
-        claimed = body["metadata"].get("resourceVersion")
-        if not claimed and call.resource.custom:
+        if resource.custom and not body["metadata"].get("resourceVersion"):
             cause = api_errors.invalid_value(
                 "metadata.resourceVersion", 0, "must be specified for an update"
             )
-            resource = call.resource
             raise api_errors.invalid(resource.group, resource.plural, call.route.name, [cause])
-        return await self.change(call, lambda _: _copy(body))
+        return await self.change(call, lambda _: objects.copy(body))
 
     async def patch(self, call: Call) -> Answer:
         """Change part of an object."""
-        accepted = tuple(
-            p for p in bodies.PATCHES if "strategic" not in p or not call.resource.custom
-        )
-        body = bodies.read_patch(call.body, call.content_type, accepted)
-        kind = bodies.media_type(call.content_type)
-        if kind == APPLY_MEDIA_TYPE:
-            return await self._apply(call, body)
-        return await self.change(call, lambda old: self._patched(call, kind, old, body))
+        patch = read_patch(call)
+        if patch.is_apply:
+            return await self._apply(call, patch)
+        schema = decoding.schema_of(call.resource)
 
-    def _patched(self, call: Call, kind: str, old: Raw, body: Any) -> Raw:
-        typed = "strategic" in kind
-        if kind == "application/json-patch+json":
-            new = json_patch(old, body)
-        elif typed:
-            new = merge_patch.strategic_merge(old, body, schema_of(call.resource))
-        else:
-            new = merge_patch.merge(old, body)
-        preconditions.check_patched(call, new, old, typed=typed)
-        self._warn_of_repeated(call)
-        decode_strictly(call, new)
-        preconditions.check_namespace_and_name(call, new)
-        preconditions.check_name(call, new["metadata"])
-        return new
-
-    def _warn_of_repeated(self, call: Call) -> None:
-        twice = duplicate_fields(call)
-        if twice and call.query.get("fieldValidation") == "Strict":
-            raise api_errors.unprocessable()
-        call.warn(*(one.text for one in twice))
-
-    async def _apply(self, call: Call, body: Raw) -> Answer:
-        """Server-side apply for one owner: create, or merge what the owner states."""
-        check_apply(call, body)
-        preconditions.check_body(call, body)
-        check_applied(call.resource, body)
-        self._warn_of_repeated(call)
-        if self.store.get(call.key) is None:
-            preconditions.check_apply_creates(call, body["metadata"])
-            decode_strictly(call, body)
-            return await self._create(call, body)
-        schema = schema_of(call.resource)
-
-        def applied(old: Raw) -> Raw:
-            new: Raw = apply(old, body, schema)
-            decode_strictly(call, new)
+        def edit(old: Raw) -> Raw:
+            new = patch.patched(old, schema)
+            preconditions.check_patched(call, new, old, strategic=patch.is_strategic)
+            _warn_of_duplicates(call)
+            decoding.decode_strictly(call, new)
+            decoding.check_namespace_and_name(call, new)
+            decoding.check_name(call, new["metadata"])
             return new
 
-        return await self.change(call, applied)
+        return await self.change(call, edit)
 
-    async def change(self, call: Call, change: Change) -> Answer:
-        """Read, change, admit, write; again if somebody else wrote in between."""
-        for left in range(_TRIES, 0, -1):
+    async def _apply(self, call: Call, patch: Patch) -> Answer:
+        """Server-side apply for one owner: create, or merge."""
+        decoding.check_body(call, patch.body)
+        decoding.check_applied(call.resource, patch.body)
+        _warn_of_duplicates(call)
+        if self.store.get(call.key) is None:
+            preconditions.check_apply_creates(call, patch.body["metadata"])
+            decoding.decode_strictly(call, patch.body)
+            return await self._create(call, patch.body)
+        schema = decoding.schema_of(call.resource)
+
+        def edit(old: Raw) -> Raw:
+            new = patch.patched(old, schema)
+            decoding.decode_strictly(call, new)
+            return new
+
+        return await self.change(call, edit)
+
+    async def change(self, call: Call, edit: Edit) -> Answer:
+        """Read, edit, admit, write; again if somebody else wrote in between."""
+        resource, strategy = call.resource, call.resource.strategy
+
+        async def attempt() -> Answer:
             entry = self.read(call)
-            shown = objects.in_version(entry.value, call.resource)
+            shown = objects.in_version(entry.value, resource)
             # Two copies: patches share what they do not touch, and admission works in place.
-            old, new = objects.decode(shown), change(objects.decode(shown))
-            apply_custom_schema(call.resource, new, old)
-            claimed = str(new["metadata"].get("resourceVersion") or "")
+            old, new = objects.decode(shown), edit(objects.decode(shown))
+            strategy.apply_schema(resource, new, old)
             preconditions.check_identity(call, new, old)
-            old, new = (
-                objects.to_stored_form(old, call.resource),
-                objects.to_stored_form(new, call.resource),
-            )
-            new = admit.on_update(call.resource, new, old, call.route.subresource)
-            new = policy.on_update(new, old, call.resource, self.store, self.clock())
-            self.guard(call, new, old)
+            old, new = strategy.to_stored(old), strategy.to_stored(new)
+            new = admit.on_update(resource, new, old, call.route.subresource)
+            strategy.admit_update(new, old, self.store, self.clock())
+            if strategy.grants:
+                self.guard(call, new, old)
+            return await self._write(call, entry, new, old)
+
+        return await self._retrying(call, attempt)
+
+    async def _retrying(self, call: Call, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        for left in range(_TRIES, 0, -1):
             try:
-                return await self._write(call, entry, new, old)
+                return await attempt()
             except Conflict as error:
-                insisted = claimed and claimed != old["metadata"]["resourceVersion"]
-                if left == 1 or insisted or self._is_put(call, claimed):
+                if left == 1:
                     raise preconditions.conflict(call) from error
             except NotFound as error:
                 raise preconditions.object_not_found(call) from error
         raise AssertionError("the last try returns or raises")
-
-    def _is_put(self, call: Call, claimed: str) -> bool:
-        return call.route.verb == "update" and bool(claimed)
 
     async def _write(self, call: Call, entry: Entry, new: Raw, old: Raw) -> Answer:
         resource = call.resource
         if deletion.can_be_removed(resource, new):
             if call.dry_run:
                 return unstored_answer(resource, new)
-            return stored_answer(resource, await self._remove(call.resource, entry, new))
+            return stored_answer(resource, await self._remove(resource, entry, new))
         if admit.is_unchanged(new, old) and objects.is_current(entry.value, resource):
             return stored_answer(resource, entry)
         encode = objects.stored_encoder(new, resource)
-        with self.quotas.charged(resource, entry.key, new, old):
+        with self.quotas.reserved(resource, entry.key, new, old):
             if call.dry_run:
                 return unstored_answer(resource, new)
             return stored_answer(
@@ -300,94 +249,66 @@ class Verbs:
     # -- deleting --------------------------------------------------------------------------------
 
     async def delete(self, call: Call) -> Answer:
-        """Remove an object, or mark it for whoever has to let go of it first."""
-        options = self._delete_options(call)
-        deletion.check_deletable(call.resource, call.route.name)
-        call.warn(*deletion.default_propagation(call.resource, options))
-        for left in range(_TRIES, 0, -1):
+        """Remove an object, or mark it until nothing waits for it."""
+        options = deletion.delete_options(call)
+        deletion.check_deletable(call, options)
+
+        async def attempt() -> Answer:
             entry = self.read(call)
             obj = objects.decode(entry.value)
             preconditions.check_preconditions(call, options, obj)
-            try:
-                return await self._delete(call, entry, obj, options)
-            except Conflict as error:
-                if left == 1:
-                    raise preconditions.conflict(call) from error
-            except NotFound as error:
-                raise preconditions.object_not_found(call) from error
-        raise AssertionError("the last try returns or raises")
+            return await self._delete(call, entry, obj, options)
+
+        return await self._retrying(call, attempt)
 
     async def _delete(self, call: Call, entry: Entry, obj: Raw, options: Raw) -> Answer:
-        resource = call.resource
+        resource, strategy = call.resource, call.resource.strategy
         plan = deletion.on_delete(resource, obj, options, self.clock())
-        meta = obj["metadata"]
-        dry = bool(options.get("dryRun"))
+        dry_run = bool(options.get("dryRun"))
         if plan.remove:
-            if not dry:
+            if not dry_run:
                 entry = await self._remove(resource, entry, plan.obj)
-            if resource.collection == CRD_COLLECTION:
-                return json_answer(deletion.crd_being_deleted(plan.obj, self.clock()))
-            if resource.collection not in _SHOWN:
-                done = api_errors.success(
-                    resource.group, resource.plural, meta["name"], meta["uid"]
-                )
-                return json_answer(done)
-        elif plan.changed and not dry:
+            if strategy.deletion_view:
+                return json_answer(strategy.deletion_view(plan.obj, self.clock()))
+            if strategy.delete_answer == "status":
+                name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
+                return json_answer(api_errors.success(resource.group, resource.plural, name, uid))
+        elif plan.changed and not dry_run:
             encode = objects.encoder(plan.obj, resource.stored_api_version)
             entry = await self.store.update(entry.key, encode, entry.revision)
-        if dry:
+        if dry_run:
             return unstored_answer(resource, plan.obj)
         return stored_answer(resource, entry)
 
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
         encode = objects.encoder(last, resource.stored_api_version)
-        gone = await self.store.delete(entry.key, encode, entry.revision)
-        if resource.collection == CRD_COLLECTION:
-            await self._sweep(last["metadata"]["name"])
-        return gone
-
-    async def _sweep(self, collection: str) -> None:
-        """A kind that is gone takes its objects with it, finalizers or not."""
-        for entry in list(self.store.scan(f"{collection}/")):
-            obj = objects.decode(entry.value)
-            await self.store.delete(
-                entry.key, objects.encoder(obj, obj["apiVersion"]), entry.revision
-            )
+        removed = await self.store.delete(entry.key, encode, entry.revision)
+        contents = resource.strategy.contents(last)
+        for inner in list(self.store.scan(contents)) if contents else ():
+            obj = objects.decode(inner.value)
+            encode = objects.encoder(obj, obj["apiVersion"])
+            await self.store.delete(inner.key, encode, inner.revision)
+        return removed
 
     async def deletecollection(self, call: Call) -> Answer:
-        """Delete every object a list would show."""
-        options = self._delete_options(call)
-        found = await lists.page(self.store, call)
-        for entry in found.entries:
+        """Delete every object that a list would show."""
+        options = deletion.delete_options(call)
+        page = await lists.page(self.store, call)
+        for entry in page.entries:
             _, namespace, name = entry.key.split("/")
             route = call.route._replace(namespace=namespace, name=name, verb="delete")
-            single = Call(route, call.resource, {}, objects.dump(options), said=call.said)
+            single = Call(route, call.resource, body=objects.dump(options), warnings=call.warnings)
             try:
                 await self.delete(single)
-            except StatusError as refusal:
-                if refusal.status != 404:
+            except StatusError as error:
+                if error.status != 404:
                     raise
-        return lists.answer(call, found)
-
-    def _delete_options(self, call: Call) -> Raw:
-        options = bodies.read(call.body, call.content_type) if call.body.strip() else {}
-        if options.get("kind") not in (None, "", "DeleteOptions"):
-            raise api_errors.bad_request(f"{options['kind']} cannot be handled as a DeleteOptions")
-        check_shape("v1", "DeleteOptions", options)
-        grace = call.number("gracePeriodSeconds")
-        if grace is not None:
-            options["gracePeriodSeconds"] = grace
-        if call.dry_run:
-            options["dryRun"] = ["All"]
-        if "propagationPolicy" in call.query:
-            options["propagationPolicy"] = call.query["propagationPolicy"]
-        deletion.check_options(options)
-        return options
+        return lists.answer(call, page)
 
 
-def _suffix() -> str:
-    return "".join(random.choices(SUFFIX_LETTERS, k=5))
-
-
-def _copy(obj: Raw) -> Raw:
-    return objects.decode(objects.dump(obj))
+def _warn_of_duplicates(call: Call) -> None:
+    """Warn of fields that the body has twice."""
+    duplicates = duplicate_fields(call)
+    if duplicates and call.query.get("fieldValidation") == "Strict":
+        raise api_errors.unprocessable()
+    call.warn(*(duplicate.text for duplicate in duplicates))

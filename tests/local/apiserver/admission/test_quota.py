@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.local.apiserver.admission.quota_charges import charge
+from muster.local.apiserver.admission.quota import charge_of
 from tests.local.apiserver.running_server import MERGE, running_server
 
 if TYPE_CHECKING:
@@ -138,6 +138,6 @@ def test_containers_that_start_a_pod_count_by_the_largest() -> None:
         "initContainers": [container("3"), container("1", restartPolicy="Always"), container("1")],
         "containers": [container("500m"), container("1")],
     }
-    assert str(charge("pods", {"spec": spec})["requests.cpu"]) == "3"
+    assert str(charge_of("pods", {"spec": spec})["requests.cpu"]) == "3"
     spec["containers"].append(container("1"))
-    assert str(charge("pods", {"spec": spec})["requests.cpu"]) == "3500m"
+    assert str(charge_of("pods", {"spec": spec})["requests.cpu"]) == "3500m"

@@ -10,9 +10,9 @@ import pytest
 
 from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, ServerError
 from muster.local.apiserver.store import changes
-from muster.local.apiserver.store import changes as watch_module
-from muster.local.apiserver.store.changes import Watch
+from muster.local.apiserver.store import watch as watch_module
 from muster.local.apiserver.store.store import Store
+from muster.local.apiserver.store.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -206,25 +206,25 @@ async def test_large_changes_are_not_kept_in_memory_and_can_still_be_watched(
     for _ in range(20):
         entry = await store.update("pods/a/x", value(large), entry.revision)
 
-    assert store._ring.size <= 10_000
-    assert store._ring.start > first.revision
+    assert store._recent.size <= 10_000
+    assert store._recent.start > first.revision
     resumed = await store.watch("pods/", first.revision)
     assert len(await seen(resumed, 20)) == 20
     lately = await store.watch("pods/", entry.revision - 1)
     assert await seen(lately, 1) == [("pods/a/x", entry.value.decode(), False)]
 
 
-@pytest.mark.parametrize("limit", ["BACKLOG", "LARGEST"])
+@pytest.mark.parametrize("limit", ["MAX_CHANGES", "MAX_BYTES"])
 async def test_a_watcher_that_falls_too_far_behind_is_ended_and_can_resume(
     store: Store, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(watch_module, limit, 5 if limit == "BACKLOG" else 50)
+    monkeypatch.setattr(watch_module, limit, 5 if limit == "MAX_CHANGES" else 50)
     begun = store.revision
     watch = await store.watch("pods/", begun)
     for i in range(20):
         await store.create(f"pods/a/{i:02}", value("ten bytes"))
 
-    assert watch.over
+    assert watch.ended
     assert watch.idle
     watch.close()
     resumed = await store.watch("pods/", begun)
@@ -287,7 +287,7 @@ async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created
 
     with monkeypatch.context() as patch:
         patch.setattr(log, "_insert", on_a_full_disk)
-        patch.setattr(log.reserve, "_room", lambda: 1000)
+        patch.setattr(log.reserve, "_free", lambda: 1000)
         two = await store.update("pods/a/x", value("two"), one.revision)
         assert store.full
         with pytest.raises(ServerError, match="full"):
@@ -310,7 +310,7 @@ async def test_a_compaction_that_the_disk_refuses_leaves_the_store_alive(
 
     with monkeypatch.context() as patch:
         patch.setattr(store._log, "_drop", full)
-        with pytest.raises(ServerError, match="forget"):
+        with pytest.raises(ServerError, match="compact"):
             await store.compact(one.revision)
 
     await store.update("pods/a/x", value("two"), one.revision)

@@ -10,7 +10,8 @@ import pytest
 
 from muster.local.apiserver.http.requests import Call, Route
 from muster.local.apiserver.kinds.builtin import BUILTIN
-from muster.local.apiserver.store.changes import Change, Entry, Watch
+from muster.local.apiserver.store.changes import Change, Entry
+from muster.local.apiserver.store.watch import Watch
 from muster.local.apiserver.views.watch_events import BOOKMARK_EVERY, watch_events
 
 if TYPE_CHECKING:

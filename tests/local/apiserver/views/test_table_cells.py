@@ -11,10 +11,10 @@ import pytest
 from muster.api import schemas
 from muster.local.apiserver.kinds.builtin import BUILTIN
 from muster.local.apiserver.views.cells import age
-from muster.local.apiserver.views.columns import PRINTERS
 
 if TYPE_CHECKING:
     from muster.api.schemas import Schema
+    from muster.local.apiserver.resource import Resource
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ODD: tuple[Any, ...] = (
@@ -31,7 +31,6 @@ ODD: tuple[Any, ...] = (
     {"x": "y"},
     "2026-01-01T00:00:00",
 )
-KINDS = {resource.collection: resource for resource in BUILTIN}
 
 
 def odd(schema: Schema | None, dice: random.Random, depth: int = 0) -> Any:
@@ -58,16 +57,18 @@ def odd(schema: Schema | None, dice: random.Random, depth: int = 0) -> Any:
             return dice.choice(ODD)
 
 
-@pytest.mark.parametrize("collection", sorted(PRINTERS))
-def test_an_odd_object_is_a_row_as_wide_as_any_other(collection: str) -> None:
-    resource, printer = KINDS[collection], PRINTERS[collection]
+@pytest.mark.parametrize(
+    "resource", BUILTIN, ids=lambda resource: f"{resource.api_version} {resource.kind}"
+)
+def test_an_odd_object_is_a_row_as_wide_as_any_other(resource: Resource) -> None:
+    strategy = resource.strategy
     schema = schemas.for_kind(resource.group, resource.version, resource.kind)
-    dice = random.Random(collection)
+    dice = random.Random(resource.collection)
 
     for _ in range(150):
         obj = odd(schema, dice)
         if isinstance(obj, dict):
-            assert len(printer.cells(obj, NOW)) == len(printer.columns), obj
+            assert len(strategy.cells(strategy.to_stored(obj), NOW)) == len(strategy.columns), obj
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,7 @@
-"""What happens to an object on its way into the store: metadata, defaults, status.
+"""Create and update of any kind: metadata, the hooks of the kind in order, generation.
 
-Pure: the clock, the uid and the random suffix are arguments. Called by `verbs.py`. Functions take
-ownership of the object they are given and change it in place; what is wrong with it is raised as
-a Refusal with the field's path.
-
-metadata.generation: which kinds have one, and what a change of makes a new one.
-
-Pure; used by `admit.py` and `deletion.py`.
+Pure: the clock, the uid and the random suffix are arguments. Functions own the object they are
+given and change it in place; an invalid object is a 422 that names the fields.
 """
 
 from __future__ import annotations
@@ -14,97 +9,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
-from muster.api.schemas import Schema
-from muster.local.apiserver import api_errors
-from muster.local.apiserver.admission import immutable, names
-from muster.local.apiserver.admission.births import complete
-from muster.local.apiserver.admission.defaults import defaults
-from muster.local.apiserver.admission.validation import kinds
-from muster.local.apiserver.kinds import pod, service
-from muster.local.apiserver.schema import structural
+from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.admission import names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Cause
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.resource import Resource
 
 
-# Kinds whose generation counts changes of the spec; all custom ones do too.
-_COUNTED = frozenset(
-    {
-        "pods",
-        "deployments.apps",
-        "replicasets.apps",
-        "jobs.batch",
-        "poddisruptionbudgets.policy",
-        "endpointslices.discovery.k8s.io",
-        "priorityclasses.scheduling.k8s.io",
-        "podgroups.scheduling.k8s.io",
-        "customresourcedefinitions.apiextensions.k8s.io",
-    }
-)
-# Kinds whose generation also counts changes of some metadata.
-_COUNTED_TOO = {
-    "deployments.apps": "annotations",
-    "endpointslices.discovery.k8s.io": "labels",
-}
-
-
-def has_generation(resource: Resource) -> bool:
-    """Whether objects of this kind have a generation."""
-    return resource.custom or resource.collection in _COUNTED
-
-
-def generation_fields(resource: Resource, obj: Raw) -> Raw:
-    """What a change of makes a new generation: all but metadata and status, with exceptions."""
-    if not has_generation(resource) or resource.collection == "priorityclasses.scheduling.k8s.io":
-        return {}  # a class is born with a generation and keeps it
-    left_out = ("metadata", "apiVersion", "kind", *(("status",) if resource.has_status else ()))
-    body = {k: v for k, v in obj.items() if k not in left_out}
-    also = _COUNTED_TOO.get(resource.collection, "")
-    return body | ({"metadata": obj["metadata"].get(also) or {}} if also else {})
-
-
-_STATUS_AT_BIRTH = frozenset({"nodes"})  # a node registers with the status it has
-_KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp")
+_IMMUTABLE = "field is immutable"
+_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_SERVER_WRITES = ("uid", "creationTimestamp", *_DELETION)
+_KEPT = (*_SERVER_WRITES, "generation", "name", "namespace")
 
 
 class Generated(NamedTuple):
-    """What the outside world adds to a new object."""
+    """The values of a new object that the server generates."""
 
     now: datetime
     uid: str
     suffix: str
 
 
-def on_create(resource: Resource, obj: Raw, namespace: str, birth: Generated) -> Raw:
-    """Complete a new object."""
-    meta = obj["metadata"]
-    for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
+def on_create(resource: Resource, obj: Raw, namespace: str, generated: Generated) -> Raw:
+    """Complete and check a new object."""
+    strategy, meta = resource.strategy, obj["metadata"]
+    for name in ("selfLink", *_DELETION, "managedFields", "generation"):
         meta.pop(name, None)
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = meta["generateName"][:58] + birth.suffix
+        meta["name"] = meta["generateName"][:58] + generated.suffix
     if resource.namespaced:
         meta["namespace"] = namespace
-    meta["uid"] = birth.uid
-    meta["creationTimestamp"] = timestamp(birth.now)
-    meta.pop("generation", None)
-    if has_generation(resource):
+    meta["uid"] = generated.uid
+    meta["creationTimestamp"] = timestamp(generated.now)
+    if strategy.generation != "none":
         meta["generation"] = 1
-    if resource.has_status and resource.collection not in _STATUS_AT_BIRTH:
+    if resource.has_status and not strategy.status_on_create:
         obj.pop("status", None)
-    if not resource.custom:
-        defaults(resource.collection, obj)
-    complete(resource.collection, obj, timestamp(birth.now))
-    _refuse(resource, obj, _check(resource, obj) + _check_new(resource, obj))
+    strategy.defaults(obj)
+    strategy.finish_create(obj, timestamp(generated.now))
+    _raise(resource, obj, [*_check(resource, obj), *strategy.check_create(obj)])
     return obj
 
 
 def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> Raw:
-    """Complete a changed object: what only the server writes comes from the old one."""
-    _refuse(resource, old, immutable.check_metadata(new["metadata"], old["metadata"]))
+    """Complete and check a changed object: fields that only the server writes stay."""
+    strategy = resource.strategy
+    _raise(resource, old, _check_server_fields(new["metadata"], old["metadata"]))
     if subresource == "status":
         new = _only_status(resource, new, old)
     elif resource.has_status and subresource in ("", "finalize"):
@@ -112,27 +67,25 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
         if "status" in old:
             new["status"] = old["status"]
     _keep_metadata(new["metadata"], old["metadata"])
-    if resource.collection == "services":
-        service.prepare_update(new, old)
-    if not resource.custom:
-        defaults(resource.collection, new)
-    if resource.collection == "namespaces" and subresource != "finalize":
-        new["spec"] = old.get("spec", {})  # only `finalize` changes it
-    if resource.collection == "pods":
-        pod.prepare_update(new, old, subresource)
-    fixed = immutable.check(resource, new, old) if not subresource else []
+    strategy.prepare_update(new, old)
+    strategy.defaults(new)
+    strategy.finish_update(new, old, subresource)
+    causes = [*_check(resource, new)]
     if subresource == "status":
-        fixed = immutable.check_status(resource, new, old)
-    _refuse(resource, new, _check(resource, new) + fixed)
+        causes += strategy.check_status_update(new, old)
+    elif not subresource:
+        causes += _check_immutable(strategy.immutable, new, old)
+        causes += strategy.check_update(new, old)
+    _raise(resource, new, causes)
     _check_finalizers(resource, new, old)
-    if not subresource and generation_fields(resource, new) != generation_fields(resource, old):
+    if not subresource and _generation_fields(resource, new) != _generation_fields(resource, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return new
 
 
 def _keep_metadata(meta: Raw, old: Raw) -> None:
     meta.pop("managedFields", None)
-    for name in (*_KEPT, "deletionGracePeriodSeconds", "name", "namespace"):
+    for name in _KEPT:
         meta.pop(name, None)
         if name in old:
             meta[name] = old[name]
@@ -152,6 +105,18 @@ def _only_status(resource: Resource, new: Raw, old: Raw) -> Raw:
     return result
 
 
+def _generation_fields(resource: Resource, obj: Raw) -> Raw:
+    """The fields whose change increases the generation: all but metadata and status."""
+    strategy = resource.strategy
+    if strategy.generation != "spec":
+        return {}
+    left_out = ("metadata", "apiVersion", "kind", *(("status",) if resource.has_status else ()))
+    body = {name: value for name, value in obj.items() if name not in left_out}
+    if strategy.generation_metadata:
+        body["metadata"] = obj["metadata"].get(strategy.generation_metadata) or {}
+    return body
+
+
 def is_unchanged(new: Raw, old: Raw) -> bool:
     """Whether a write would change nothing."""
     return _comparable(new) == _comparable(old)
@@ -165,25 +130,26 @@ def _comparable(obj: Raw) -> Raw:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _check(resource: Resource, obj: Raw) -> list[Cause]:
-    causes = list(names.check_metadata(resource.collection, obj["metadata"]))
-    return causes if resource.custom else causes + kinds.check(resource.collection, obj)
+def _check(resource: Resource, obj: Raw) -> Iterable[Cause]:
+    yield from names.check_metadata(resource.strategy.check_name, obj["metadata"])
+    yield from resource.strategy.check(obj)
 
 
-def _check_new(resource: Resource, obj: Raw) -> list[Cause]:
-    """What only a new object may not be. A custom kind can say what its objects may be called."""
-    if not resource.custom:
-        return kinds.check_new(resource.collection, obj)
-    declared: Raw = (resource.schema.get("properties") or {}).get("metadata") or {}
-    rules: Raw = (declared.get("properties") or {}).get("name") or {}
-    name = str(obj["metadata"].get("name") or "")
-    return structural.check(name, Schema(rules), "metadata.name") if rules else []
+def _check_server_fields(new: Raw, old: Raw) -> list[Cause]:
+    """The fields of metadata that only the server writes; a client may leave them out."""
+    return [
+        api_errors.invalid_value(f"metadata.{name}", new[name], _IMMUTABLE)
+        for name in _SERVER_WRITES
+        if new.get(name) is not None and new[name] != old.get(name)
+    ]
 
 
-def _refuse(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
-    if causes:
-        name = str(obj["metadata"].get("name") or "")
-        raise api_errors.invalid(resource.stored_group, resource.kind, name, causes)
+def _check_immutable(paths: Iterable[str], new: Raw, old: Raw) -> list[Cause]:
+    return [
+        api_errors.invalid_value(path, objects.at(new, path), _IMMUTABLE)
+        for path in paths
+        if objects.at(new, path) != objects.at(old, path)
+    ]
 
 
 def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
@@ -193,12 +159,15 @@ def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
     before = set(old["metadata"].get("finalizers") or ())
     extra = sorted(set(new["metadata"].get("finalizers") or ()) - before)
     if extra:
+        listed = ", ".join(f'"{name}"' for name in extra)
         detail = (
             "no new finalizers can be added if the object is being deleted, found new finalizers"
-            f" []string{{{', '.join(map(_quoted, extra))}}}"
+            f" []string{{{listed}}}"
         )
-        _refuse(resource, new, [api_errors.forbidden_field("metadata.finalizers", detail)])
+        _raise(resource, new, [api_errors.forbidden_field("metadata.finalizers", detail)])
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"'
+def _raise(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
+    if causes:
+        name = str(obj["metadata"].get("name") or "")
+        raise api_errors.invalid(resource.stored_group, resource.kind, name, causes)

@@ -1,7 +1,7 @@
-"""Deletion: which objects may go, which have to wait, and for whom.
+"""Delete of any kind: an object is removed, or marked and kept until nothing waits for it.
 
-Pure; called by `verbs.py`. A pod waits for its node, a namespace until it is empty, anything else
-for its finalizers.
+An object waits for its finalizers, for its grace period (pods), or for a reason of its kind (a
+namespace until it is empty).
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors
-from muster.local.apiserver.admission.admit import has_generation
+from muster.local.apiserver.http import bodies
+from muster.local.apiserver.schema.decoding import check_shape
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.resource import Resource
 
-_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
+_POLICIES = ("Foreground", "Background", "Orphan")
 
 
 class Deletion(NamedTuple):
@@ -30,14 +32,15 @@ class Deletion(NamedTuple):
 
 
 def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Deletion:
-    """Remove the object, or mark it and wait for its finalizers or its node."""
+    """Remove the object, or mark it and wait."""
+    strategy = resource.strategy
     meta = dict(obj["metadata"])
     marked = obj | {"metadata": meta}
     finalizers = _finalizers_for(meta, options)
-    grace = _grace(resource, obj, options)
-    waiting = grace > 0 or finalizers or _terminates(resource, obj, asked=True)
-    if not waiting:
-        if resource.collection == "pods":
+    grace = strategy.grace(obj, options) if strategy.grace else 0
+    first = strategy.marked_first and "deletionTimestamp" not in meta
+    if not (grace > 0 or finalizers or first or strategy.blocks_removal(obj)):
+        if strategy.grace:
             _mark(resource, meta, now, 0)
         return Deletion(remove=True, obj=marked)
     if finalizers:
@@ -48,35 +51,24 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
             _shorten(meta, grace)
         return Deletion(remove=False, obj=marked, changed=shorter or marked != obj)
     _mark(resource, meta, now, grace)
-    if resource.collection == "namespaces":
-        del meta["deletionGracePeriodSeconds"]
-        marked["status"] = marked.get("status", {}) | {"phase": "Terminating"}
+    strategy.on_marked(marked)
     return Deletion(remove=False, obj=marked)
 
 
 def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
-    """Write down that the object is going, and how long it may take."""
+    """Write down that the object is being deleted, and by when."""
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
-        if has_generation(resource):
+        if resource.strategy.generation != "none":
             meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionGracePeriodSeconds"] = grace
 
 
 def _shorten(meta: Raw, grace: int) -> None:
-    """The object goes so long after it was first asked to."""
+    """Move the deletion to `grace` seconds after the first request."""
     sooner = timedelta(seconds=meta["deletionGracePeriodSeconds"] - grace)
     when = datetime.fromisoformat(meta["deletionTimestamp"]) - sooner
     meta |= {"deletionTimestamp": timestamp(when), "deletionGracePeriodSeconds": grace}
-
-
-def crd_being_deleted(crd: Raw, now: datetime) -> Raw:
-    """A definition that is gone, as a server shows it that has yet to remove its objects."""
-    meta = crd["metadata"] | {
-        "deletionTimestamp": timestamp(now),
-        "finalizers": ["customresourcecleanup.apiextensions.k8s.io"],
-    }
-    return crd | {"metadata": meta}
 
 
 def can_be_removed(resource: Resource, obj: Raw) -> bool:
@@ -86,80 +78,65 @@ def can_be_removed(resource: Resource, obj: Raw) -> bool:
         "deletionTimestamp" in meta
         and not meta.get("finalizers")
         and not meta.get("deletionGracePeriodSeconds")
-        and not _terminates(resource, obj)
+        and not resource.strategy.blocks_removal(obj)
     )
 
 
-def _terminates(resource: Resource, obj: Raw, *, asked: bool = False) -> bool:
-    """Whether a namespace still has to be emptied; it does not go at the first word."""
-    first = asked and "deletionTimestamp" not in obj["metadata"]
-    full = bool(obj.get("spec", {}).get("finalizers"))
-    return resource.collection == "namespaces" and (first or full)
-
-
 def _finalizers_for(meta: Raw, options: Raw) -> list[str]:
-    found = [f for f in meta.get("finalizers") or () if f not in (_FOREGROUND, _ORPHAN)]
+    finalizers = list(meta.get("finalizers") or ())
     policy = options.get("propagationPolicy")
     if policy is None and options.get("orphanDependents") is not None:
         policy = "Orphan" if options["orphanDependents"] else "Background"
     if policy is None:
-        return list(meta.get("finalizers") or ())
-    chosen = {"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])
-    return [*found, *chosen]
+        return finalizers
+    own = {"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])
+    return [*(f for f in finalizers if f not in (_FOREGROUND, _ORPHAN)), *own]
 
 
-def _grace(resource: Resource, obj: Raw, options: Raw) -> int:
-    """Seconds a pod has to stop; everything else goes at once."""
-    if resource.collection != "pods":
-        return 0
-    spec, phase = obj.get("spec", {}), obj.get("status", {}).get("phase")
-    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
-        return 0
-    asked = options.get("gracePeriodSeconds")
-    if asked is None:
-        asked = spec.get("terminationGracePeriodSeconds", 30)
-    return max(int(asked), 0)
+# -- the request ---------------------------------------------------------------------------------
 
 
-# -- what is asked -------------------------------------------------------------------------------
+def check_deletable(call: Call, options: Raw) -> None:
+    """Reject the deletion of a protected object, and orphan dependents where that is the default.
 
-
-def check_deletable(resource: Resource, name: str) -> None:
-    """Some namespaces stay."""
-    if resource.collection == "namespaces" and name in _IMMORTAL:
-        raise api_errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
-
-
-def default_propagation(resource: Resource, options: Raw) -> tuple[str, ...]:
-    """Whoever deletes a batch job without a word about its pods leaves them behind; returns that.
-
-    So the first version of that API had it, and so it stays. kubectl always says a word.
+    The first version of the batch API left pods behind. kubectl always sends a policy.
     """
-    said = options.get("propagationPolicy") is None and options.get("orphanDependents") is None
-    if resource.collection != "jobs.batch" or not said:
-        return ()
-    options["propagationPolicy"] = "Orphan"
-    return (
-        "child pods are preserved by default when jobs are deleted; set"
-        " propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress"
-        " this warning",
-    )
+    resource, strategy = call.resource, call.resource.strategy
+    if call.route.name in strategy.protected:
+        why = f"this {resource.singular} may not be deleted"
+        raise api_errors.forbidden(resource.group, resource.plural, call.route.name, why)
+    no_policy = options.get("propagationPolicy") is None and options.get("orphanDependents") is None
+    if strategy.orphan_warning and no_policy:
+        options["propagationPolicy"] = "Orphan"
+        call.warn(strategy.orphan_warning)
 
 
-def check_options(options: Raw) -> None:
-    """Options that contradict each other or mean nothing are refused."""
+def delete_options(call: Call) -> Raw:
+    """The options of a delete request, from its body and its query."""
+    options = bodies.read(call.body, call.content_type) if call.body.strip() else {}
+    if options.get("kind") not in (None, "", "DeleteOptions"):
+        raise api_errors.bad_request(f"{options['kind']} cannot be handled as a DeleteOptions")
+    check_shape("v1", "DeleteOptions", options)
+    grace = call.number("gracePeriodSeconds")
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    if call.dry_run:
+        options["dryRun"] = ["All"]
+    if "propagationPolicy" in call.query:
+        options["propagationPolicy"] = call.query["propagationPolicy"]
+    _check_options(options)
+    return options
+
+
+def _check_options(options: Raw) -> None:
     causes = []
-    chosen, dry = options.get("propagationPolicy"), options.get("dryRun") or []
-    if chosen is not None and options.get("orphanDependents") is not None:
-        told = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(api_errors.invalid_value("propagationPolicy", chosen, told))
-    if chosen not in (None, "Foreground", "Background", "Orphan"):
-        causes.append(
-            api_errors.not_supported(
-                "propagationPolicy", chosen, ("Foreground", "Background", "Orphan", "nil")
-            )
-        )
-    if set(dry) - {"All"}:
-        causes.append(api_errors.not_supported("dryRun", dry, ("All",)))
+    policy, dry_run = options.get("propagationPolicy"), options.get("dryRun") or []
+    if policy is not None and options.get("orphanDependents") is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(api_errors.invalid_value("propagationPolicy", policy, detail))
+    if policy not in (None, *_POLICIES):
+        causes.append(api_errors.not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    if set(dry_run) - {"All"}:
+        causes.append(api_errors.not_supported("dryRun", dry_run, ("All",)))
     if causes:
         raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", causes)

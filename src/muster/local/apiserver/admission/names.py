@@ -1,27 +1,24 @@
-"""What may be called what: names, namespaces, labels.
+"""Rules for names, labels, annotations, owner references and finalizers of any kind.
 
-Pure. Called by `admit.py` on every write. Each check gives the causes found, worded as Kubernetes
-words them, because people paste these sentences into search engines.
-
-What metadata may not say, of any kind.
-
-Pure; called by `admit.py` on every write.
+Causes are worded as Kubernetes words them, because people paste them into search engines.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import api_errors
-from muster.local.apiserver.api_errors import Cause, invalid_value, required
+from muster.local.apiserver.api_errors import invalid_value, required, too_long
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Cause
 
+Rule = Callable[[str], list[str]]
+"""The problems of a text; none if it follows the rule."""
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -29,7 +26,7 @@ _OLD_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = rf"({_QUALIFIED})?"
 
-_SAYS = {
+_RULES = {
     _OLD_LABEL: (
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
         " alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or"
@@ -59,169 +56,125 @@ _SAYS = {
 }
 
 
-def _matches(pattern: str, longest: int) -> Callable[[str], list[str]]:
+def _matches(pattern: str, longest: int) -> Rule:
     compiled = re.compile(pattern)
 
     def check(text: str) -> list[str]:
-        wrong = []
+        problems = []
         if len(text) > longest:
-            wrong.append(f"must be no more than {longest} characters")
+            problems.append(f"must be no more than {longest} characters")
         if not compiled.fullmatch(text):
-            wrong.append(_SAYS[pattern])
-        return wrong
+            problems.append(_RULES[pattern])
+        return problems
 
     return check
 
 
-_subdomain = _matches(_SUBDOMAIN, 253)
-_one_label = _matches(_LABEL, 63)
-_old_label = _matches(_OLD_LABEL, 63)
+check_subdomain = _matches(_SUBDOMAIN, 253)
+check_plain_label = _matches(_LABEL, 63)
+"""One part of a domain name, in fields where dots are no mistake of their own."""
+check_dns1035_label = _matches(_OLD_LABEL, 63)
+"""One part of a domain name that begins with a letter."""
 _qualified = _matches(_QUALIFIED, 63)
 _value = _matches(_VALUE, 63)
 
 
-def _label(text: str) -> list[str]:
+def check_label(text: str) -> list[str]:
     """One part of a domain name."""
-    wrong = _one_label(text)
-    if wrong and "." in text and not _subdomain(text):
-        return [w for w in wrong if w != _SAYS[_LABEL]] + ["must not contain dots"]
-    return wrong
+    problems = check_plain_label(text)
+    if problems and "." in text and not check_subdomain(text):
+        return [p for p in problems if p != _RULES[_LABEL]] + ["must not contain dots"]
+    return problems
 
 
-def _segment(text: str) -> list[str]:
-    """RBAC objects may be called anything that fits into a path."""
+def check_path_segment(text: str) -> list[str]:
+    """Names of RBAC objects: anything that fits into a path."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
 
 
-_BY_RESOURCE: dict[str, Callable[[str], list[str]]] = {
-    "namespaces": _label,
-    "services": _label,
-    "roles.rbac.authorization.k8s.io": _segment,
-    "clusterroles.rbac.authorization.k8s.io": _segment,
-    "rolebindings.rbac.authorization.k8s.io": _segment,
-    "clusterrolebindings.rbac.authorization.k8s.io": _segment,
-}
-
-
-def check_name(resource: str, name: str) -> list[Cause]:
-    """What is wrong with the name of an object of this resource."""
-    if not name:
-        return [required("metadata.name", "name or generateName is required")]
-    check = _BY_RESOURCE.get(resource, _subdomain)
-    return [invalid_value("metadata.name", name, text) for text in check(name)]
-
-
-def check_prefix(resource: str, prefix: str) -> list[Cause]:
-    """What is wrong with the beginning of a name that is to be generated."""
-    check = _BY_RESOURCE.get(resource, _subdomain)
-    body = prefix.removesuffix("-") if prefix.endswith("-") else prefix
-    wrong = check(body) if body else []
-    return [invalid_value("metadata.generateName", prefix, text) for text in wrong]
+def invalid_values(field: str, value: object, problems: list[str]) -> list[Cause]:
+    """A cause for each rule that the value of a field breaks."""
+    return [invalid_value(field, value, problem) for problem in problems]
 
 
 def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> list[Cause]:
-    """What is wrong with the labels."""
-    causes = []
+    """The causes for invalid labels."""
+    causes: list[Cause] = []
     for key, value in labels.items():
-        causes += [invalid_value(field, key, text) for text in check_key(key)]
+        causes += invalid_values(field, key, check_key(key))
         if not isinstance(value, str):
             causes.append(invalid_value(field, value, "must be a string"))
         else:
-            causes += [invalid_value(field, value, text) for text in _value(value)]
+            causes += invalid_values(field, value, _value(value))
     return causes
 
 
 def check_key(key: str) -> list[str]:
-    """What is wrong with a label or annotation key: `[prefix/]name`."""
+    """The problems of a label or annotation key: `[prefix/]name`."""
     prefix, slash, name = key.rpartition("/")
-    wrong = [f"prefix part {text}" for text in _subdomain(prefix)] if slash else []
+    problems = [f"prefix part {text}" for text in check_subdomain(prefix)] if slash else []
     if not name:
-        wrong.append("name part must be non-empty")
-    return wrong + _qualified(name)
-
-
-def check_label(text: str) -> list[str]:
-    """What is wrong with one part of a domain name."""
-    return _label(text)
-
-
-def check_plain_label(text: str) -> list[str]:
-    """The same, in fields where dots are no mistake of their own."""
-    return _one_label(text)
-
-
-def check_dns1035_label(text: str) -> list[str]:
-    """The same, where it must begin with a letter."""
-    return _old_label(text)
-
-
-def check_subdomain(text: str) -> list[str]:
-    """What is wrong with a domain name."""
-    return _subdomain(text)
-
-
-def check_path_segment(text: str) -> list[str]:
-    """What is wrong with a part of a path."""
-    return _segment(text)
+        problems.append("name part must be non-empty")
+    return problems + _qualified(name)
 
 
 UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
 _STANDARD = frozenset({"foregroundDeletion", "orphan", "kubernetes"})
-_ANNOTATIONS = 256 * 1024
+_MAX_ANNOTATIONS = 256 * 1024
 
 
-def check_metadata(collection: str, meta: Raw) -> Iterator[Cause]:
-    """What is wrong with the metadata of an object in this collection."""
-    given = str(meta.get("generateName") or "")
-    yield from check_prefix(collection, given)
-    yield from check_name(collection, str(meta.get("name") or ""))
+def check_metadata(check_name: Rule, meta: Raw) -> Iterator[Cause]:
+    """The causes for invalid metadata of an object whose kind has this rule for names."""
+    prefix, name = str(meta.get("generateName") or ""), str(meta.get("name") or "")
+    body = prefix.removesuffix("-")
+    if body:
+        yield from invalid_values("metadata.generateName", prefix, check_name(body))
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from invalid_values("metadata.name", name, check_name(name))
     yield from check_labels(meta.get("labels") or {})
     annotations = meta.get("annotations") or {}
     for key in annotations:
-        yield from (
-            api_errors.invalid_value("metadata.annotations", key, told) for told in check_key(key)
-        )
-    if sum(len(k) + len(v) for k, v in annotations.items()) > _ANNOTATIONS:
-        told = f"Too long: may not be more than {_ANNOTATIONS} bytes"
-        yield api_errors.Cause("metadata.annotations", "FieldValueTooLong", told)
+        yield from invalid_values("metadata.annotations", key, check_key(key))
+    if sum(len(k) + len(v) for k, v in annotations.items()) > _MAX_ANNOTATIONS:
+        yield too_long("metadata.annotations", _MAX_ANNOTATIONS)
     yield from _owners(meta.get("ownerReferences") or [])
     yield from _finalizers(meta.get("finalizers") or [])
 
 
 def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
     for i, name in enumerate(finalizers):
-        wrong = check_key(name)
-        yield from (api_errors.invalid_value("metadata.finalizers", name, told) for told in wrong)
-        if not wrong and "/" not in name and name not in _STANDARD:
-            yield api_errors.invalid_value(f"metadata.finalizers[{i}]", name, UNQUALIFIED)
+        problems = check_key(name)
+        yield from invalid_values("metadata.finalizers", name, problems)
+        if not problems and "/" not in name and name not in _STANDARD:
+            yield invalid_value(f"metadata.finalizers[{i}]", name, UNQUALIFIED)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
-        told = "finalizer orphan and foregroundDeletion cannot be both set"
-        yield api_errors.invalid_value("metadata.finalizers", finalizers, told)
+        detail = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield invalid_value("metadata.finalizers", finalizers, detail)
 
 
 def _owners(owners: list[Raw]) -> Iterator[Cause]:
     path = "metadata.ownerReferences"
     for owner in owners:
         yield from (
-            api_errors.invalid_value(f"{path}.{f}", "", f"{f} must not be empty")
+            invalid_value(f"{path}.{f}", "", f"{f} must not be empty")
             for f in ("apiVersion", "kind", "name", "uid")
             if not owner.get(f)
         )
         version = str(owner.get("apiVersion") or "")
         if version.count("/") > 1:
-            told = f"unexpected GroupVersion string: {version}"
-            yield api_errors.invalid_value(f"{path}.apiVersion", version, told)
+            detail = f"unexpected GroupVersion string: {version}"
+            yield invalid_value(f"{path}.apiVersion", version, detail)
         if (version, owner.get("kind")) == ("v1", "Event"):
-            yield api_errors.invalid_value(
-                path, owner, "/v1, Kind=Event is disallowed from being an owner"
-            )
+            yield invalid_value(path, owner, "/v1, Kind=Event is disallowed from being an owner")
     controllers = [o for o in owners if o.get("controller")]
     if len(controllers) > 1:
         first, second = (f"{o.get('kind')}/{o.get('name')}" for o in controllers[:2])
-        told = (
+        detail = (
             "Only one reference can have Controller set to true."
             f' Found "true" in references for {first} and {second}'
         )
-        yield api_errors.invalid_value(path, owners, told)
+        yield invalid_value(path, owners, detail)

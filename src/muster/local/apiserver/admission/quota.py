@@ -1,8 +1,7 @@
-"""ResourceQuotas: what a namespace may take, what it takes, and no to what would be too much.
+"""ResourceQuota: what a namespace uses, and which writes would exceed a quota.
 
-`verbs.py` holds a charge while it writes; `upkeep.py` writes `status`. What is used is counted from
-the objects themselves as they are written, so it cannot drift. A write that has been let through
-and has not landed counts as well: two at once never take the same room.
+Usage is counted from the objects themselves as they are written, so it cannot drift. A write that
+was admitted and is not yet durable is reserved: two writes at once never use the same room.
 """
 
 from __future__ import annotations
@@ -14,50 +13,79 @@ from typing import TYPE_CHECKING
 from muster.api.quantity import Amount, parse_quantity
 from muster.errors import InvalidQuantity
 from muster.local.apiserver import api_errors, objects
-from muster.local.apiserver.admission.quota_charges import (
-    Charge,
-    added,
-    charge,
-    in_scope,
-    unspecified,
-)
+from muster.local.apiserver.kinds.builtin import strategy_of
+from muster.local.apiserver.kinds.pod_resources import ONE
+from muster.local.apiserver.kinds.resource_quota import RESOURCE_QUOTAS, scope_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from muster.api.meta import Raw
     from muster.errors import StatusError
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.kinds.pod_resources import Charge
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
 
-_QUOTAS = "resourcequotas"
-_UNCOUNTED = frozenset({"events"})
+_QUOTAS = RESOURCE_QUOTAS.collection
+
+
+def charge_of(collection: str, obj: Raw) -> Charge:
+    """Everything an object uses, by the names of a quota's `hard`."""
+    strategy = strategy_of(collection)
+    charge = {f"count/{collection}": ONE}
+    if strategy.counted_as:
+        charge[strategy.counted_as] = ONE
+    return charge | (strategy.charge(obj) if strategy.charge else {})
+
+
+def _increase(new: Charge, old: Charge) -> Charge:
+    """What the new state of an object uses more than the old one."""
+    more = {name: amount - old.get(name, Amount()) for name, amount in new.items()}
+    return {name: amount for name, amount in more.items() if amount.nano > 0}
 
 
 class _Quota:
-    """One quota and what counts in it."""
+    """One quota and its usage."""
 
     def __init__(self, key: str, obj: Raw) -> None:
         self.key = key
-        self.spec: Raw = obj.get("spec") or {}
+        spec: Raw = obj.get("spec") or {}
+        self._terms = scope_terms(spec)
         self.hard = {
-            name: parse_quantity(value) for name, value in (self.spec.get("hard") or {}).items()
+            name: parse_quantity(value) for name, value in (spec.get("hard") or {}).items()
         }
         self.used: Charge = {}
 
-    def counts(self, collection: str, obj: Raw) -> Charge:
-        """What the object takes of what this quota limits."""
-        if not in_scope(self.spec, collection, obj):
-            return {}
-        return {name: a for name, a in charge(collection, obj).items() if name in self.hard}
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
 
-    def add(self, taken: Charge) -> None:
-        for name, amount in taken.items():
+    def in_scope(self, collection: str, obj: Raw) -> bool:
+        """Whether the object counts at all."""
+        if not self._terms:
+            return True
+        matches = strategy_of(collection).matches_scope
+        return all(matches(term, obj) for term in self._terms)
+
+    def charge(self, collection: str, obj: Raw | None) -> Charge:
+        """What the object uses of what this quota limits."""
+        if obj is None or not self.in_scope(collection, obj):
+            return {}
+        return {name: a for name, a in charge_of(collection, obj).items() if name in self.hard}
+
+    def may_count(self, collection: str) -> bool:
+        """Whether objects of a collection can count, decided without reading them."""
+        strategy = strategy_of(collection)
+        names = (strategy.counted_as, f"count/{collection}")
+        return strategy.charge is not None or any(name in self.hard for name in names)
+
+    def add(self, charge: Charge) -> None:
+        for name, amount in charge.items():
             self.used[name] = self.used.get(name, Amount()) + amount
 
-    def remove(self, taken: Charge) -> None:
-        for name, amount in taken.items():
+    def remove(self, charge: Charge) -> None:
+        for name, amount in charge.items():
             self.used[name] = self.used.get(name, Amount()) - amount
 
     def status(self) -> Raw:
@@ -73,14 +101,14 @@ class Quotas:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_namespace: defaultdict[str, dict[str, _Quota]] = defaultdict(dict)
-        self._on_the_way: list[tuple[str, str, Charge]] = []  # object, quota, what it takes
+        self._reserved: list[tuple[str, str, Charge]] = []  # object, quota, what it uses
         self.stale: set[str] = set()
-        """Quotas whose status does not say what is used."""
+        """Quotas whose stored status differs from their usage."""
         for entry in store.scan(f"{_QUOTAS}/"):
             self._learn(entry.key, objects.decode(entry.value))
         store.subscribe(self._changed)
 
-    # -- keeping count ---------------------------------------------------------------------------
+    # -- counting --------------------------------------------------------------------------------
 
     def _changed(self, change: Change) -> None:
         collection, namespace, _ = change.entry.key.split("/")
@@ -97,39 +125,30 @@ class Quotas:
         before = objects.decode(change.before.value) if change.before else None
         after = None if change.deleted else objects.decode(change.entry.value)
         for quota in quotas:
-            old = quota.counts(collection, before) if before else {}
-            new = quota.counts(collection, after) if after else {}
+            old, new = quota.charge(collection, before), quota.charge(collection, after)
             if old != new:
                 quota.remove(old)
                 quota.add(new)
                 self.stale.add(quota.key)
         key = change.entry.key
-        self._on_the_way = [item for item in self._on_the_way if item[0] != key]
+        self._reserved = [item for item in self._reserved if item[0] != key]
 
     def _learn(self, key: str, obj: Raw) -> None:
-        """Take in a quota, and count what is there already."""
+        """Take in a quota, and count the objects that exist already."""
         namespace = key.split("/")[1]
         try:
             quota = _Quota(key, obj)
         except InvalidQuantity:
             return
-        for collection in self._store.collections():
-            if not self._limits(quota, collection):
-                continue
+        for collection in filter(quota.may_count, self._store.collections()):
             for entry in self._store.scan(f"{collection}/{namespace}/"):
-                quota.add(quota.counts(collection, objects.decode(entry.value)))
+                quota.add(quota.charge(collection, objects.decode(entry.value)))
         self._by_namespace[namespace][key] = quota
         if obj.get("status") != quota.status():
             self.stale.add(key)
 
-    def _limits(self, quota: _Quota, collection: str) -> bool:
-        """Whether objects of a collection can count at all, found without looking at them."""
-        if collection in ("pods", "services", "persistentvolumeclaims"):
-            return True
-        return collection in quota.hard or f"count/{collection}" in quota.hard
-
     def take_stale(self) -> list[tuple[str, Raw]]:
-        """Quotas whose status has to be written, and what it is to say."""
+        """Quotas whose status has to be written, with the new status."""
         keys, self.stale = self.stale, set()
         return [
             (key, quota.status())
@@ -137,64 +156,63 @@ class Quotas:
             if (quota := self._by_namespace[key.split("/")[1]].get(key)) is not None
         ]
 
-    # -- saying no -------------------------------------------------------------------------------
+    # -- rejecting -------------------------------------------------------------------------------
 
     @contextmanager
-    def charged(
+    def reserved(
         self, resource: Resource, key: str, new: Raw, old: Raw | None = None
     ) -> Iterator[None]:
-        """Hold the room that a write takes until it has landed; 403 if there is not enough."""
+        """Reserve what a write uses until it is durable; 403 if a quota has no room for it."""
         namespace = key.split("/")[1]
         quotas = self._by_namespace.get(namespace)
-        if not namespace or not quotas or resource.collection in _UNCOUNTED:
+        if not namespace or not quotas or not resource.strategy.limited:
             yield
             return
-        held = self._check(list(quotas.values()), resource, key, new, old)
-        self._on_the_way += held
+        reserved = self._check(list(quotas.values()), resource, key, new, old)
+        self._reserved += reserved
         try:
             yield
         finally:
-            self._on_the_way = [i for i in self._on_the_way if not any(i is h for h in held)]
+            self._reserved = [i for i in self._reserved if not any(i is r for r in reserved)]
 
     def _check(
         self, quotas: list[_Quota], resource: Resource, key: str, new: Raw, old: Raw | None
     ) -> list[tuple[str, str, Charge]]:
         collection, name = resource.collection, key.rpartition("/")[2]
 
-        def refuse(why: str) -> StatusError:
+        def forbidden(why: str) -> StatusError:
             return api_errors.forbidden(resource.group, resource.plural, name, why)
 
         quotas.sort(key=lambda quota: quota.key)
         for quota in quotas:
-            if old is None and collection == "pods" and in_scope(quota.spec, collection, new):
-                missing = unspecified(quota.hard, new["spec"])
+            if old is None and quota.in_scope(collection, new):
+                missing = resource.strategy.unspecified(quota.hard, new)
                 if missing:
-                    raise refuse(f"failed quota: {quota.key.rpartition('/')[2]}: {missing}")
-        held = []
+                    raise forbidden(f"failed quota: {quota.name}: {missing}")
+        reserved = []
         for quota in quotas:
-            before = quota.counts(collection, old) if old else {}
-            asked = added(quota.counts(collection, new), before)
-            excess = self._excess(quota, asked)
+            increase = _increase(quota.charge(collection, new), quota.charge(collection, old))
+            excess = self._excess(quota, increase)
             if excess:
-                raise refuse(excess)
-            if asked:
-                held.append((key, quota.key, asked))
-        return held
+                raise forbidden(excess)
+            if increase:
+                reserved.append((key, quota.key, increase))
+        return reserved
 
-    def _excess(self, quota: _Quota, asked: Charge) -> str:
-        """What would be too much, in Kubernetes' words; empty if nothing would."""
-        used = {name: quota.used.get(name, Amount()) for name in asked}
-        for _, key, taken in self._on_the_way:
+    def _excess(self, quota: _Quota, requested: Charge) -> str:
+        """What would exceed the quota, in Kubernetes' words; empty if nothing would."""
+        used = {name: quota.used.get(name, Amount()) for name in requested}
+        for _, key, charge in self._reserved:
             if key == quota.key:
-                used |= {n: used[n] + amount for n, amount in taken.items() if n in used}
-        over = sorted(n for n in asked if (used[n] + asked[n]).nano > quota.hard[n].nano)
+                used |= {n: used[n] + amount for n, amount in charge.items() if n in used}
+        over = sorted(n for n in requested if (used[n] + requested[n]).nano > quota.hard[n].nano)
         if not over:
             return ""
-        requested, taken_, limited = (
+        requested_text, used_text, limited_text = (
             ",".join(f"{name}={amounts[name]}" for name in over)
-            for amounts in (asked, used, quota.hard)
+            for amounts in (requested, used, quota.hard)
         )
         return (
-            f"exceeded quota: {quota.key.rpartition('/')[2]}, requested: {requested},"
-            f" used: {taken_}, limited: {limited}"
+            f"exceeded quota: {quota.name}, requested: {requested_text}, used: {used_text},"
+            f" limited: {limited_text}"
         )

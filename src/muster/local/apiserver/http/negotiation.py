@@ -1,7 +1,6 @@
-"""In which form a client wants its answer: JSON or YAML; as it is, as a table, or metadata only.
+"""The form of an answer, from the Accept header: JSON or YAML; the object, a Table, or metadata.
 
-Pure; asked by `serve.py` before anything is done. Clients that ask for protobuf get JSON, which
-they all accept.
+Clients that ask for protobuf get JSON, which they all accept.
 """
 
 from __future__ import annotations
@@ -20,30 +19,33 @@ _FORMS = {"watch": _ONE | _MANY, "list": _MANY, "deletecollection": _MANY}
 
 
 class Form(NamedTuple):
-    """What is sent, and how."""
+    """Media type and shape of an answer."""
 
     media: str = JSON
     shape: str = ""
     """Table, PartialObjectMetadata, PartialObjectMetadataList, or nothing for the object itself."""
 
 
+AS_IT_IS = Form()
+
+
 def _choices(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """Media types and their parameters, the most wanted first; what is not wanted is left out."""
-    found = []
+    """Media types and their parameters, by preference; those with q=0 are left out."""
+    choices = []
     for choice in accept.split(","):
         media, *options = [part.strip() for part in choice.split(";")]
-        chosen = dict(option.partition("=")[::2] for option in options)
+        parameters = dict(option.partition("=")[::2] for option in options)
         try:
-            wanted = float(chosen.get("q", 1))
+            quality = float(parameters.get("q", 1))
         except ValueError:
-            wanted = 1.0
-        if wanted > 0:
-            found.append((-wanted, media, chosen))
-    return [(media, chosen) for _, media, chosen in sorted(found, key=lambda choice: choice[0])]
+            quality = 1.0
+        if quality > 0:
+            choices.append((-quality, media, parameters))
+    return [choice[1:] for choice in sorted(choices, key=lambda choice: choice[0])]
 
 
 def media_of(accept: str) -> str:
-    """How a refusal is sent: as the client wants it, if that can be."""
+    """The media type of an error: the preferred one, if there is one."""
     try:
         return negotiate(accept).media
     except StatusError:
@@ -51,30 +53,30 @@ def media_of(accept: str) -> str:
 
 
 def _fits(verb: str, media: str, shape: str) -> bool:
-    """Whether what a client likes best goes with what it wants; then it is not asked again."""
-    if verb == "watch" and media == YAML:  # a watch has no end, and so is no document
+    """Whether the preferred form is possible for a verb; the next one is not tried."""
+    if verb == "watch" and media == YAML:  # a stream without end is no YAML document
         return False
     return not shape or shape in _FORMS.get(verb, _ONE)
 
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, verb: str = "") -> Form:
-    """The form that the client likes best and the verb has; 406 if there is none."""
+    """The preferred form that is possible for a verb; 406 if there is none."""
     if not accept:
-        return Form()
+        return AS_IT_IS
     known = False
-    for media, chosen in _choices(accept):
+    for media, parameters in _choices(accept):
         if media not in (*_OFFERED, "*/*"):
             continue
         known = True
-        shape = chosen.get("as", "")
-        if not shape or (shape in _ONE | _MANY and chosen.get("v") == "v1"):
+        shape = parameters.get("as", "")
+        if not shape or (shape in _ONE | _MANY and parameters.get("v") == "v1"):
             if not _fits(verb, media, shape):
                 break
             return Form(YAML if media == YAML else JSON, shape)
-    listed = _STREAMED if verb == "watch" else ", ".join(_OFFERED)
+    offered = _STREAMED if verb == "watch" else ", ".join(_OFFERED)
     if known:
-        told = f"only the following media types are accepted: {listed}"
-        raise StatusError(told, status=406, reason="NotAcceptable")
-    told = f"406: Not Acceptable\n\nAvailable representations: {listed}"
-    raise StatusError(told, status=406, reason="NotAcceptable", details={})
+        message = f"only the following media types are accepted: {offered}"
+        raise StatusError(message, status=406, reason="NotAcceptable")
+    message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
+    raise StatusError(message, status=406, reason="NotAcceptable", details={})

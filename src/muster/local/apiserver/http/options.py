@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.local.apiserver.api_errors import Cause
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
 
 

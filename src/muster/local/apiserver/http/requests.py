@@ -1,12 +1,4 @@
-"""One request and one answer, as the verbs see them: nothing of HTTP but the words.
-
-Built by `serve.py`, or directly by tests; consumed by the verbs, watches and subresources.
-
-What a request asks for: method, path and query -> verb, kind, namespace, name, subresource.
-
-Pure. Called by `serve.py` for every request; paths that are not about objects give None and go
-to `discovery.py`.
-"""
+"""Requests and answers without HTTP: Route (of a path), Call (of a known resource) and Answer."""
 
 from __future__ import annotations
 
@@ -17,12 +9,13 @@ from urllib.parse import unquote
 
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.access.authentication import INTERNAL_USER, User
+from muster.local.apiserver.http.negotiation import AS_IT_IS, Form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Resource
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
 
 
@@ -37,7 +30,7 @@ class Route(NamedTuple):
     name: str = ""
     subresource: str = ""
     rest: str = ""
-    """What follows `proxy/`."""
+    """The path after `proxy/`."""
 
 
 _ON_ONE = {
@@ -63,12 +56,12 @@ def parse_route(method: str, path: str, query: Mapping[str, str]) -> Route | Non
         group, version, parts = parts[1], parts[2], parts[3:]
     else:
         return None
-    # The old way to ask for a watch: the word comes before the path.
+    # The old form of a watch has the verb before the path.
     watch = len(parts) > 1 and parts[0] == "watch" and method == "GET"
     parts = parts[1:] if watch else parts
     namespace = ""
-    about_itself = len(parts) <= 2 or (len(parts) == 3 and parts[2] in _OF_NAMESPACES)
-    if parts[0] == "namespaces" and not about_itself:
+    namespace_itself = len(parts) <= 2 or (len(parts) == 3 and parts[2] in _OF_NAMESPACES)
+    if parts[0] == "namespaces" and not namespace_itself:
         namespace, parts = parts[1], parts[2:]
     plural, name, subresource, *rest = [*parts, "", "", ""][: max(len(parts), 3) + 1]
     verb = "watch" if watch else _verb(method, name, query)
@@ -92,11 +85,11 @@ def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
 
 
 def query_bool(text: str | None) -> bool:
-    """A boolean of the query as Kubernetes reads it: whatever is there and does not say no."""
+    """A boolean of the query as Kubernetes reads it: anything but `0` and `false`."""
     return text is not None and text.lower() not in ("0", "false")
 
 
-_WHOLE = re.compile("[+-]?[0-9]{1,20}")
+_INTEGER = re.compile("[+-]?[0-9]{1,20}")
 
 
 @dataclass(frozen=True)
@@ -108,18 +101,35 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     content_type: str = ""
-    accept: str = ""
+    form: Form = AS_IT_IS
+    """The form in which the client wants the answer."""
     user: User = INTERNAL_USER
-    said: list[str] = field(default_factory=list)
-    """What the client is warned of, whatever becomes of the request."""
+    warnings: list[str] = field(default_factory=list)
+    """Sent with the answer, whether the request succeeds or fails."""
 
-    def warn(self, *texts: str) -> None:
-        """Tell the client; once is enough."""
-        self.said.extend(text for text in dict.fromkeys(texts) if text not in self.said)
+    @classmethod
+    def internal(cls, resource: Resource, verb: str, obj: Raw, subresource: str = "") -> Call:
+        """A write that the server makes itself."""
+        meta = obj["metadata"]
+        name = "" if verb == "create" else meta["name"]
+        route = Route(
+            verb,
+            resource.group,
+            resource.version,
+            resource.plural,
+            meta.get("namespace", ""),
+            name,
+            subresource,
+        )
+        return cls(route, resource, body=objects.dump(obj), content_type="application/json")
+
+    def warn(self, *warnings: str) -> None:
+        """Warn the client, once of each."""
+        self.warnings.extend(w for w in dict.fromkeys(warnings) if w not in self.warnings)
 
     @property
     def key(self) -> str:
-        """Where the object it is about is stored."""
+        """The key of its object."""
         return objects.key(self.resource, self.route.namespace, self.route.name)
 
     @property
@@ -127,31 +137,31 @@ class Call:
         return self.query.get("dryRun") == "All"
 
     def number(self, name: str) -> int | None:
-        """A whole number of the query."""
+        """An integer of the query."""
         text = self.query.get(name, "")
         if not text:
             return None
-        if not _WHOLE.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
             raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": no whole number')
         return int(text)
 
 
 class Answer(NamedTuple):
-    """What is sent back: JSON."""
+    """A status code and JSON."""
 
     code: int
     body: bytes
     resource: Resource | None = None
-    """Set where the body is an object of this kind, which a client may want as a table."""
+    """Set if the body is an object of this kind, which a client may want as a table."""
 
 
 def stored_answer(resource: Resource, entry: Entry, code: int = 200) -> Answer:
-    """A stored object, undecoded."""
+    """The bytes of a stored object."""
     return Answer(code, objects.in_version(entry.value, resource), resource)
 
 
 def unstored_answer(resource: Resource, obj: Raw, code: int = 200) -> Answer:
-    """An object as it would be stored."""
+    """An object as it would be stored, after a dry run."""
     value = objects.as_stored(obj, resource.api_version)
     return Answer(code, objects.in_version(value, resource), resource)
 

@@ -1,76 +1,44 @@
-"""What config maps and secrets may not hold.
-
-Pure; called by `kinds.py`.
-"""
+"""ConfigMap: checks of keys and size, immutable ones, columns. Secrets share the checks."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
+from muster.local.apiserver.resource import Resource, Strategy
+from muster.local.apiserver.views.cells import age_of, fields, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
-_LARGEST = 1024 * 1024
+_MAX_SIZE = 1024 * 1024
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_RULE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',"
     "  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-_NEEDED = {
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
-}
-_LOGIN = ("username", "password")
-_ACCOUNT = "kubernetes.io/service-account.name"
+_IMMUTABLE = "field is immutable when `immutable` is set"
 
 
-def config_map(config: Raw) -> Iterator[Cause]:
-    """What is wrong with a config map."""
+def _check(config: Raw) -> api_errors.Causes:
     data, binary = config.get("data") or {}, config.get("binaryData") or {}
     for key in data:
-        yield from _key(key, "data")
+        yield from check_key(key, "data")
         if key in binary:
             yield api_errors.invalid_value(
                 f"data[{key}]", key, "duplicate of key present in binaryData"
             )
     for key in binary:
-        yield from _key(key, "binaryData")
-    yield from _size("[]", [*data.values(), *binary.values()])
+        yield from check_key(key, "binaryData")
+    yield from check_size("[]", [*data.values(), *binary.values()])
 
 
-def secret(secret: Raw) -> Iterator[Cause]:
-    """What is wrong with a secret."""
-    data, kind = secret.get("data") or {}, str(secret.get("type") or "")
-    for key in data:
-        yield from _key(key, "data")
-    yield from _size("data", data.values())
-    needed = [key for key in _NEEDED.get(kind, ()) if key not in data]
-    if kind == "kubernetes.io/basic-auth" and not any(key in data for key in _LOGIN):
-        needed = list(_LOGIN)
-    yield from (api_errors.required(f"data[{key}]") for key in needed)
-    if kind.startswith("kubernetes.io/dockerc"):
-        for key in _NEEDED[kind]:
-            if key in data and not _is_json(data[key]):
-                told = "<secret contents redacted>"
-                yield api_errors.invalid_value(f"data[{key}]", told, "invalid character in JSON")
-    annotations = secret["metadata"].get("annotations") or {}
-    if kind == "kubernetes.io/service-account-token" and not annotations.get(_ACCOUNT):
-        yield api_errors.required(f"metadata.annotations[{_ACCOUNT}]")
-
-
-def _key(key: str, field: str) -> Iterator[Cause]:
+def check_key(key: str, field: str) -> api_errors.Causes:
+    """The cause for an invalid key of the data in `field`."""
     path = f"{field}[{key}]"
     if len(key) > 253:
         yield api_errors.invalid_value(path, key, "must be no more than 253 characters")
@@ -82,15 +50,35 @@ def _key(key: str, field: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, key, "must not start with '..'")
 
 
-def _size(field: str, values: Iterable[str]) -> Iterator[Cause]:
-    if sum(len(value) for value in values) > _LARGEST:
-        told = f"Too long: may not be more than {_LARGEST} bytes"
-        yield api_errors.Cause(field, "FieldValueTooLong", told)
+def check_size(field: str, values: Iterable[str]) -> api_errors.Causes:
+    """The cause for more data than an object may hold."""
+    if sum(len(value) for value in values) > _MAX_SIZE:
+        yield api_errors.too_long(field, _MAX_SIZE)
 
 
-def _is_json(encoded: str) -> bool:
-    try:
-        msgspec.json.decode(base64.b64decode(encoded))
-    except (binascii.Error, msgspec.DecodeError):
-        return False
-    return True
+def check_immutable(new: Raw, old: Raw) -> api_errors.Causes:
+    """The causes for changes of a config map or secret that was made immutable."""
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield api_errors.forbidden_field("immutable", _IMMUTABLE)
+    for name in ("data", "binaryData"):
+        if (new.get(name) or {}) != (old.get(name) or {}):
+            yield api_errors.forbidden_field(name, _IMMUTABLE)
+
+
+def _cells(config: Raw, now: datetime) -> list[Any]:
+    count = len(fields(config, "data")) + len(fields(config, "binaryData"))
+    return [name_of(config), count, age_of(config, now)]
+
+
+CONFIG_MAPS = Resource(
+    "", "v1", "configmaps", "ConfigMap", short=("cm",),
+    strategy=Strategy(
+        check=_check,
+        check_update=check_immutable,
+        counted_as="configmaps",
+        columns=("Name", "Data", "Age"),
+        cells=_cells,
+    ),
+)  # fmt: skip

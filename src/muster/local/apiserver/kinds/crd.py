@@ -1,11 +1,8 @@
-"""Definitions of custom kinds: what they may say, and the status they get.
+"""CustomResourceDefinition: checks and accepted names.
 
-Pure; called by `policy.py`. Schemas are looked into by `validation/schemas.py`.
-
-Which of a definition's names it may use: not those that another one of its group has.
-
-Pure; called by `definitions.py` on every write of a definition. One that cannot have all its names
-is kept and not served; it gets them when the other one goes.
+A definition takes effect with its own write (see `custom_resource`). One whose names belong to
+another definition of its group is stored and not served; it gets them when the other one is
+deleted.
 """
 
 from __future__ import annotations
@@ -13,130 +10,161 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.api.meta import timestamp
+from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.kinds.crd_schema import check_schema
-from muster.local.apiserver.kinds.fields import fill
-from muster.local.apiserver.kinds.pod_containers import one_of
+from muster.local.apiserver.kinds import crd_schema
+from muster.local.apiserver.kinds.fields import fill, one_of
+from muster.local.apiserver.resource import STATUS, Resource, Strategy
+from muster.local.apiserver.views.cells import CREATED_AT, condition_is_true, name_and_creation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.store.changes import ObjectReader
 
 
+_GROUP = "apiextensions.k8s.io"
 _WORDS = ("plural", "singular")
 _KINDS = ("kind", "listKind")
+_APPROVED = "api-approved.kubernetes.io"
+_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_PROTECTED_GROUP = re.compile(r"(^|\.)(k8s|kubernetes)\.io$")
+_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
-def accept_names(crd: Raw, others: Iterable[Raw], now: str) -> Raw:
-    """The names and conditions of a definition beside `others`, the accepted names of its group."""
-    names, rest = crd["spec"]["names"], list(others)
+# -- create and update ---------------------------------------------------------------------------
+
+
+def _admit_create(crd: Raw, store: ObjectReader, now: datetime) -> None:
+    _check(crd)
+    _complete(crd)
+    crd["status"] = {"storedVersions": [_storage_version(crd)]}
+    crd["status"] |= _accept_names(crd, _names_in_use(crd, store), timestamp(now))
+
+
+def _admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
+    _check(new, old)
+    _complete(new)
+    accepted = _accept_names(new, _names_in_use(new, store), timestamp(now))
+    status = {**new.get("status", {}), **accepted}
+    stored = old.get("status", {}).get("storedVersions", [])
+    current = _storage_version(new)
+    if current not in stored:
+        status["storedVersions"] = [*stored, current]
+    new["status"] = status
+
+
+def _storage_version(crd: Raw) -> str:
+    return next(str(v["name"]) for v in crd["spec"]["versions"] if v.get("storage"))
+
+
+def _complete(crd: Raw) -> None:
+    spec = crd["spec"]
+    kind = spec["names"]["kind"]
+    fill(spec["names"], singular=kind.lower(), listKind=f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def _names_in_use(crd: Raw, store: ObjectReader) -> list[Raw]:
+    """The accepted names of the other definitions of its group."""
+    own, group = crd["metadata"].get("name"), (crd.get("spec") or {}).get("group")
+    definitions = (objects.decode(entry.value) for entry in store.scan(f"{CRDS.collection}/"))
+    return [
+        other["status"]["acceptedNames"]
+        for other in definitions
+        if other["spec"]["group"] == group and other["metadata"]["name"] != own
+    ]
+
+
+def _accept_names(crd: Raw, others: Iterable[Raw], now: str) -> Raw:
+    """The accepted names and the conditions of a definition next to `others`."""
+    own, rest = crd["spec"]["names"], list(others)
     words = {n for other in rest for n in (*_of(other, _WORDS), *other.get("shortNames", ()))}
     kinds = {n for other in rest for n in _of(other, _KINDS)}
-    before = (crd.get("status") or {}).get("conditions") or []
+    old = (crd.get("status") or {}).get("conditions") or []
+    established = condition_is_true(crd, "Established")
     taken = [
-        *((f"{_title(field)}Conflict", names[field]) for field in _WORDS if names[field] in words),
-        *(("ShortNamesConflict", n) for n in names.get("shortNames") or () if n in words),
-        *((f"{_title(field)}Conflict", names[field]) for field in _KINDS if names[field] in kinds),
+        *((f"{_title(field)}Conflict", own[field]) for field in _WORDS if own[field] in words),
+        *(("ShortNamesConflict", n) for n in own.get("shortNames") or () if n in words),
+        *((f"{_title(field)}Conflict", own[field]) for field in _KINDS if own[field] in kinds),
     ]
     if taken:
         reason, name = taken[-1]
-        rows = [_row("NamesAccepted", "False", reason, f'"{name}" is already in use', now)]
-        if not condition_is_true(before, "Established"):
-            told = "not all names are accepted"
-            rows.append(_row("Established", "False", "NotAccepted", told, now))
-        lost = {name for _, name in taken}
-        return {"acceptedNames": _without(names, lost), "conditions": _merged(before, rows)}
-    rows = [_row("NamesAccepted", "True", "NoConflicts", "no conflicts found", now)]
-    if not condition_is_true(before, "Established"):
-        told = "the initial names have been accepted"
-        rows.append(_row("Established", "True", "InitialNamesAccepted", told, now))
-    return {"acceptedNames": dict(names), "conditions": _merged(before, rows)}
+        rows = [("NamesAccepted", "False", reason, f'"{name}" is already in use')]
+        rows += [("Established", "False", "NotAccepted", "not all names are accepted")]
+        accepted = _without(own, {name for _, name in taken})
+    else:
+        rows = [("NamesAccepted", "True", "NoConflicts", "no conflicts found")]
+        detail = "the initial names have been accepted"
+        rows += [("Established", "True", "InitialNamesAccepted", detail)]
+        accepted = dict(own)
+    rows = rows[:1] if established else rows  # a definition once established stays so
+    return {"acceptedNames": accepted, "conditions": _merge_conditions(old, rows, now)}
 
 
-def condition_is_true(rows: Sequence[Raw], type_: str) -> bool:
-    """Whether a condition is true."""
-    return any(row["type"] == type_ and row["status"] == "True" for row in rows)
-
-
-def _of(names: Raw, fields: tuple[str, ...]) -> list[str]:
-    return [names[field] for field in fields if names.get(field)]
+def _of(names_: Raw, fields: tuple[str, ...]) -> list[str]:
+    return [names_[field] for field in fields if names_.get(field)]
 
 
 def _title(field: str) -> str:
     return field[0].upper() + field[1:]
 
 
-def _without(names: Raw, lost: set[str]) -> Raw:
-    """The names that are left; plural and kind are told even when they are none."""
-    kept = {key: value for key, value in names.items() if value not in [*lost]}
-    short = [name for name in names.get("shortNames") or () if name not in lost]
-    kept.pop("shortNames", None)
-    return {"plural": "", "kind": "", **kept, **({"shortNames": short} if short else {})}
+def _without(own: Raw, taken: set[str]) -> Raw:
+    """The names that are left; plural and kind are shown even when they are empty."""
+    left = {key: value for key, value in own.items() if value not in [*taken]}
+    short = [name for name in own.get("shortNames") or () if name not in taken]
+    left.pop("shortNames", None)
+    return {"plural": "", "kind": "", **left, **({"shortNames": short} if short else {})}
 
 
-def _row(type_: str, status: str, reason: str, message: str, now: str) -> Raw:
-    return {
-        "type": type_,
-        "status": status,
-        "lastTransitionTime": now,
-        "reason": reason,
-        "message": message,
-    }
+def _merge_conditions(old: list[Raw], rows: list[tuple[str, str, str, str]], now: str) -> list[Raw]:
+    """Conditions by type; one that did not change keeps its time."""
+    conditions = {condition["type"]: condition for condition in old}
+    for type_, status, reason, message in rows:
+        before = conditions.get(type_) or {}
+        if (before.get("status"), before.get("reason")) != (status, reason):
+            conditions[type_] = {
+                "type": type_,
+                "status": status,
+                "lastTransitionTime": now,
+                "reason": reason,
+                "message": message,
+            }
+    return list(conditions.values())
 
 
-def _merged(before: list[Raw], rows: list[Raw]) -> list[Raw]:
-    """The rows by type; one that says the same as before keeps its time."""
-    known = {row["type"]: row for row in before}
-    for row in rows:
-        old = known.get(row["type"])
-        same = old is not None and (old["status"], old["reason"]) == (row["status"], row["reason"])
-        known[row["type"]] = old if old is not None and same else row
-    return list(known.values())
-
-
-_APPROVED = "api-approved.kubernetes.io"
-_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
-_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_OWNED = re.compile(r"(^|\.)(k8s|kubernetes)\.io$")
-
-
-def prepare_update(new: Raw, old: Raw, others: list[Raw], now: str) -> None:
-    """Complete a definition that was changed; `others` are the names that its group has."""
-    _check(new, old)
-    _complete(new)
-    status = {**new.get("status", {}), **accept_names(new, others, now)}
-    stored = old.get("status", {}).get("storedVersions", [])
-    current = _storage(new)
-    if current not in stored:
-        status["storedVersions"] = [*stored, current]
-    new["status"] = status
+# -- checks --------------------------------------------------------------------------------------
 
 
 def _check(crd: Raw, old: Raw | None = None) -> None:
-    """Enough to serve the kind; what is missing or wrong is named by its field."""
     spec, name = crd.get("spec") or {}, crd["metadata"].get("name", "")
-    causes = list(_missing(spec)) or [
-        *_names(spec, name),
+    causes = list(_check_required(spec)) or [
+        *_check_names(spec, name),
         *one_of(spec, "scope", ("Cluster", "Namespaced"), "spec"),
-        *_versions(spec["versions"]),
-        *_conversion(spec.get("conversion") or {}),
-        *_approval(spec["group"], crd["metadata"].get("annotations") or {}),
-        *_kept(spec["versions"], old),
+        *_check_versions(spec["versions"]),
+        *_check_conversion(spec.get("conversion") or {}),
+        *_check_approval(spec["group"], crd["metadata"].get("annotations") or {}),
+        *_check_stored_versions(spec["versions"], old),
     ]
     if spec.get("preserveUnknownFields"):
-        told = (
+        detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in"
             " spec.versions[*].schema instead"
         )
-        causes.append(api_errors.invalid_value("spec.preserveUnknownFields", True, told))
+        causes.append(api_errors.invalid_value("spec.preserveUnknownFields", True, detail))
     if causes:
-        raise api_errors.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes)
+        raise api_errors.invalid(_GROUP, "CustomResourceDefinition", name, causes)
 
 
-def _missing(spec: Raw) -> Iterator[Cause]:
+def _check_required(spec: Raw) -> api_errors.Causes:
     for field in ("group", "names", "versions", "scope"):
         if not spec.get(field):
             yield api_errors.required(f"spec.{field}")
@@ -145,53 +173,52 @@ def _missing(spec: Raw) -> Iterator[Cause]:
             yield api_errors.required(f"spec.names.{field}")
 
 
-def _names(spec: Raw, name: str) -> Iterator[Cause]:
-    named = spec["names"]
-    if name != f"{named['plural']}.{spec['group']}":
+def _check_names(spec: Raw, name: str) -> api_errors.Causes:
+    own = spec["names"]
+    if name != f"{own['plural']}.{spec['group']}":
         yield api_errors.invalid_value(
             "metadata.name", name, 'must be spec.names.plural+"."+spec.group'
         )
-    singular = named.get("singular") or named["kind"].lower()
-    for field, word in (("plural", named["plural"]), ("singular", singular)):
-        for told in names.check_dns1035_label(word):
-            yield api_errors.invalid_value(f"spec.names.{field}", word, told)
-    listed = named.get("listKind") or f"{named['kind']}List"
-    for field, word in (("kind", named["kind"]), ("listKind", listed)):
-        for told in names.check_dns1035_label(word.lower()):
-            mixed = f"may have mixed case, but should otherwise match: {told}"
-            yield api_errors.invalid_value(f"spec.names.{field}", word, mixed)
+    singular = own.get("singular") or own["kind"].lower()
+    for field, word in (("plural", own["plural"]), ("singular", singular)):
+        problems = names.check_dns1035_label(word)
+        yield from names.invalid_values(f"spec.names.{field}", word, problems)
+    list_kind = own.get("listKind") or f"{own['kind']}List"
+    for field, word in (("kind", own["kind"]), ("listKind", list_kind)):
+        for problem in names.check_dns1035_label(word.lower()):
+            detail = f"may have mixed case, but should otherwise match: {problem}"
+            yield api_errors.invalid_value(f"spec.names.{field}", word, detail)
 
 
-def _versions(versions: list[Raw]) -> Iterator[Cause]:
+def _check_versions(versions: list[Raw]) -> api_errors.Causes:
     if sum(bool(v.get("storage")) for v in versions) != 1:
-        told = "must have exactly one version marked as storage version"
-        yield api_errors.invalid_value("spec.versions", versions, told)
-    named = [v.get("name", "") for v in versions]
-    if len(set(named)) != len(named):
+        detail = "must have exactly one version marked as storage version"
+        yield api_errors.invalid_value("spec.versions", versions, detail)
+    version_names = [v.get("name", "") for v in versions]
+    if len(set(version_names)) != len(version_names):
         yield api_errors.invalid_value(
             "spec.versions", versions, "must contain unique version names"
         )
     for i, version in enumerate(versions):
-        path = f"spec.versions[{i}]"
-        for told in names.check_dns1035_label(named[i]):
-            yield api_errors.invalid_value(f"{path}.name", named[i], told)
+        path, name = f"spec.versions[{i}]", version_names[i]
+        yield from names.invalid_values(f"{path}.name", name, names.check_dns1035_label(name))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             yield api_errors.required(f"{path}.schema.openAPIV3Schema")
-        elif i == 0 or not _shared(versions, "schema"):
-            where = "spec.validation" if _shared(versions, "schema") else f"{path}.schema"
-            yield from check_schema(schema, f"{where}.openAPIV3Schema")
-        shared = _shared(versions, "additionalPrinterColumns")
+        elif i == 0 or not _is_shared(versions, "schema"):
+            where = "spec.validation" if _is_shared(versions, "schema") else f"{path}.schema"
+            yield from crd_schema.check_schema(schema, f"{where}.openAPIV3Schema")
+        shared = _is_shared(versions, "additionalPrinterColumns")
         if i == 0 or not shared:
-            yield from _columns(version, "spec" if shared else path)
+            yield from _check_columns(version, "spec" if shared else path)
 
 
-def _shared(versions: list[Raw], field: str) -> bool:
-    """Whether all versions say the same: then it is named as if it were said once for all."""
+def _is_shared(versions: list[Raw], field: str) -> bool:
+    """Whether all versions have the same value: then causes name it as one value for all."""
     return all(version.get(field) == versions[0].get(field) for version in versions)
 
 
-def _columns(version: Raw, path: str) -> Iterator[Cause]:
+def _check_columns(version: Raw, path: str) -> api_errors.Causes:
     for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
         where = f"{path}.additionalPrinterColumns[{i}]"
         if not column.get("name"):
@@ -199,66 +226,75 @@ def _columns(version: Raw, path: str) -> Iterator[Cause]:
         if not column.get("type"):
             yield api_errors.required(f"{where}.type")
         elif column["type"] not in _COLUMN_TYPES:
-            told = f"must be one of {','.join(_COLUMN_TYPES)}"
-            yield api_errors.invalid_value(f"{where}.type", column["type"], told)
-        shown = column.get("jsonPath")
-        if not shown:
+            detail = f"must be one of {','.join(_COLUMN_TYPES)}"
+            yield api_errors.invalid_value(f"{where}.type", column["type"], detail)
+        json_path = column.get("jsonPath")
+        if not json_path:
             yield api_errors.required(f"{where}.JSONPath")
-        elif not shown.startswith("."):
-            told = "must be a simple json path starting with ."
-            yield api_errors.invalid_value(f"{where}.JSONPath", shown, told)
+        elif not json_path.startswith("."):
+            detail = "must be a simple json path starting with ."
+            yield api_errors.invalid_value(f"{where}.JSONPath", json_path, detail)
 
 
-def _conversion(conversion: Raw) -> Iterator[Cause]:
+def _check_conversion(conversion: Raw) -> api_errors.Causes:
     yield from one_of(conversion, "strategy", ("None", "Webhook"), "spec.conversion")
     if conversion.get("strategy") == "Webhook":
         webhook = conversion.get("webhook") or {}
         if not webhook.get("clientConfig"):
-            told = "required when strategy is set to Webhook"
-            yield api_errors.required("spec.conversion.webhookClientConfig", told)
+            detail = "required when strategy is set to Webhook"
+            yield api_errors.required("spec.conversion.webhookClientConfig", detail)
         if not webhook.get("conversionReviewVersions"):
             yield api_errors.required("spec.conversion.conversionReviewVersions")
 
 
-def _approval(group: str, annotations: Raw) -> Iterator[Cause]:
-    """Groups of the project itself are not for everybody."""
-    said, path = annotations.get(_APPROVED, ""), f"metadata.annotations[{_APPROVED}]"
-    if not _OWNED.search(group) or said.startswith(("unapproved", "https://", "http://")):
+def _check_approval(group: str, annotations: Raw) -> api_errors.Causes:
+    """Groups of the Kubernetes project need its approval."""
+    approval, path = annotations.get(_APPROVED, ""), f"metadata.annotations[{_APPROVED}]"
+    approved = approval.startswith(("unapproved", "https://", "http://"))
+    if approved or not _PROTECTED_GROUP.search(group):
         return
-    told = f'protected groups must have approval annotation "{_APPROVED}"'
-    if not said:
-        yield api_errors.required(path, f"{told}, {_SEE}")
+    detail = f'protected groups must have approval annotation "{_APPROVED}"'
+    if not approval:
+        yield api_errors.required(path, f"{detail}, {_SEE}")
     else:
         reason = 'with either a URL or a reason starting with "unapproved"'
-        yield api_errors.invalid_value(path, said, f"{told} {reason}, {_SEE}")
+        yield api_errors.invalid_value(path, approval, f"{detail} {reason}, {_SEE}")
 
 
-def _kept(versions: list[Raw], old: Raw | None) -> Iterator[Cause]:
+def _check_stored_versions(versions: list[Raw], old: Raw | None) -> api_errors.Causes:
     """A version that objects may be stored in stays."""
     left = {version.get("name") for version in versions}
     for i, name in enumerate((old or {}).get("status", {}).get("storedVersions", [])):
         if name not in left:
-            told = (
+            detail = (
                 f"missing from spec.versions; {name} was previously a storage version, and must"
                 " remain in spec.versions until a storage migration ensures no data remains"
                 f" persisted in {name} and removes {name} from status.storedVersions"
             )
-            yield api_errors.invalid_value(f"status.storedVersions[{i}]", name, told)
+            yield api_errors.invalid_value(f"status.storedVersions[{i}]", name, detail)
 
 
-def _storage(crd: Raw) -> str:
-    return next(str(v["name"]) for v in crd["spec"]["versions"] if v.get("storage"))
+# -- deletion ------------------------------------------------------------------------------------
 
 
-def _complete(crd: Raw) -> None:
-    names = crd["spec"]["names"]
-    fill(names, singular=names["kind"].lower(), listKind=f"{names['kind']}List")
-    crd["spec"].setdefault("conversion", {"strategy": "None"})
+def _deletion_view(crd: Raw, now: datetime) -> Raw:
+    """A removed definition as a server shows it that has yet to remove its objects."""
+    meta = crd["metadata"] | {"deletionTimestamp": timestamp(now), "finalizers": [_CLEANUP]}
+    return crd | {"metadata": meta}
 
 
-def prepare_create(crd: Raw, others: list[Raw], now: str) -> None:
-    """A definition takes effect with its write, so it is born established if its names are free."""
-    _check(crd)
-    _complete(crd)
-    crd["status"] = {"storedVersions": [_storage(crd)]}
-    crd["status"] |= accept_names(crd, others, now)
+CRDS = Resource(
+    _GROUP, "v1", "customresourcedefinitions", "CustomResourceDefinition", False,
+    short=("crd", "crds"), categories=("api-extensions",), subresources=STATUS,
+    strategy=Strategy(
+        immutable=("spec.scope", "spec.names.kind"),
+        admit_create=_admit_create,
+        admit_update=_admit_update,
+        generation="spec",
+        check_types=crd_schema.check_nested_types,
+        deletion_view=_deletion_view,
+        contents=lambda crd: f"{crd['metadata']['name']}/",
+        columns=CREATED_AT,
+        cells=name_and_creation,
+    ),
+)  # fmt: skip

@@ -1,11 +1,7 @@
-"""What a custom kind's schema may not be: every field has a type, every pattern can be read.
+"""The schema in a definition: every field has a type, every pattern compiles, defaults fit.
 
-Pure; called by `definitions.py`.
-
-Schemas within the schema of a definition, where what is published does not tell their type.
-
-Pure; called by `screening.py`. A schema's `items` and `additionalProperties` are schemas or
-something else, and published without any type, so they are walked into from here.
+The published schema of definitions gives `items` and `additionalProperties` no type, because they
+are schemas or something else. `check_nested_types` checks the types below them.
 """
 
 from __future__ import annotations
@@ -22,65 +18,62 @@ from muster.local.apiserver.schema import structural
 from muster.local.apiserver.schema.values import compile_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 
 
-def check_schema(schema: Raw, path: str) -> Iterator[Cause]:
-    """What is wrong with the schema of a version."""
+def check_schema(schema: Raw, path: str) -> api_errors.Causes:
+    """The causes for an invalid schema of a version."""
     if not schema.get("type"):
         yield api_errors.required(f"{path}.type", "must not be empty at the root")
     elif schema["type"] != "object":
         yield api_errors.invalid_value(f"{path}.type", schema["type"], "must be object at the root")
     else:
-        yield from _node(schema, path)
+        yield from _check_node(schema, path)
 
 
-def _node(schema: Raw, path: str) -> Iterator[Cause]:
+def _check_node(schema: Raw, path: str) -> api_errors.Causes:
     kind = schema.get("type")
     if kind and kind not in _TYPES:
         yield api_errors.not_supported(f"{path}.type", kind, _TYPES)
         return
     if "pattern" in schema:
-        yield from _pattern(schema["pattern"], f"{path}.pattern")
+        yield from _check_pattern(schema["pattern"], f"{path}.pattern")
     if "default" in schema:
-        yield from _default(schema, f"{path}.default")
+        yield from _check_default(schema, f"{path}.default")
     if isinstance(schema.get("items"), list):
-        told = "items must be a schema object and not an array"
-        yield api_errors.forbidden_field(f"{path}.items", told)
+        detail = "items must be a schema object and not an array"
+        yield api_errors.forbidden_field(f"{path}.items", detail)
     elif kind == "array" and not isinstance(schema.get("items"), dict):
         yield api_errors.required(f"{path}.items", "must be specified")
     for name, part in (schema.get("properties") or {}).items():
-        yield from _field(part, f"{path}.properties[{name}]", "object fields")
+        yield from _check_field(part, f"{path}.properties[{name}]", "object fields")
     if isinstance(schema.get("items"), dict):
-        yield from _field(schema["items"], f"{path}.items", "array items")
+        yield from _check_field(schema["items"], f"{path}.items", "array items")
     if isinstance(schema.get("additionalProperties"), dict):
-        place = f"{path}.additionalProperties"
-        yield from _field(schema["additionalProperties"], place, "object fields")
+        where = f"{path}.additionalProperties"
+        yield from _check_field(schema["additionalProperties"], where, "object fields")
 
 
-def _field(schema: Raw, path: str, what: str) -> Iterator[Cause]:
+def _check_field(schema: Raw, path: str, what: str) -> api_errors.Causes:
     free = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if not schema.get("type") and not any(schema.get(word) for word in free):
         yield api_errors.required(f"{path}.type", f"must not be empty for specified {what}")
-    yield from _node(schema, path)
+    yield from _check_node(schema, path)
 
 
-def _pattern(pattern: str, path: str) -> Iterator[Cause]:
+def _check_pattern(pattern: str, path: str) -> api_errors.Causes:
     try:
         compile_pattern(pattern)
     except re2.error as error:
         why = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-        told = f"must be a valid regular expression, but isn't: error parsing regexp: {why}"
-        yield api_errors.invalid_value(path, pattern, told)
+        detail = f"must be a valid regular expression, but isn't: error parsing regexp: {why}"
+        yield api_errors.invalid_value(path, pattern, detail)
 
 
-def _default(schema: Raw, path: str) -> Iterator[Cause]:
+def _check_default(schema: Raw, path: str) -> api_errors.Causes:
     for cause in structural.check(schema["default"], Schema(schema)):
         yield cause._replace(field=f"{path}{cause.field and '.' + cause.field}")
 
@@ -89,16 +82,18 @@ _PROPS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPro
 _OR_LISTS, _OR_BOOLEANS = ("items",), ("additionalItems", "additionalProperties")
 
 
-def check_nested_types(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
-    """What is wrong with the types below; what no schema knows is taken out, in place."""
+def check_nested_types(value: Any, schema: Schema, path: str = "") -> api_errors.Causes:
+    """The causes for wrong types below; fields that no schema knows are removed, in place."""
     props = schemas.by_name(_PROPS)
     for part, known, where, key in structural.children(value, schema, path):
         if schema.properties is not props.properties or key not in (*_OR_LISTS, *_OR_BOOLEANS):
             yield from check_nested_types(part, known, where)
             continue
         if key in _OR_BOOLEANS and not isinstance(part, bool | dict):
-            told = f'{where} in body must be a schema or a boolean: "{structural.type_word(part)}"'
-            yield invalid_type(where, structural.type_word(part), told)
+            detail = (
+                f'{where} in body must be a schema or a boolean: "{structural.type_word(part)}"'
+            )
+            yield invalid_type(where, structural.type_word(part), detail)
         for inner in part if isinstance(part, list) else [part]:
             if isinstance(inner, dict):
                 structural.prune(inner, props, where)

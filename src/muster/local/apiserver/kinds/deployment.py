@@ -1,126 +1,109 @@
-"""What deployments, replica sets and disruption budgets may not be.
-
-Pure; called by `kinds.py`.
-"""
+"""Deployment: defaults, checks of the rolling update, columns."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import api_errors, objects
-from muster.local.apiserver.kinds import pod_spec
-from muster.local.apiserver.objects import selector_matches
+from muster.local.apiserver import api_errors
+from muster.local.apiserver.kinds import fields
+from muster.local.apiserver.kinds.pod_template import (
+    COLUMNS,
+    check_selector,
+    check_template,
+    complete_template,
+    template_cells,
+)
+from muster.local.apiserver.resource import Resource, Strategy
+from muster.local.apiserver.views.cells import age_of, name_of, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
 _STRATEGIES = ("Recreate", "RollingUpdate")
 _ROLLING = "spec.strategy.rollingUpdate"
 
 
-def deployment(deployment: Raw) -> Iterator[Cause]:
-    """What is wrong with a deployment."""
+def _defaults(deployment: Raw) -> None:
+    spec = fields.fill(
+        fields.ensure_map(deployment, "spec"),
+        replicas=1,
+        revisionHistoryLimit=10,
+        progressDeadlineSeconds=600,
+    )
+    strategy = fields.fill(fields.ensure_map(spec, "strategy"), type="RollingUpdate")
+    if strategy.get("type") == "RollingUpdate":
+        fields.fill(
+            fields.ensure_map(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%"
+        )
+    complete_template(spec)
+    fields.fill(deployment, status={})
+
+
+def _check(deployment: Raw) -> api_errors.Causes:
     spec: Raw = deployment["spec"]
-    yield from natural(spec, "replicas")
-    yield from _selector(spec)
-    yield from _template(spec)
-    yield from _strategy(spec.get("strategy") or {})
-    yield from natural(spec, "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    yield from fields.check_not_negative(spec, "replicas")
+    yield from check_selector(spec)
+    yield from check_template(spec)
+    yield from _check_strategy(spec.get("strategy") or {})
+    yield from fields.check_not_negative(
+        spec, "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"
+    )
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        told = "must be greater than minReadySeconds"
-        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, told)
+        detail = "must be greater than minReadySeconds"
+        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, detail)
 
 
-def replica_set(replica_set: Raw) -> Iterator[Cause]:
-    """What is wrong with a replica set."""
-    spec: Raw = replica_set["spec"]
-    yield from natural(spec, "replicas", "minReadySeconds")
-    yield from _selector(spec)
-    yield from _template(spec)
-
-
-def _template(spec: Raw) -> Iterator[Cause]:
-    path, template = "spec.template.spec", spec["template"]["spec"]
-    yield from pod_spec.check_pod_spec(template, path)
-    if template["restartPolicy"] != "Always":
-        restart = template["restartPolicy"]
-        yield api_errors.not_supported(f"{path}.restartPolicy", restart, ("Always",))
-
-
-def _strategy(strategy: Raw) -> Iterator[Cause]:
+def _check_strategy(strategy: Raw) -> api_errors.Causes:
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") not in _STRATEGIES:
         yield api_errors.not_supported("spec.strategy", strategy, _STRATEGIES)
     elif strategy["type"] == "Recreate" and rolling is not None:
-        told = "may not be specified when strategy `type` is 'Recreate'"
-        yield api_errors.forbidden_field(_ROLLING, told)
+        detail = "may not be specified when strategy `type` is 'Recreate'"
+        yield api_errors.forbidden_field(_ROLLING, detail)
     elif strategy["type"] == "RollingUpdate":
-        yield from _rolling(rolling or {})
+        yield from _check_rolling(rolling or {})
 
 
-def _rolling(rolling: Raw) -> Iterator[Cause]:
-    """There must be one more, or one less, than asked for while they are replaced."""
+def _check_rolling(rolling: Raw) -> api_errors.Causes:
+    """While pods are replaced there must be more, or fewer, of them than requested."""
     missing, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    wrong = _share(missing)
-    if wrong:
-        yield api_errors.invalid_value(f"{_ROLLING}.maxUnavailable", missing, wrong)
-    if told := _share(extra, most=None):
-        yield api_errors.invalid_value(f"{_ROLLING}.maxSurge", extra, told)
-        wrong = told
-    if not wrong and missing in (0, "0%") and extra in (0, "0%"):
-        told = "may not be 0 when `maxSurge` is 0"
-        yield api_errors.invalid_value(f"{_ROLLING}.maxUnavailable", missing, told)
+    missing_problem = fields.int_or_percent_problem(missing)
+    if missing_problem:
+        yield api_errors.invalid_value(f"{_ROLLING}.maxUnavailable", missing, missing_problem)
+    extra_problem = fields.int_or_percent_problem(extra, most=None)
+    if extra_problem:
+        yield api_errors.invalid_value(f"{_ROLLING}.maxSurge", extra, extra_problem)
+    valid = not (missing_problem or extra_problem)
+    if valid and missing in (0, "0%") and extra in (0, "0%"):
+        detail = "may not be 0 when `maxSurge` is 0"
+        yield api_errors.invalid_value(f"{_ROLLING}.maxUnavailable", missing, detail)
 
 
-def _selector(spec: Raw) -> list[Cause]:
-    selector = spec.get("selector")
-    labels = spec["template"]["metadata"].get("labels")
-    if selector is None:
-        return [api_errors.required("spec.selector")]
-    if not (selector.get("matchLabels") or selector.get("matchExpressions")):
-        told = "empty selector is invalid for deployment"
-        return [api_errors.invalid_value("spec.selector", selector, told)]
-    if selector_matches(selector, labels or {}):
-        return []
-    told = "`selector` does not match template `labels`"
-    return [api_errors.invalid_value("spec.template.metadata.labels", labels or {}, told)]
-
-
-def natural(spec: Raw, *fields: str) -> list[Cause]:
-    """The fields of a spec that are below nothing."""
-    told = "must be greater than or equal to 0"
+def _cells(deployment: Raw, now: datetime) -> list[Any]:
+    ready, wanted = number(deployment, "status.readyReplicas"), number(deployment, "spec.replicas")
     return [
-        api_errors.invalid_value(f"spec.{field}", spec[field], told)
-        for field in fields
-        if (spec.get(field) or 0) < 0
+        name_of(deployment),
+        f"{ready}/{wanted}",
+        number(deployment, "status.updatedReplicas"),
+        number(deployment, "status.availableReplicas"),
+        age_of(deployment, now),
+        *template_cells(deployment),
     ]
 
 
-def budget(budget: Raw) -> list[Cause]:
-    """What is wrong with a disruption budget."""
-    spec: Raw = budget.get("spec") or {}
-    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        told = "minAvailable and maxUnavailable cannot be both set"
-        return [api_errors.invalid_value("spec", objects.dump(spec).decode(), told)]
-    return [
-        api_errors.invalid_value(f"spec.{field}", spec[field], told)
-        for field in ("minAvailable", "maxUnavailable")
-        if spec.get(field) is not None and (told := _share(spec[field]))
-    ]
-
-
-def _share(value: int | str, most: int | None = 100) -> str:
-    """What is wrong with so many, or so many percent."""
-    if isinstance(value, int):
-        return "" if value >= 0 else "must be greater than or equal to 0"
-    if not re.fullmatch("[0-9]{1,9}%", value):
-        return (
-            "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', "
-            " or '93%', regex used for validation is '[0-9]+%')"
-        )
-    return "" if most is None or int(value[:-1]) <= most else f"must not be greater than {most}%"
+DEPLOYMENTS = Resource(
+    "apps", "v1", "deployments", "Deployment", short=("deploy",), categories=("all",),
+    subresources=frozenset({"status", "scale"}),
+    strategy=Strategy(
+        defaults=_defaults,
+        check=_check,
+        immutable=("spec.selector",),
+        generation="spec",
+        generation_metadata="annotations",
+        columns=("Name", "Ready", "Up-to-date", "Available", "Age", *COLUMNS),
+        cells=_cells,
+    ),
+)  # fmt: skip

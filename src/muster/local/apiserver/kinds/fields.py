@@ -1,28 +1,52 @@
-"""How what is missing is filled in: never over what somebody wrote.
+"""Shared by all kinds: filling in missing fields, and checks of single fields.
 
-Pure; used by `defaults.py` and its neighbours.
-
-What an IP address may not be, in services and endpoints.
-
-Pure; called by `services.py` and `endpoints.py`. Worded as the real server words it.
+Defaults never replace a value that somebody wrote. Checks are worded as the real server words them.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
+from muster.local.apiserver.admission import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Cause
 
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+IP_RULE = "must be a valid IP address"
+NOT_NEGATIVE = "must be greater than or equal to 0"
+_IP_RULE_WITH_EXAMPLE = f"{IP_RULE}, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_PORT_RANGE = "must be between 1 and 65535, inclusive"
+_PERCENT_RULE = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', "
+    " or '93%', regex used for validation is '[0-9]+%')"
+)
+_UNSPECIFIED = {"0.0.0.0", "::"}
+_UNREACHABLE = {
+    rule: tuple(map(ipaddress.ip_network, networks))
+    for rule, networks in {
+        "may not be in the loopback range (127.0.0.0/8, ::1/128)": ("127.0.0.0/8", "::1/128"),
+        "may not be in the link-local range (169.254.0.0/16, fe80::/10)": (
+            "169.254.0.0/16",
+            "fe80::/10",
+        ),
+        "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)": (
+            "224.0.0.0/24",
+            "ff02::/16",
+        ),
+    }.items()
+}
+
+
+# -- defaults ------------------------------------------------------------------------------------
+
 
 def fill(obj: Raw, **values: Any) -> Raw:
-    """Set what is missing (null, or without a word) and return the same object."""
+    """Set the fields that are missing, null or empty text, and return the same object."""
     for name, value in values.items():
         if obj.get(name) in (None, ""):
             obj[name] = value
@@ -30,18 +54,18 @@ def fill(obj: Raw, **values: Any) -> Raw:
 
 
 def fill_zeros(obj: Raw, **values: Any) -> Raw:
-    """The same where a zero, too, says nothing."""
+    """The same where zero counts as missing."""
     for name, value in values.items():
         obj[name] = obj.get(name) or value
     return obj
 
 
 def ensure_map(obj: Raw, name: str) -> Raw:
-    """The map under `name`, made if missing; a wrong type is left for validation to report."""
+    """The map under `name`, created if missing; a wrong type is left for validation to report."""
     if obj.get(name) is None:
         obj[name] = {}
-    found = obj[name]
-    return found if isinstance(found, dict) else {}
+    value = obj[name]
+    return value if isinstance(value, dict) else {}
 
 
 def maps_in(value: Any) -> list[Raw]:
@@ -49,21 +73,68 @@ def maps_in(value: Any) -> list[Raw]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-IP_RULE = "must be a valid IP address"
-IP_RULE_WITH_EXAMPLE = f"{IP_RULE}, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-_NOBODY = {"0.0.0.0", "::"}
-_RANGES = {
-    "may not be in the loopback range (127.0.0.0/8, ::1/128)": ("127.0.0.0/8", "::1/128"),
-    "may not be in the link-local range (169.254.0.0/16, fe80::/10)": (
-        "169.254.0.0/16",
-        "fe80::/10",
-    ),
-    "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)": (
-        "224.0.0.0/24",
-        "ff02::/16",
-    ),
-}
-_KEPT_FREE = {told: tuple(map(ipaddress.ip_network, found)) for told, found in _RANGES.items()}
+# -- checks --------------------------------------------------------------------------------------
+
+
+def one_of(obj: Raw, field: str, allowed: tuple[str, ...], path: str) -> api_errors.Causes:
+    """The cause for a value that is not allowed; a missing one is."""
+    value = obj.get(field)
+    if value and value not in allowed:
+        yield api_errors.not_supported(f"{path}.{field}", value, allowed)
+
+
+def check_not_negative(spec: Raw, *fields: str) -> list[Cause]:
+    """The causes for negative fields of a spec."""
+    return [
+        api_errors.invalid_value(f"spec.{field}", spec[field], NOT_NEGATIVE)
+        for field in fields
+        if (spec.get(field) or 0) < 0
+    ]
+
+
+def int_or_percent_problem(value: int | str, most: int | None = 100) -> str:
+    """The rule that a number or percentage breaks; empty if it is valid."""
+    if isinstance(value, int):
+        return "" if value >= 0 else NOT_NEGATIVE
+    if not re.fullmatch("[0-9]{1,9}%", value):
+        return _PERCENT_RULE
+    return "" if most is None or int(value[:-1]) <= most else f"must not be greater than {most}%"
+
+
+def port_name_problems(name: str) -> list[str]:
+    """The rules that the name of a container's port breaks."""
+    problems = ["must be no more than 15 characters"] if len(name) > 15 else []
+    if not re.fullmatch("[-a-z0-9]+", name):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", name):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        problems.append("must not contain consecutive hyphens")
+    if name[0] == "-" or name[-1] == "-":
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
+def check_port_number(port: int, path: str) -> api_errors.Causes:
+    """The cause for a number that is no port."""
+    if not 1 <= port <= 65535:
+        yield api_errors.invalid_value(path, port, _PORT_RANGE)
+
+
+def check_port(port: int | str, path: str) -> api_errors.Causes:
+    """A port by its number, or by the name a container gives it."""
+    if isinstance(port, str):
+        yield from names.invalid_values(path, port, port_name_problems(port or "-"))
+    else:
+        yield from check_port_number(port, path)
+
+
+def check_relative_path(file: str, path: str) -> api_errors.Causes:
+    """A path that must not lead out of the folder it starts in."""
+    if file.startswith("/"):
+        yield api_errors.invalid_value(path, file, "must be a relative path")
+    if ".." in file.split("/"):
+        yield api_errors.invalid_value(path, file, "must not contain '..'")
 
 
 def is_address(text: str) -> bool:
@@ -75,17 +146,17 @@ def is_address(text: str) -> bool:
     return "%" not in text
 
 
-def check_address(text: str, path: str) -> Iterator[Cause]:
-    """What is wrong with an address."""
+def check_address(text: str, path: str) -> api_errors.Causes:
+    """The cause for a text that is no IP address."""
     if not is_address(text):
-        yield api_errors.invalid_value(path, text, IP_RULE_WITH_EXAMPLE)
+        yield api_errors.invalid_value(path, text, _IP_RULE_WITH_EXAMPLE)
 
 
-def check_reachable(text: str, path: str) -> Iterator[Cause]:
-    """What is wrong with an address that others shall reach."""
-    found = ipaddress.ip_address(text)
-    if str(found) in _NOBODY:
-        yield api_errors.invalid_value(path, text, f"may not be unspecified ({found})")
-    for told, networks in _KEPT_FREE.items():
-        if any(found in network for network in networks):
-            yield api_errors.invalid_value(path, text, told)
+def check_reachable(text: str, path: str) -> api_errors.Causes:
+    """The causes for an IP address that other machines cannot reach."""
+    address = ipaddress.ip_address(text)
+    if str(address) in _UNSPECIFIED:
+        yield api_errors.invalid_value(path, text, f"may not be unspecified ({address})")
+    for rule, networks in _UNREACHABLE.items():
+        if any(address in network for network in networks):
+            yield api_errors.invalid_value(path, text, rule)

@@ -1,23 +1,20 @@
-"""What batch jobs may not be.
-
-Pure; called by `kinds.py`, for changes by `immutable.py`.
-"""
+"""Job (batch): defaults, the selector by uid, checks of completions and indexes, columns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
-from muster.local.apiserver.kinds import pod_spec
-from muster.local.apiserver.kinds.deployment import natural
-from muster.local.apiserver.kinds.pod_containers import one_of
-from muster.local.apiserver.objects import selector_matches
+from muster.local.apiserver.kinds import pod_spec, pod_template
+from muster.local.apiserver.kinds.fields import check_not_negative, ensure_map, fill, one_of
+from muster.local.apiserver.objects import at
+from muster.local.apiserver.resource import STATUS, Resource, Strategy
+from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
 _NUMBERS = (
     "parallelism",
@@ -28,99 +25,200 @@ _NUMBERS = (
     "backoffLimitPerIndex",
     "maxFailedIndexes",
 )
-_MODES = ("NonIndexed", "Indexed")
-_OF_INDEXED = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
-_INDEXED = "requires indexed completion mode"
+_NO_LIMIT = 2**31 - 1
+_COMPLETION_MODES = ("NonIndexed", "Indexed")
+_INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
 _RULES = "spec.successPolicy.rules"
+_ORPHANS = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to"
+    " remove them or set propagationPolicy=Orphan to suppress this warning"
+)
+_ENDS = ("Complete", "Failed", "Suspended")
 
 
-def check(job: Raw) -> list[Cause]:
-    """What is wrong with a job."""
+# -- defaults ------------------------------------------------------------------------------------
+
+
+def _defaults(job: Raw) -> None:
+    spec = ensure_map(job, "spec")
+    rules = (spec.get("podFailurePolicy") or {}).get("rules") or ()
+    for row in (row for rule in rules for row in rule.get("onPodConditions") or ()):
+        fill(row, status="True")
+    fill(
+        spec,
+        completionMode="NonIndexed",
+        manualSelector=False,
+        suspend=False,
+        backoffLimit=6 if spec.get("backoffLimitPerIndex") is None else _NO_LIMIT,
+        podReplacementPolicy="Failed" if rules else "TerminatingOrFailed",
+    )
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    fill(spec, parallelism=1)
+    pod_template.complete_template(spec)
+    if spec.get("selector"):  # a new job gets its selector, and labels for its pods, only later
+        _copy_labels(job)
+    fill(job, status={})
+
+
+def _copy_labels(job: Raw) -> None:
+    """A job without labels has those of its pods."""
+    labels = job["spec"]["template"]["metadata"].get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
+
+
+def _finish_create(job: Raw, now: str) -> None:
+    """A new job finds its pods by labels that name its uid."""
+    if job["spec"].get("manualSelector"):
+        return
+    uid, name = job["metadata"].get("uid"), job["metadata"].get("name")
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    fill(ensure_map(job["spec"]["template"]["metadata"], "labels"), **labels)
+    _copy_labels(job)
+    fill(job["spec"], selector={"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def _check(job: Raw) -> api_errors.Causes:
     spec: Raw = job["spec"]
-    causes = [] if spec.get("selector") else [api_errors.required("spec.selector")]
-    causes += natural(spec, *_NUMBERS)
-    causes += one_of(spec, "completionMode", _MODES, "spec")
-    causes += _indexes(spec)
+    if not spec.get("selector"):
+        yield api_errors.required("spec.selector")
+    yield from check_not_negative(spec, *_NUMBERS)
+    yield from one_of(spec, "completionMode", _COMPLETION_MODES, "spec")
+    yield from _check_indexes(spec)
     replaced = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
-    causes += one_of(spec, "podReplacementPolicy", replaced, "spec")
-    template = spec["template"]
-    labels = template["metadata"].get("labels")
-    if not spec.get("selector") or not selector_matches(spec["selector"], labels or {}):
-        told = "`selector` does not match template `labels`"
-        causes.append(api_errors.invalid_value("spec.template.metadata.labels", labels, told))
-    causes += pod_spec.check_pod_spec(template["spec"], "spec.template.spec")
-    if template["spec"].get("restartPolicy") not in ("OnFailure", "Never"):
-        field, value = "spec.template.spec.restartPolicy", template["spec"].get("restartPolicy")
-        if value == "Always":
-            causes.append(api_errors.not_supported(field, value, ("OnFailure", "Never")))
-        else:
-            causes.append(api_errors.required(field, 'valid values: "OnFailure", "Never"'))
-    return causes
+    yield from one_of(spec, "podReplacementPolicy", replaced, "spec")
+    yield from pod_template.check_template_labels(spec, None)
+    template = spec["template"]["spec"]
+    yield from pod_spec.check_pod_spec(template, "spec.template.spec")
+    field, restart = "spec.template.spec.restartPolicy", template.get("restartPolicy")
+    if restart == "Always":
+        yield api_errors.not_supported(field, restart, ("OnFailure", "Never"))
+    elif restart not in ("OnFailure", "Never"):
+        yield api_errors.required(field, 'valid values: "OnFailure", "Never"')
 
 
-def _indexes(spec: Raw) -> Iterator[Cause]:
-    """What only a job has whose pods are numbered."""
-    indexed, many = spec.get("completionMode") == "Indexed", spec.get("completions")
-    if indexed and many is None:
+def _check_indexes(spec: Raw) -> api_errors.Causes:
+    """Fields that only a job with indexed pods has."""
+    indexed, completions = spec.get("completionMode") == "Indexed", spec.get("completions")
+    if indexed and completions is None:
         yield api_errors.required("spec.completions", "when completion mode is Indexed")
     most = spec.get("maxFailedIndexes")
     if most is not None and spec.get("backoffLimitPerIndex") is None:
-        told = "when maxFailedIndexes is specified"
-        yield api_errors.required("spec.backoffLimitPerIndex", told)
+        detail = "when maxFailedIndexes is specified"
+        yield api_errors.required("spec.backoffLimitPerIndex", detail)
     if not indexed:
         yield from (
-            api_errors.invalid_value(f"spec.{field}", spec[field], _INDEXED)
-            for field in _OF_INDEXED
+            api_errors.invalid_value(
+                f"spec.{field}", spec[field], "requires indexed completion mode"
+            )
+            for field in _INDEXED_ONLY
             if spec.get(field) is not None
         )
         return
-    if most is not None and many is not None and most > many:
-        told = "must be less than or equal to completions"
-        yield api_errors.invalid_value("spec.maxFailedIndexes", most, told)
+    if most is not None and completions is not None and most > completions:
+        detail = "must be less than or equal to completions"
+        yield api_errors.invalid_value("spec.maxFailedIndexes", most, detail)
     if spec.get("successPolicy") is not None:
-        yield from _success(spec["successPolicy"].get("rules") or [], many or 0)
+        yield from _check_success(spec["successPolicy"].get("rules") or [], completions or 0)
 
 
-def _success(rules: list[Raw], many: int) -> Iterator[Cause]:
+def _check_success(rules: list[Raw], completions: int) -> api_errors.Causes:
     if not rules:
-        told = "at least one rules must be specified when the successPolicy is specified"
-        yield api_errors.required(_RULES, told)
+        detail = "at least one rules must be specified when the successPolicy is specified"
+        yield api_errors.required(_RULES, detail)
     for i, rule in enumerate(rules):
         path = f"{_RULES}[{i}]"
         count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
         if count is None and indexes is None:
-            told = "at least one of succeededCount or succeededIndexes must be specified"
-            yield api_errors.required(path, told)
-        if indexes is not None and (wrong := _wrong_indexes(indexes, many)):
-            told = f"error parsing succeededIndexes: {wrong}"
-            yield api_errors.invalid_value(f"{path}.succeededIndexes", indexes, told)
-        if count is not None and count > many:
-            told = f"must be less than or equal to {many} (the number of specified completions)"
-            yield api_errors.invalid_value(f"{path}.succeededCount", count, told)
+            detail = "at least one of succeededCount or succeededIndexes must be specified"
+            yield api_errors.required(path, detail)
+        if indexes is not None and (problem := _indexes_problem(indexes, completions)):
+            detail = f"error parsing succeededIndexes: {problem}"
+            yield api_errors.invalid_value(f"{path}.succeededIndexes", indexes, detail)
+        if count is not None and count > completions:
+            detail = (
+                f"must be less than or equal to {completions} (the number of specified completions)"
+            )
+            yield api_errors.invalid_value(f"{path}.succeededCount", count, detail)
 
 
-def _wrong_indexes(indexes: str, many: int) -> str:
-    """What is wrong with `0,2-4`: it must be of numbers that grow, and of few enough."""
+def _indexes_problem(indexes: str, completions: int) -> str:
+    """Why `0,2-4` is invalid: numbers must grow and be below `completions`."""
     last = -1
     for span in indexes.split(","):
-        for text in span.split("-"):
-            if not text.isdecimal():
-                return f'cannot convert string to integer for index: "{text}"'
-            if int(text) >= many:
-                return f'too large index: "{text}"'
-            if int(text) <= last:
-                return f"non-increasing order, previous: {last}, current: {text}"
-            last = int(text)
+        for index in span.split("-"):
+            if not index.isdecimal():
+                return f'cannot convert string to integer for index: "{index}"'
+            if int(index) >= completions:
+                return f'too large index: "{index}"'
+            if int(index) <= last:
+                return f"non-increasing order, previous: {last}, current: {index}"
+            last = int(index)
     return ""
 
 
-def check_update(new: Raw, old: Raw) -> Iterator[Cause]:
-    """How many pods a job needs stays, unless they are numbered and all run at once."""
-    many, before = new.get("completions"), old.get("completions")
-    if many == before:
+def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+    """Completions stay, unless pods are indexed and all run at once."""
+    spec = new["spec"]
+    completions, before = spec.get("completions"), old["spec"].get("completions")
+    if completions == before:
         return
-    if new.get("completionMode") != "Indexed" or None in (many, before):
-        yield api_errors.invalid_value("spec.completions", many, "field is immutable")
-    elif many != new.get("parallelism"):
-        told = "can only be modified in tandem with spec.parallelism"
-        yield api_errors.invalid_value("spec.completions", many, told)
+    if spec.get("completionMode") != "Indexed" or None in (completions, before):
+        yield api_errors.invalid_value("spec.completions", completions, "field is immutable")
+    elif completions != spec.get("parallelism"):
+        detail = "can only be modified in tandem with spec.parallelism"
+        yield api_errors.invalid_value("spec.completions", completions, detail)
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+def _cells(job: Raw, now: datetime) -> list[Any]:
+    done, wanted = cells.number(job, "status.succeeded"), at(job, "spec.completions")
+    if wanted is None:
+        wanted = f"1 of {cells.number(job, 'spec.parallelism')}"
+    return [
+        cells.name_of(job),
+        next((word for word in _ENDS if cells.condition_is_true(job, word)), "Running"),
+        f"{done}/{wanted}",
+        _duration(job, now),
+        cells.age_of(job, now),
+        *pod_template.template_cells(job),
+    ]
+
+
+def _duration(job: Raw, now: datetime) -> str:
+    start = cells.text(job, "status.startTime")
+    end = cells.moment(cells.text(job, "status.completionTime"))
+    return cells.age(start, end or now) if start else ""
+
+
+JOBS = Resource(
+    "batch", "v1", "jobs", "Job", categories=("all",), subresources=STATUS,
+    fields=("status.successful",),
+    strategy=Strategy(
+        defaults=_defaults,
+        finish_create=_finish_create,
+        check=_check,
+        immutable=(
+            "spec.selector", "spec.template", "spec.completionMode", "spec.podFailurePolicy",
+            "spec.backoffLimitPerIndex", "spec.successPolicy",
+        ),
+        check_update=_check_update,
+        generation="spec",
+        orphan_warning=_ORPHANS,
+        columns=(
+            "Name", "Status", "Completions", "Duration", "Age", *pod_template.COLUMNS,
+        ),
+        cells=_cells,
+    ),
+)  # fmt: skip

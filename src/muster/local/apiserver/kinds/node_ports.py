@@ -1,7 +1,7 @@
-"""Node ports: a service that is to be reached from outside gets free ones, and keeps them.
+"""Node ports: a service that is reached from outside gets free ports of its nodes, and keeps them.
 
-Called by `policy.py` when services are created and changed. Reads the store, writes nothing. Ports
-are drawn at random, as the real server does, so that two clusters on one machine seldom meet.
+Ports are drawn at random, as the real server does, so that two clusters on one machine seldom
+collide.
 """
 
 from __future__ import annotations
@@ -13,43 +13,41 @@ from muster.local.apiserver import api_errors, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Cause
-    from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.store.changes import ObjectReader
 
 PORTS = range(30000, 32768)
-_WITH_PORTS = ("NodePort", "LoadBalancer")
+TYPES = ("NodePort", "LoadBalancer")
 
 
-def allocate(service: Raw, store: Store) -> None:
-    """Complete a service; a port that it names itself must be possible and free."""
-    if not _wants(service):
-        _refuse(service, _unwanted(service))
+def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
+    """Allocate ports for a service; a port that it names itself must be valid and free."""
+    if not _has_node_ports(service):
+        _raise(service, _unexpected(service))
         return
     others = (entry for entry in store.scan("services/") if entry.key != _key(service))
-    taken = {port for entry in others for port in _of(objects.decode(entry.value))}
-    _check(service, taken)
-    free = [port for port in PORTS if port not in taken.union(_of(service))]
+    taken = {port for entry in others for port in _ports_of(objects.decode(entry.value))}
+    _raise(service, _problems(service, taken))
+    free = [port for port in PORTS if port not in taken.union(_ports_of(service))]
     for row in _rows(service):
         if not row.get("nodePort") and free:
             row["nodePort"] = free.pop(random.randrange(len(free)))
 
 
-def allocate_on_update(new: Raw, old: Raw, store: Store) -> None:
-    """Complete a changed service: it keeps its ports while it wants any, and else gives them up.
-
-    Ports that it did not have before it gets, as a new service does.
-    """
-    before = {_same(row): row.get("nodePort") for row in _rows(old)}
+def admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
+    """Keep the ports of a changed service while its type has any, and allocate missing ones."""
+    before = {_identity(row): row.get("nodePort") for row in _rows(old)}
     for row in _rows(new):
-        if not _wants(new):
-            if row.get("nodePort") == before.get(_same(row)):
+        if not _has_node_ports(new):
+            if row.get("nodePort") == before.get(_identity(row)):
                 row.pop("nodePort", None)
-        elif not row.get("nodePort") and before.get(_same(row)):
-            row["nodePort"] = before[_same(row)]
-    if {*_of(new)} != {*_of(old)} or not all(row.get("nodePort") for row in _rows(new)):
-        allocate(new, store)
+        elif not row.get("nodePort") and before.get(_identity(row)):
+            row["nodePort"] = before[_identity(row)]
+    if {*_ports_of(new)} != {*_ports_of(old)} or not all(r.get("nodePort") for r in _rows(new)):
+        admit_create(new, store, now)
 
 
 def _key(service: Raw) -> str:
@@ -57,38 +55,38 @@ def _key(service: Raw) -> str:
     return f"services/{meta.get('namespace', '')}/{meta.get('name', '')}"
 
 
-def _wants(service: Raw) -> bool:
-    return service["spec"].get("type") in _WITH_PORTS
+def _has_node_ports(service: Raw) -> bool:
+    return service["spec"].get("type") in TYPES
 
 
 def _rows(service: Raw) -> list[Raw]:
     return service["spec"].get("ports") or []
 
 
-def _of(service: Raw) -> Iterator[int]:
+def _ports_of(service: Raw) -> Iterator[int]:
     return (row["nodePort"] for row in _rows(service) if row.get("nodePort"))
 
 
-def _same(row: Raw) -> tuple[Any, Any]:
+def _identity(row: Raw) -> tuple[Any, Any]:
     return row.get("protocol") or "TCP", row.get("port")
 
 
-def _unwanted(service: Raw) -> list[Cause]:
-    told = "may not be used when `type` is 'ClusterIP'"
+def _unexpected(service: Raw) -> list[Cause]:
     if service["spec"].get("type") != "ClusterIP":
         return []
+    detail = "may not be used when `type` is 'ClusterIP'"
     return [
-        api_errors.forbidden_field(f"spec.ports[{i}].nodePort", told)
+        api_errors.forbidden_field(f"spec.ports[{i}].nodePort", detail)
         for i, row in enumerate(_rows(service))
         if row.get("nodePort")
     ]
 
 
-def _check(service: Raw, taken: set[int]) -> None:
+def _problems(service: Raw, taken: set[int]) -> list[Cause]:
     causes = []
-    for number, row in enumerate(_rows(service)):
+    for i, row in enumerate(_rows(service)):
         port = row.get("nodePort")
-        field = f"spec.ports[{number}].nodePort"
+        field = f"spec.ports[{i}].nodePort"
         if port and port not in PORTS:
             span = f"{PORTS.start}-{PORTS.stop - 1}"
             why = f"provided port is not in the valid range. The range of valid ports is {span}"
@@ -97,9 +95,9 @@ def _check(service: Raw, taken: set[int]) -> None:
             causes.append(
                 api_errors.invalid_value(field, port, "provided port is already allocated")
             )
-    _refuse(service, causes)
+    return causes
 
 
-def _refuse(service: Raw, causes: list[Cause]) -> None:
+def _raise(service: Raw, causes: list[Cause]) -> None:
     if causes:
         raise api_errors.invalid("", "Service", str(service["metadata"].get("name") or ""), causes)

@@ -1,71 +1,147 @@
-"""How a claim of storage may change: it gets its volume, and a bound one may ask for more.
+"""PersistentVolumeClaim: defaults, checks, growth, quota, columns.
 
-Pure; called by `immutable.py` on every update of a claim, and by `policy.py`, which knows its
-class.
+An update gives a claim its volume; a bound claim may request more storage if its class allows it.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from muster.api.quantity import parse_quantity
+from muster.api.quantity import Amount, parse_quantity
 from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.kinds.fields import ensure_map, fill
+from muster.local.apiserver.kinds.persistent_volume import (
+    check_access_modes,
+    modes_cell,
+    phase_cell,
+)
+from muster.local.apiserver.kinds.pod_resources import ONE, amounts_of
+from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
+from muster.local.apiserver.resource import STATUS, Resource, Strategy
+from muster.local.apiserver.views.cells import UNSET, age_of, name_of, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.kinds.pod_resources import Charge
+    from muster.local.apiserver.store.changes import ObjectReader
 
-_ONLY = (
+_MUTABLE_FIELDS = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for"
     " bound claims"
 )
-_FIXED = (
+_NO_GROWTH = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc"
     " must support resize"
 )
 _STORAGE = "spec.resources.requests.storage"
 
 
-def check_update(new: Raw, old: Raw) -> Iterator[Cause]:
-    """What was changed in a claim though it may not be."""
+def _defaults(claim: Raw) -> None:
+    fill(ensure_map(claim, "spec"), volumeMode="Filesystem")
+    fill(ensure_map(claim, "status"), phase="Pending")
+
+
+def _check(claim: Raw) -> api_errors.Causes:
+    spec: Raw = claim.get("spec") or {}
+    if not spec.get("accessModes"):
+        yield api_errors.required("spec.accessModes", "at least 1 access mode is required")
+    yield from check_access_modes(spec)
+    requested = objects.at(spec, "resources.requests.storage")
+    if requested is None:
+        yield api_errors.required("spec.resources[storage]")
+    elif parse_quantity(requested).nano <= 0:
+        yield api_errors.invalid_value(
+            "spec.resources[storage]", requested, "must be greater than zero"
+        )
+
+
+def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
     bound = objects.at(old, "status.phase") == "Bound"
-    if _lasting(new, old, bound=bound) != _lasting(old, old, bound=bound):
-        yield api_errors.forbidden_field("spec", _ONLY)
+    if _fixed_part(new, old, bound=bound) != _fixed_part(old, old, bound=bound):
+        yield api_errors.forbidden_field("spec", _MUTABLE_FIELDS)
         return
-    given, asked = objects.at(old, "status.capacity.storage"), objects.at(new, _STORAGE)
+    capacity, requested = objects.at(old, "status.capacity.storage"), objects.at(new, _STORAGE)
     if (
         bound
-        and given
-        and asked
-        and _less(asked, given)
-        and _less(asked, objects.at(old, _STORAGE))
+        and capacity
+        and requested
+        and _is_less(requested, capacity)
+        and _is_less(requested, objects.at(old, _STORAGE))
     ):
-        told = "field can not be less than status.capacity"
-        yield api_errors.forbidden_field("spec.resources.requests.storage", told)
+        detail = "field can not be less than status.capacity"
+        yield api_errors.forbidden_field("spec.resources.requests.storage", detail)
 
 
-def check_growth(new: Raw, old: Raw, storage: Raw) -> None:
-    """Raise a Refusal for a claim that asks for more of what cannot grow, as its class says."""
-    asked, had = objects.at(new, _STORAGE), objects.at(old, _STORAGE)
-    if asked and had and _less(had, asked) and not storage.get("allowVolumeExpansion"):
-        name = str(new["metadata"]["name"])
-        raise api_errors.forbidden("", "persistentvolumeclaims", name, _FIXED)
-
-
-def _lasting(claim: Raw, old: Raw, *, bound: bool) -> Raw:
-    """What must stay: all but what is not there yet and, of a bound claim, what it asks for."""
-    lasting = deepcopy(claim.get("spec") or {})
+def _fixed_part(claim: Raw, old: Raw, *, bound: bool) -> Raw:
+    """The spec without fields that are still to be set and, of a bound claim, its requests."""
+    fixed = deepcopy(claim.get("spec") or {})
     for name in ("volumeName", "storageClassName"):
         if not (old.get("spec") or {}).get(name):
-            lasting.pop(name, None)
+            fixed.pop(name, None)
     if bound:
-        lasting.pop("volumeAttributesClassName", None)
-        (lasting.get("resources") or {}).pop("requests", None)
-    return lasting
+        fixed.pop("volumeAttributesClassName", None)
+        (fixed.get("resources") or {}).pop("requests", None)
+    return fixed
 
 
-def _less(one: object, other: object) -> bool:
-    return parse_quantity(one).nano < parse_quantity(other).nano
+def _admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
+    """Reject a claim that requests more storage than before, if its class does not allow it."""
+    requested, before = objects.at(new, _STORAGE), objects.at(old, _STORAGE)
+    if not requested or not before or not _is_less(before, requested):
+        return
+    name = new["spec"].get("storageClassName") or ""
+    entry = store.get(f"{STORAGE_CLASSES.collection}//{name}")
+    if entry is None or not objects.decode(entry.value).get("allowVolumeExpansion"):
+        name = str(new["metadata"]["name"])
+        raise api_errors.forbidden("", "persistentvolumeclaims", name, _NO_GROWTH)
+
+
+def _is_less(amount: object, other: object) -> bool:
+    return parse_quantity(amount).nano < parse_quantity(other).nano
+
+
+def _charge(claim: Raw) -> Charge:
+    spec = claim.get("spec") or {}
+    storage = amounts_of(spec, "requests").get("storage", Amount())
+    used = {"persistentvolumeclaims": ONE, "requests.storage": storage}
+    if spec.get("storageClassName"):
+        prefix = f"{spec['storageClassName']}.storageclass.storage.k8s.io/"
+        used |= {f"{prefix}requests.storage": storage, f"{prefix}persistentvolumeclaims": ONE}
+    return used
+
+
+def _cells(claim: Raw, now: datetime) -> list[Any]:
+    volume = text(claim, "spec.volumeName")
+    return [
+        name_of(claim),
+        phase_cell(claim),
+        volume,
+        text(claim, "status.capacity.storage") if volume else "",
+        modes_cell(claim, "status") if volume else "",
+        text(claim, "spec.storageClassName"),
+        text(claim, "spec.volumeAttributesClassName", UNSET),
+        age_of(claim, now),
+        text(claim, "spec.volumeMode", UNSET),
+    ]
+
+
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",),
+    subresources=STATUS,
+    strategy=Strategy(
+        defaults=_defaults,
+        check=_check,
+        check_update=_check_update,
+        admit_update=_admit_update,
+        delete_answer="object",
+        charge=_charge,
+        columns=(
+            "Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass",
+            "VolumeAttributesClass", "Age", "VolumeMode+",
+        ),
+        cells=_cells,
+    ),
+)  # fmt: skip

@@ -1,6 +1,7 @@
-"""How a pod may change: what it keeps whatever is sent, and the little that may become different.
+"""Pod: defaults, first status, the few changes an update may make, deletion, binding and eviction.
 
-Pure; called by `admit.py` and `immutable.py` on every update of a pod.
+The parts of a spec, which templates have too, are in `pod_spec`, `pod_containers`, `pod_scheduling`
+and `pod_resources`; the table is in `pod_columns`.
 """
 
 from __future__ import annotations
@@ -9,117 +10,285 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
-from muster.local.apiserver.kinds.fields import fill
-from muster.local.apiserver.kinds.pod_defaults import pod_status
-from muster.local.apiserver.kinds.pod_scheduling import tolerate_short_outages
+from muster.local.apiserver.kinds import (
+    pod_columns,
+    pod_resources,
+    pod_scheduling,
+    pod_spec,
+    priority_class,
+    resource_quota,
+)
+from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.objects import at
+from muster.local.apiserver.resource import Resource, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.store.changes import ObjectReader
 
-_ONLY = (
+_MUTABLE_FIELDS = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
     " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
     " was previously negative)"
 )
-_LATEST = 2**31 - 1
-_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
+_OVERHEAD = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+_MAX_DEADLINE = 2**31 - 1
+_GATED = {
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+_EVICTED = {
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
+_FINISHED = ("Succeeded", "Failed")
 
 
-def prepare_update(new: Raw, old: Raw, subresource: str) -> None:
-    """Write, in place, what admission gave the pod: that is not the client's to repeat."""
-    kept = ("priority", "preemptionPolicy")
-    fill(new["spec"], **{name: old["spec"].get(name) for name in kept})
+# -- defaults and status -------------------------------------------------------------------------
+
+
+def _defaults(pod: Raw) -> None:
+    spec = ensure_map(pod, "spec")
+    pod_spec.complete_spec(spec)
+    pod_resources.complete_requests(spec)
+    fill(spec, enableServiceLinks=True)
+    if spec.get("hostNetwork") is False:
+        del spec["hostNetwork"]
+
+
+def _finish_create(pod: Raw, now: str) -> None:
+    """Give the pod its first status."""
+    if pod["spec"]["terminationGracePeriodSeconds"] < 0:
+        pod["spec"]["terminationGracePeriodSeconds"] = 1
+    pod["status"] = {"phase": "Pending", "qosClass": pod_resources.qos_class(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        _set_condition(pod, "PodScheduled", "False", now, _GATED)
+
+
+def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
+    """Keep the fields that admission set: a client need not repeat them."""
+    spec = new["spec"]
+    fill(spec, **{name: old["spec"].get(name) for name in ("priority", "preemptionPolicy")})
     if not subresource:
-        tolerate_short_outages(new["spec"])
-    pod_status(new)
-    fill(new["status"], qosClass=old.get("status", {}).get("qosClass"))
-    if new["spec"].get("nodeName") and not old["spec"].get("nodeName"):
-        new["status"].pop("nominatedNodeName", None)  # it has a node now
+        pod_scheduling.tolerate_short_outages(spec)
+    status = ensure_map(new, "status")
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    elif status.get("podIPs"):
+        fill(status, podIP=status["podIPs"][0].get("ip"))
+    fill(status, qosClass=old.get("status", {}).get("qosClass"))
+    if spec.get("nodeName") and not old["spec"].get("nodeName"):
+        status.pop("nominatedNodeName", None)  # it has a node now
 
 
-def check_update(new: Raw, old: Raw) -> Iterator[Cause]:
-    """What was changed in a pod's spec though it may not be."""
+def _set_condition(pod: Raw, type_: str, status: str, now: str, extra: Raw | None = None) -> None:
+    condition = {
+        "type": type_,
+        "status": status,
+        **(extra or {}),
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+    }
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    for i, old in enumerate(conditions):
+        if old["type"] == type_:
+            conditions[i] = condition
+            return
+    conditions.append(condition)
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def _check(pod: Raw) -> api_errors.Causes:
+    spec = pod["spec"]
+    yield from pod_spec.check_pod_spec(spec, "spec")
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        yield api_errors.forbidden_field("spec.nodeName", detail)
+
+
+def _check_create(pod: Raw) -> api_errors.Causes:
+    if pod["spec"].get("ephemeralContainers"):
+        yield api_errors.forbidden_field("spec.ephemeralContainers", "cannot be set on create")
+
+
+def _admit_create(pod: Raw, store: ObjectReader, now: datetime) -> None:
+    if pod["spec"].get("overhead"):  # set by runtime classes, and there are none
+        raise api_errors.forbidden("", "pods", str(pod["metadata"]["name"]), _OVERHEAD)
+    priority_class.set_priority(pod, store)
+    pod_scheduling.tolerate_short_outages(pod["spec"])
+
+
+def _check_update(new_pod: Raw, old_pod: Raw) -> api_errors.Causes:
+    new, old = new_pod["spec"], old_pod["spec"]
     if new == old:
-        return  # as with most changes: of labels, owners and finalizers
-    late = list(_deadline(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")))
-    yield from late
-    if late:
+        return  # most updates change labels, owners or finalizers
+    problems = list(_check_deadline(new, old))
+    yield from problems
+    if problems:
         return
-    now = [_untimed(toleration) for toleration in new.get("tolerations") or ()]
-    if any(_untimed(toleration) not in now for toleration in old.get("tolerations") or ()):
-        told = "existing toleration can not be modified except its tolerationSeconds"
-        yield api_errors.forbidden_field("spec.tolerations", told)
+    tolerations = [_without_seconds(toleration) for toleration in new.get("tolerations") or ()]
+    if any(_without_seconds(t) not in tolerations for t in old.get("tolerations") or ()):
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        yield api_errors.forbidden_field("spec.tolerations", detail)
     gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
     for i, gate in enumerate(new.get("schedulingGates") or ()):
         if gate.get("name") not in gates:
-            told = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield api_errors.forbidden_field(f"spec.schedulingGates[{i}].name", told)
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield api_errors.forbidden_field(f"spec.schedulingGates[{i}].name", detail)
     gated = bool(gates)
-    kept = _lasting(new, gated=gated) == _lasting(old, gated=gated)
-    if not kept or (gated and not _narrower(new, old)):
-        yield api_errors.forbidden_field("spec", _ONLY)
+    unchanged = _fixed_part(new, gated=gated) == _fixed_part(old, gated=gated)
+    if not unchanged or (gated and not _is_narrower(new, old)):
+        yield api_errors.forbidden_field("spec", _MUTABLE_FIELDS)
 
 
-def check_status_update(new: Raw, old: Raw) -> Iterator[Cause]:
-    """What a status may not come to say."""
+def _check_status_update(new: Raw, old: Raw) -> api_errors.Causes:
     node = at(new, "status.nominatedNodeName")
     if new["spec"].get("nodeName") and node and node != at(old, "status.nominatedNodeName"):
-        told = "may not be set on pods that are already bound to a node"
-        yield api_errors.forbidden_field("status.nominatedNodeName", told)
+        detail = "may not be set on pods that are already bound to a node"
+        yield api_errors.forbidden_field("status.nominatedNodeName", detail)
 
 
-def _deadline(new: int | None, old: int | None) -> Iterator[Cause]:
+def _check_deadline(new_spec: Raw, old_spec: Raw) -> api_errors.Causes:
     """A deadline may be set, and may come nearer."""
-    told = ""
+    new, old = new_spec.get("activeDeadlineSeconds"), old_spec.get("activeDeadlineSeconds")
+    problem = ""
     if new is None:
-        told = "must not update from a positive integer to nil value" if old is not None else ""
-    elif not 0 <= new <= _LATEST:
-        told = f"must be between 0 and {_LATEST}, inclusive"
+        problem = "must not update from a positive integer to nil value" if old is not None else ""
+    elif not 0 <= new <= _MAX_DEADLINE:
+        problem = f"must be between 0 and {_MAX_DEADLINE}, inclusive"
     elif old is not None and old < new:
-        told = "must be less than or equal to previous value"
-    if told:
-        yield api_errors.invalid_value("spec.activeDeadlineSeconds", new, told)
+        problem = "must be less than or equal to previous value"
+    if problem:
+        yield api_errors.invalid_value("spec.activeDeadlineSeconds", new, problem)
 
 
-def _untimed(toleration: Raw) -> Raw:
+def _without_seconds(toleration: Raw) -> Raw:
     return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
 
-def _lasting(spec: Raw, *, gated: bool) -> Raw:
-    lasting = deepcopy(spec)
-    for container in [*(lasting.get("containers") or ()), *(lasting.get("initContainers") or ())]:
+def _fixed_part(spec: Raw, *, gated: bool) -> Raw:
+    """The spec without the fields that an update may change."""
+    fixed = deepcopy(spec)
+    for container in [*(fixed.get("containers") or ()), *(fixed.get("initContainers") or ())]:
         container.pop("image", None)
     for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
-        lasting.pop(name, None)
+        fixed.pop(name, None)
     if gated:
-        lasting.pop("nodeSelector", None)
-        (lasting.get("affinity") or {}).pop("nodeAffinity", None)
-        if not lasting.get("affinity"):
-            lasting.pop("affinity", None)
-    return lasting
+        fixed.pop("nodeSelector", None)
+        (fixed.get("affinity") or {}).pop("nodeAffinity", None)
+        if not fixed.get("affinity"):
+            fixed.pop("affinity", None)
+    return fixed
 
 
-def _narrower(new: Raw, old: Raw) -> bool:
-    """Whether a pod that nobody may place yet comes to fit on fewer nodes, not on others."""
-    before, after = _nodes(old), _nodes(new)
-    chosen = (old.get("nodeSelector") or {}).items() <= (new.get("nodeSelector") or {}).items()
-    if not before:
-        return chosen
-    return chosen and len(before) == len(after) and all(map(_within, after, before))
+def _is_narrower(new: Raw, old: Raw) -> bool:
+    """Whether a gated pod selects a part of the nodes it selected, and no others."""
+    new_terms, old_terms = _node_terms(new), _node_terms(old)
+    kept = (old.get("nodeSelector") or {}).items() <= (new.get("nodeSelector") or {}).items()
+    if not old_terms:
+        return kept
+    return kept and len(old_terms) == len(new_terms) and all(map(_includes, new_terms, old_terms))
 
 
-def _nodes(spec: Raw) -> list[Raw]:
-    return at(spec, f"affinity.nodeAffinity.{_NEEDED}.nodeSelectorTerms") or []
+def _node_terms(spec: Raw) -> list[Raw]:
+    path = f"affinity.nodeAffinity.{pod_scheduling.REQUIRED}.nodeSelectorTerms"
+    return at(spec, path) or []
 
 
-def _within(new: Raw, old: Raw) -> bool:
+def _includes(new: Raw, old: Raw) -> bool:
     def has(field: str) -> bool:
         rows: list[Any] = new.get(field) or []
         return all(row in rows for row in old.get(field) or ())
 
     return has("matchExpressions") and has("matchFields")
+
+
+# -- binding, eviction, deletion -----------------------------------------------------------------
+
+
+def bind(pod: Raw, node: str, meta: Raw, now: str) -> None:
+    """Give a pod its node, in place, with the metadata of the Binding."""
+    problem = _binding_problem(pod, meta.get("uid") or "")
+    if problem:
+        resource, why = problem
+        raise api_errors.conflict("", resource, str(pod["metadata"]["name"]), why)
+    pod["spec"]["nodeName"] = node
+    for name in ("annotations", "labels"):
+        if meta.get(name):
+            pod["metadata"][name] = (pod["metadata"].get(name) or {}) | meta[name]
+    _set_condition(pod, "PodScheduled", "True", now)
+
+
+def _binding_problem(pod: Raw, uid: str) -> tuple[str, str] | None:
+    """The resource that a conflict is about, and why the pod cannot be bound."""
+    meta, spec = pod["metadata"], pod["spec"]
+    name = meta["name"]
+    if uid and uid != meta["uid"]:
+        return "pods", api_errors.precondition_failed("UID", uid, meta["uid"])
+    if "deletionTimestamp" in meta:
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif spec.get("nodeName"):
+        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    elif spec.get("schedulingGates"):
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+    else:
+        return None
+    return "pods/binding", why
+
+
+def mark_evicted(pod: Raw, now: str) -> None:
+    """Write, in place, why the pod is about to be deleted."""
+    _set_condition(pod, "DisruptionTarget", "True", now, _EVICTED)
+
+
+def can_be_evicted_freely(pod: Raw) -> bool:
+    """Whether no budget protects the pod: it has ended, or never started."""
+    phase = pod.get("status", {}).get("phase")
+    return phase in (*_FINISHED, "Pending") or "deletionTimestamp" in pod["metadata"]
+
+
+def _grace(pod: Raw, options: Raw) -> int:
+    """A pod that runs on a node gets time to stop."""
+    spec, phase = pod.get("spec", {}), pod.get("status", {}).get("phase")
+    if not spec.get("nodeName") or phase in _FINISHED:
+        return 0
+    seconds = options.get("gracePeriodSeconds")
+    if seconds is None:
+        seconds = spec.get("terminationGracePeriodSeconds", 30)
+    return max(int(seconds), 0)
+
+
+PODS = Resource(
+    "", "v1", "pods", "Pod", short=("po",), categories=("all",),
+    subresources=frozenset(
+        {"status", "binding", "eviction", "log", "exec", "attach", "portforward", "proxy"}
+    ),
+    fields=(
+        "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+        "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
+    ),
+    strategy=Strategy(
+        defaults=_defaults,
+        finish_create=_finish_create,
+        finish_update=_finish_update,
+        check=_check,
+        check_create=_check_create,
+        check_update=_check_update,
+        check_status_update=_check_status_update,
+        admit_create=_admit_create,
+        generation="spec",
+        grace=_grace,
+        delete_answer="object",
+        charge=pod_resources.charge,
+        matches_scope=resource_quota.matches_scope,
+        unspecified=pod_resources.unspecified,
+        columns=pod_columns.COLUMNS,
+        cells=pod_columns.pod_cells,
+        row_conditions=pod_columns.row_conditions,
+    ),
+)  # fmt: skip

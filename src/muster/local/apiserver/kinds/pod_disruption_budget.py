@@ -1,61 +1,83 @@
-"""Disruption budgets: may this pod be evicted now?
+"""PodDisruptionBudget: checks, columns, and whether a pod may be evicted now.
 
-Called by the eviction subresource. It counts pods itself instead of trusting a controller's
-`disruptionsAllowed`, so budgets hold on a cluster where no such controller runs.
+Evictions count pods themselves instead of trusting a controller's `disruptionsAllowed`, so budgets
+hold on a cluster where no such controller runs.
 """
 
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import objects
+from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.api_errors import Cause, too_many
+from muster.local.apiserver.kinds.fields import fill, int_or_percent_problem
 from muster.local.apiserver.objects import selector_matches
+from muster.local.apiserver.resource import STATUS, Resource, Strategy
+from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from muster.api.meta import Raw
-    from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.store.changes import ObjectReader
+
+_SIDES = ("minAvailable", "maxUnavailable")
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
 
-def check_budgets(store: Store, pod: Raw) -> None:
-    """Raise a Refusal (429) if evicting the pod would break a budget."""
+def _defaults(budget: Raw) -> None:
+    fill(budget, status=dict.fromkeys(_COUNTS, 0))
+
+
+def _check(budget: Raw) -> api_errors.Causes:
+    spec: Raw = budget.get("spec") or {}
+    given = [side for side in _SIDES if spec.get(side) is not None]
+    if len(given) == 2:
+        detail = "minAvailable and maxUnavailable cannot be both set"
+        yield api_errors.invalid_value("spec", objects.dump(spec).decode(), detail)
+        return
+    for side in given:
+        if problem := int_or_percent_problem(spec[side]):
+            yield api_errors.invalid_value(f"spec.{side}", spec[side], problem)
+
+
+def check_eviction(store: ObjectReader, pod: Raw) -> None:
+    """Raise 429 if evicting the pod would break a budget."""
     namespace = pod["metadata"]["namespace"]
     labels = pod["metadata"].get("labels") or {}
-    for entry in store.scan(f"poddisruptionbudgets.policy/{namespace}/"):
+    for entry in store.scan(f"{PDBS.collection}/{namespace}/"):
         budget = objects.decode(entry.value)
         if not _selects(budget, labels):
             continue
         pods = [objects.decode(e.value) for e in store.scan(f"pods/{namespace}/")]
         covered = [p for p in pods if _selects(budget, p["metadata"].get("labels") or {})]
-        healthy = sum(map(_healthy, covered))
-        needed = _needed(budget["spec"], len(covered))
-        if _healthy(pod) and healthy - 1 < needed:
+        healthy = sum(map(_is_healthy, covered))
+        required = _required(budget["spec"], len(covered))
+        if _is_healthy(pod) and healthy - 1 < required:
             name = budget["metadata"]["name"]
             raise too_many(
                 "Cannot evict pod as it would violate the pod's disruption budget.",
                 Cause(
                     "",
                     "DisruptionBudget",
-                    f"The disruption budget {name} needs {needed} healthy pods and has"
+                    f"The disruption budget {name} needs {required} healthy pods and has"
                     f" {healthy} currently",
                 ),
             )
 
 
 def _selects(budget: Raw, labels: dict[str, str]) -> bool:
-    raw = (budget.get("spec") or {}).get("selector")
-    return raw is not None and selector_matches(raw, labels)
+    selector = (budget.get("spec") or {}).get("selector")
+    return selector is not None and selector_matches(selector, labels)
 
 
-def _healthy(pod: Raw) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-    return ready and "deletionTimestamp" not in pod["metadata"]
+def _is_healthy(pod: Raw) -> bool:
+    return cells.condition_is_true(pod, "Ready") and not cells.is_being_deleted(pod)
 
 
-def _needed(spec: Raw, covered: int) -> int:
-    """How many pods must stay healthy."""
+def _required(spec: Raw, covered: int) -> int:
+    """How many of the covered pods must stay healthy."""
     if spec.get("minAvailable") is not None:
         return _count(spec["minAvailable"], covered)
     if spec.get("maxUnavailable") is not None:
@@ -67,3 +89,26 @@ def _count(value: object, whole: int) -> int:
     if isinstance(value, str) and value.endswith("%"):
         return ceil(int(value[:-1]) * whole / 100)
     return int(str(value))
+
+
+def _cells(budget: Raw, now: datetime) -> list[Any]:
+    amounts = [objects.at(budget, f"spec.{side}") for side in _SIDES]
+    return [
+        cells.name_of(budget),
+        *("N/A" if amount is None else str(amount) for amount in amounts),
+        cells.number(budget, "status.disruptionsAllowed"),
+        cells.age_of(budget, now),
+    ]
+
+
+PDBS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short=("pdb",),
+    subresources=STATUS,
+    strategy=Strategy(
+        defaults=_defaults,
+        check=_check,
+        generation="spec",
+        columns=("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"),
+        cells=_cells,
+    ),
+)  # fmt: skip

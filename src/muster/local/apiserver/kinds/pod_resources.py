@@ -1,22 +1,30 @@
-"""Amounts of resources: which may be asked for, and in which numbers.
+"""Requests and limits of pods: defaults, checks, sums, QoS class, and what a pod uses of a quota.
 
-Pure; called by `containers.py` and `quotas.py`.
+A pod needs what its containers request together or, if that is more, what one init container
+requests next to the sidecars started before it. Requests of the pod as a whole replace that sum.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
-from muster.api.quantity import parse_quantity
+from muster.api.quantity import Amount, parse_quantity, whole_amount
+from muster.errors import InvalidQuantity
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.kinds.fields import NOT_NEGATIVE, ensure_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Mapping
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
+Charge = dict[str, Amount]
+
+ONE = whole_amount(1)
+_WHOLE = ONE.nano
+_OF_PODS = ("cpu", "memory")
 _OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
 _COUNTED = frozenset(
     {
@@ -31,88 +39,229 @@ _COUNTED = frozenset(
         "persistentvolumeclaims",
     }
 )
-_OF_QUOTAS = _COUNTED | {
-    prefix + name for prefix in ("", "requests.", "limits.") for name in _OF_CONTAINERS
-}
-_STORED = frozenset({"storage", "requests.storage"})
-_WHOLE = 10**9
+_OF_QUOTAS = (
+    _COUNTED
+    | {prefix + name for prefix in ("", "requests.", "limits.") for name in _OF_CONTAINERS}
+    | {"storage", "requests.storage"}
+)
+_EXPLICIT = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
 
 
-def check_container_resources(resources: Raw, path: str) -> Iterator[Cause]:
-    """What is wrong with what a container asks for."""
+# -- defaults ------------------------------------------------------------------------------------
+
+
+def complete_requests(spec: Raw) -> None:
+    """A limit without a request is also the request, of a container and of the whole pod."""
+    for container in _containers(spec):
+        resources = container.get("resources") or {}
+        for name, amount in (resources.get("limits") or {}).items():
+            ensure_map(resources, "requests").setdefault(name, amount)
+    resources = spec.get("resources") or {}
+    limits = resources.get("limits")
+    if not limits:
+        return
+    requests = ensure_map(resources, "requests")
+    for name, total in container_sum(spec, "requests").items():
+        if name in _OF_PODS:
+            requests.setdefault(name, str(total))
+    for name, value in limits.items():
+        if name in _OF_PODS or name.startswith("hugepages-"):
+            requests.setdefault(name, value)
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+def _containers(spec: Raw) -> list[Raw]:
+    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+
+
+def container_sum(spec: Raw, which: str) -> Charge:
+    """Requests or limits of all containers: those that run together, or the largest start."""
+    running = _sum(amounts_of(c, which) for c in spec.get("containers") or ())
+    sidecars: Charge = {}
+    largest: Charge = {}
+    for container in spec.get("initContainers") or ():
+        own = amounts_of(container, which)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, own))
+            largest = _largest(largest, sidecars)
+        else:
+            largest = _largest(largest, _sum((own, sidecars)))
+    return _largest(_sum((running, sidecars)), largest)
+
+
+def pod_sum(spec: Raw, which: str) -> Charge:
+    """Requests or limits of a whole pod."""
+    total = container_sum(spec, which) | amounts_of(spec, which)
+    overhead = _parsed(spec.get("overhead"))
+    return _sum((total, {k: v for k, v in overhead.items() if which == "requests" or k in total}))
+
+
+def amounts_of(holder: Raw, which: str) -> Charge:
+    """The requests or limits of a container, a pod's spec or a claim's spec."""
+    return _parsed((holder.get("resources") or {}).get(which))
+
+
+def _parsed(amounts: Mapping[str, Any] | None) -> Charge:
+    """Amounts that can be read; validation reports the others, and they count nothing."""
+    parsed: Charge = {}
+    for name, value in (amounts or {}).items():
+        with contextlib.suppress(InvalidQuantity):
+            parsed[name] = parse_quantity(value)
+    return parsed
+
+
+def _sum(charges: Iterable[Charge]) -> Charge:
+    total: Charge = {}
+    for charge in charges:
+        for name, amount in charge.items():
+            total[name] = total.get(name, Amount()) + amount
+    return total
+
+
+def _largest(a: Charge, b: Charge) -> Charge:
+    return {name: max(a.get(name, Amount()), b.get(name, Amount())) for name in {**a, **b}}
+
+
+def qos_class(spec: Raw) -> str:
+    """Guaranteed, Burstable or BestEffort, as eviction orders them."""
+    whole: Raw = spec.get("resources") or {}
+    holders = [c.get("resources") or {} for c in _containers(spec)]
+    if whole.get("requests") or whole.get("limits"):
+        holders = [whole]
+    pairs = [
+        [
+            {name: v for name, v in (holder.get(side) or {}).items() if name in _OF_PODS}
+            for side in ("requests", "limits")
+        ]
+        for holder in holders
+    ]
+    if not any(requests or limits for requests, limits in pairs):
+        return "BestEffort"
+    if all(len(limits) == 2 and requests == limits for requests, limits in pairs):
+        return "Guaranteed"
+    return "Burstable"
+
+
+# -- quota ---------------------------------------------------------------------------------------
+
+
+def charge(pod: Raw) -> Charge:
+    """What a pod uses of a quota: nothing once it has ended."""
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return {}
+    used = {"pods": ONE}
+    for name, amount in pod_sum(pod["spec"], "requests").items():
+        if name in _OF_CONTAINERS or name.startswith("hugepages-"):
+            used[name] = amount
+        used[f"requests.{name}"] = amount
+    for name, amount in pod_sum(pod["spec"], "limits").items():
+        if name in _OF_CONTAINERS:
+            used[f"limits.{name}"] = amount
+    return used
+
+
+def unspecified(hard: Iterable[str], pod: Raw) -> str:
+    """What each container must specify because a quota limits it, and does not; empty if all do.
+
+    A quota on cpu or memory makes them obligatory, for the sum would mean nothing otherwise.
+    """
+    spec = pod["spec"]
+    whole = spec.get("resources") or {}
+    if whole.get("requests") or whole.get("limits"):
+        return ""
+    missing: dict[str, set[str]] = {}
+    for container in _containers(spec):
+        resources = container.get("resources") or {}
+        specified = {*(resources.get("requests") or ())}
+        specified |= {f"requests.{name}" for name in resources.get("requests") or ()}
+        specified |= {f"limits.{name}" for name in resources.get("limits") or ()}
+        for name in (_EXPLICIT & set(hard)) - specified:
+            missing.setdefault(name, set()).add(container["name"])
+    listed = (f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+    return f"must specify {'; '.join(listed)}" if missing else ""
+
+
+def is_best_effort(spec: Raw) -> bool:
+    """Whether a pod requests neither cpu nor memory."""
+    amounts = {**pod_sum(spec, "requests"), **pod_sum(spec, "limits")}
+    return not any(amounts.get(name, Amount()).nano for name in _OF_PODS)
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def check_container_resources(resources: Raw, path: str) -> api_errors.Causes:
+    """The causes for invalid requests and limits of a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, value in limits.items():
-        yield from _of_container(name, value, f"{path}.limits[{name}]")
+        yield from _check_of_container(name, value, f"{path}.limits[{name}]")
     unlimited = False
     for name, value in requests.items():
-        yield from _of_container(name, value, f"{path}.requests[{name}]")
+        yield from _check_of_container(name, value, f"{path}.requests[{name}]")
         if name not in limits:
             unlimited |= not _overcommits(name)
             continue
-        asked, limit = parse_quantity(value), parse_quantity(limits[name])
-        if asked.nano != limit.nano and not _overcommits(name):
-            told = f"must be equal to {name} limit of {limit}"
-            yield api_errors.invalid_value(f"{path}.requests", str(asked), told)
-        elif asked.nano > limit.nano:
-            told = f"must be less than or equal to {name} limit of {limit}"
-            yield api_errors.invalid_value(f"{path}.requests", str(asked), told)
+        request, limit = parse_quantity(value), parse_quantity(limits[name])
+        if request.nano != limit.nano and not _overcommits(name):
+            detail = f"must be equal to {name} limit of {limit}"
+            yield api_errors.invalid_value(f"{path}.requests", str(request), detail)
+        elif request.nano > limit.nano:
+            detail = f"must be less than or equal to {name} limit of {limit}"
+            yield api_errors.invalid_value(f"{path}.requests", str(request), detail)
     if unlimited:
-        told = "Limit must be set for non overcommitable resources"
-        yield api_errors.required(f"{path}.limits", told)
+        detail = "Limit must be set for non overcommitable resources"
+        yield api_errors.required(f"{path}.limits", detail)
 
 
-def check_pod_resources(resources: Raw, path: str) -> Iterator[Cause]:
-    """What is wrong with what a whole pod asks for."""
+def check_pod_resources(resources: Raw, path: str) -> api_errors.Causes:
+    """The causes for invalid requests and limits of a whole pod."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for side, amounts in (("limits", limits), ("requests", requests)):
         for name, value in amounts.items():
             where = f"{path}.{side}[{name}]"
-            if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+            if name not in _OF_PODS and not name.startswith("hugepages-"):
                 yield api_errors.not_supported(where, name, ("cpu", "hugepages-", "memory"))
-            yield from _amount(name, value, where)
+            yield from check_amount(name, value, where)
     for name, value in requests.items():
-        asked, limit = parse_quantity(value), parse_quantity(limits.get(name, value))
-        if asked.nano > limit.nano:
-            told = f"must be less than or equal to {name} limit of {limit}"
-            yield api_errors.invalid_value(f"{path}.requests", str(asked), told)
+        request, limit = parse_quantity(value), parse_quantity(limits.get(name, value))
+        if request.nano > limit.nano:
+            detail = f"must be less than or equal to {name} limit of {limit}"
+            yield api_errors.invalid_value(f"{path}.requests", str(request), detail)
 
 
-def check_quota(hard: Raw) -> Iterator[Cause]:
-    """What is wrong with the amounts of a quota."""
-    for name, value in hard.items():
-        path = f"spec.hard[{name}]"
-        yield from _name(name, path, "quota", known=is_quota_resource(name))
-        yield from _amount(name, value, path)
+def _check_of_container(name: str, value: object, path: str) -> api_errors.Causes:
+    known = name in _OF_CONTAINERS or name.startswith("hugepages-")
+    yield from check_resource_name(name, path, "containers", known=known)
+    yield from check_amount(name, value, path)
 
 
 def is_quota_resource(name: str) -> bool:
-    """Whether a quota can name this without saying whose it is."""
-    bare = name.removeprefix("requests.")
-    return name in _OF_QUOTAS | _STORED or bare.startswith("hugepages-")
+    """Whether a quota can name this resource without a domain."""
+    return name in _OF_QUOTAS or name.removeprefix("requests.").startswith("hugepages-")
 
 
-def _of_container(name: str, value: object, path: str) -> Iterator[Cause]:
-    known = name in _OF_CONTAINERS or name.startswith("hugepages-")
-    yield from _name(name, path, "containers", known=known)
-    yield from _amount(name, value, path)
-
-
-def _name(name: str, path: str, owner: str, *, known: bool) -> Iterator[Cause]:
-    wrong = names.check_key(name)
-    yield from (api_errors.invalid_value(path, name, told) for told in wrong)
+def check_resource_name(name: str, path: str, owner: str, *, known: bool) -> api_errors.Causes:
+    """The causes for a resource that `owner` cannot have."""
+    problems = names.check_key(name)
+    yield from names.invalid_values(path, name, problems)
     if known or "/" in name:
         return
-    if not wrong and not is_quota_resource(name):
+    if not problems and not is_quota_resource(name):
         yield api_errors.invalid_value(
             path, name, "must be a standard resource type or fully qualified"
         )
     yield api_errors.invalid_value(path, name, f"must be a standard resource for {owner}")
 
 
-def _amount(name: str, value: object, path: str) -> Iterator[Cause]:
+def check_amount(name: str, value: object, path: str) -> api_errors.Causes:
+    """The causes for an amount that a resource cannot have."""
     amount = parse_quantity(value)
     if amount.nano < 0:
-        yield api_errors.invalid_value(path, str(amount), "must be greater than or equal to 0")
+        yield api_errors.invalid_value(path, str(amount), NOT_NEGATIVE)
     if amount.nano % _WHOLE and (name in _COUNTED or not _overcommits(name)):
         yield api_errors.invalid_value(path, str(amount), "must be an integer")
 

@@ -1,11 +1,4 @@
-"""What a pod may not say about the nodes and pods it wants to be near.
-
-Pure; called by `pods.py`.
-
-What every pod tolerates, whether it says so or not.
-
-Pure; called by `policy.py` for new pods and by `pod_changes.py` for changed ones.
-"""
+"""Where a pod may run: affinity, scheduling gates, tolerations."""
 
 from __future__ import annotations
 
@@ -13,96 +6,137 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.kinds.fields import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Cause
 
 
-_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
-_WANTED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OUTAGES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def check_affinity(affinity: Raw, path: str) -> Iterator[Cause]:
-    """What is wrong with an affinity."""
-    yield from _nodes(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
+def check_affinity(affinity: Raw, path: str) -> api_errors.Causes:
+    """The causes for an invalid affinity."""
+    if not affinity:
+        return
+    yield from _check_nodes(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
     for kind in ("podAffinity", "podAntiAffinity"):
-        yield from _pods(affinity.get(kind) or {}, f"{path}.{kind}")
+        yield from _check_pods(affinity.get(kind) or {}, f"{path}.{kind}")
 
 
-def _nodes(affinity: Raw, path: str) -> Iterator[Cause]:
-    needed = affinity.get(_NEEDED)
-    if needed is not None:
-        where = f"{path}.{_NEEDED}.nodeSelectorTerms"
-        terms = needed.get("nodeSelectorTerms") or ()
+def _check_nodes(affinity: Raw, path: str) -> api_errors.Causes:
+    required = affinity.get(REQUIRED)
+    if required is not None:
+        where = f"{path}.{REQUIRED}.nodeSelectorTerms"
+        terms = required.get("nodeSelectorTerms") or ()
         if not terms:
             yield api_errors.required(where, "must have at least one node selector term")
         for i, term in enumerate(terms):
-            yield from _term(term, f"{where}[{i}]")
-    for i, wish in enumerate(affinity.get(_WANTED) or ()):
-        where = f"{path}.{_WANTED}[{i}]"
-        yield from _weight(wish, where)
-        yield from _term(wish.get("preference") or {}, f"{where}.preference")
+            yield from _check_node_term(term, f"{where}[{i}]")
+    for i, preferred in enumerate(affinity.get(_PREFERRED) or ()):
+        where = f"{path}.{_PREFERRED}[{i}]"
+        yield from _check_weight(preferred, where)
+        yield from _check_node_term(preferred.get("preference") or {}, f"{where}.preference")
 
 
-def _weight(wish: Raw, path: str) -> Iterator[Cause]:
-    if not 1 <= wish.get("weight", 0) <= 100:
-        yield api_errors.invalid_value(
-            f"{path}.weight", wish.get("weight", 0), "must be in the range 1-100"
+def _check_weight(preferred: Raw, path: str) -> api_errors.Causes:
+    weight = preferred.get("weight", 0)
+    if not 1 <= weight <= 100:
+        yield api_errors.invalid_value(f"{path}.weight", weight, "must be in the range 1-100")
+
+
+def _check_node_term(term: Raw, path: str) -> api_errors.Causes:
+    for i, requirement in enumerate(term.get("matchExpressions") or ()):
+        where = f"{path}.matchExpressions[{i}]"
+        operator, values = requirement.get("operator") or "", requirement.get("values") or ()
+        if operator in ("In", "NotIn"):
+            if not values:
+                detail = "must be specified when `operator` is 'In' or 'NotIn'"
+                yield api_errors.required(f"{where}.values", detail)
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield api_errors.forbidden_field(f"{where}.values", detail)
+        elif operator in ("Gt", "Lt"):
+            if len(values) != 1:
+                detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                yield api_errors.required(f"{where}.values", detail)
+        else:
+            detail = "not a valid selector operator"
+            yield api_errors.invalid_value(f"{where}.operator", operator, detail)
+        yield from _check_key(requirement.get("key") or "", f"{where}.key")
+
+
+def _check_pods(affinity: Raw, path: str) -> api_errors.Causes:
+    for i, term in enumerate(affinity.get(REQUIRED) or ()):
+        yield from _check_pod_term(term, f"{path}.{REQUIRED}[{i}]")
+    for i, preferred in enumerate(affinity.get(_PREFERRED) or ()):
+        where = f"{path}.{_PREFERRED}[{i}]"
+        yield from _check_weight(preferred, where)
+        yield from _check_pod_term(
+            preferred.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm"
         )
 
 
-def _term(term: Raw, path: str) -> Iterator[Cause]:
-    for i, wanted in enumerate(term.get("matchExpressions") or ()):
-        where = f"{path}.matchExpressions[{i}]"
-        operator, values = wanted.get("operator") or "", wanted.get("values") or ()
-        if operator in ("In", "NotIn"):
-            if not values:
-                told = "must be specified when `operator` is 'In' or 'NotIn'"
-                yield api_errors.required(f"{where}.values", told)
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield api_errors.forbidden_field(f"{where}.values", told)
-        elif operator in ("Gt", "Lt"):
-            if len(values) != 1:
-                told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                yield api_errors.required(f"{where}.values", told)
-        else:
-            told = "not a valid selector operator"
-            yield api_errors.invalid_value(f"{where}.operator", operator, told)
-        yield from _key(wanted.get("key") or "", f"{where}.key")
-
-
-def _pods(affinity: Raw, path: str) -> Iterator[Cause]:
-    for i, term in enumerate(affinity.get(_NEEDED) or ()):
-        yield from _near(term, f"{path}.{_NEEDED}[{i}]")
-    for i, wish in enumerate(affinity.get(_WANTED) or ()):
-        where = f"{path}.{_WANTED}[{i}]"
-        yield from _weight(wish, where)
-        yield from _near(wish.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
-
-
-def _near(term: Raw, path: str) -> Iterator[Cause]:
+def _check_pod_term(term: Raw, path: str) -> api_errors.Causes:
     key = term.get("topologyKey") or ""
     if not key:
         yield api_errors.required(f"{path}.topologyKey", "can not be empty")
-    yield from _key(key, f"{path}.topologyKey")
+    yield from _check_key(key, f"{path}.topologyKey")
 
 
-def _key(key: str, path: str) -> Iterator[Cause]:
-    yield from (api_errors.invalid_value(path, key, told) for told in names.check_key(key))
+def _check_key(key: str, path: str) -> list[Cause]:
+    return names.invalid_values(path, key, names.check_key(key))
 
 
-_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+def check_gates(gates: Sequence[Raw], path: str) -> api_errors.Causes:
+    """The causes for invalid scheduling gates of the spec at `path`."""
+    seen: set[str] = set()
+    for i, gate in enumerate(gates):
+        where, name = f"{path}.schedulingGates[{i}]", str(gate.get("name") or "")
+        yield from _check_key(name, where)
+        if name in seen:
+            yield api_errors.duplicate(where, name)
+        seen.add(name)
+
+
+def check_tolerations(tolerations: Sequence[Raw], path: str) -> api_errors.Causes:
+    """The causes for invalid tolerations of the spec at `path`."""
+    for i, toleration in enumerate(tolerations):
+        yield from _check_toleration(toleration, f"{path}.tolerations[{i}]")
+
+
+def _check_toleration(toleration: Raw, path: str) -> api_errors.Causes:
+    key, effect = toleration.get("key") or "", toleration.get("effect") or ""
+    operator, value = toleration.get("operator") or "", toleration.get("value") or ""
+    if key:
+        yield from _check_key(key, f"{path}.key")
+    elif operator != "Exists":
+        detail = (
+            'operator must be Exists when `key` is empty, which means "match all values and all'
+            ' keys"'
+        )
+        yield api_errors.invalid_value(f"{path}.operator", operator, detail)
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield api_errors.invalid_value(f"{path}.effect", effect, detail)
+    yield from one_of(toleration, "operator", ("Equal", "Exists"), path)
+    if operator == "Exists" and value:
+        detail = "value must be empty when `operator` is 'Exists'"
+        yield api_errors.invalid_value(f"{path}.operator", value, detail)
+    yield from one_of(toleration, "effect", _EFFECTS, path)
 
 
 def tolerate_short_outages(spec: Raw) -> None:
-    """A pod stays five minutes on a node that is not ready or cannot be reached."""
+    """Every pod stays five minutes on a node that is not ready or cannot be reached."""
     tolerations = spec["tolerations"] = spec.get("tolerations") or []
-    for taint in _TAINTS:
+    for taint in _OUTAGES:
         if not any(
             t.get("key") in (taint, None, "") and t.get("effect") in ("NoExecute", None, "")
             for t in tolerations

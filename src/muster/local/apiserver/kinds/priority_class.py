@@ -1,73 +1,87 @@
-"""Priority classes: the number a pod gets from its class, and which classes there may be.
-
-Called by `policy.py` when pods and classes are created. Reads the store, writes nothing.
-"""
+"""PriorityClass: which classes there may be, and the priority a pod gets from its class."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver.kinds.fields import fill
+from muster.local.apiserver.resource import Resource, Strategy
+from muster.local.apiserver.views.cells import age_of, name_of, number, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.errors import StatusError
-    from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.store.changes import ObjectReader
 
-GROUP = "scheduling.k8s.io"
-COLLECTION = f"priorityclasses.{GROUP}"
-SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_GROUP = "scheduling.k8s.io"
+_SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _CRITICAL = "Used for system critical pods that must"
-DESCRIPTIONS = {
+_DESCRIPTIONS = {
     "system-cluster-critical": (
         f"{_CRITICAL} run in the cluster, but can be moved to another node if necessary."
     ),
     "system-node-critical": f"{_CRITICAL} not be moved from their current node.",
 }
-_USUAL = "PreemptLowerPriority"
-_LARGEST = 1_000_000_000
+_PREEMPTION = "PreemptLowerPriority"
+_MAX_VALUE = 1_000_000_000
 
 
-def set_priority(pod: Raw, store: Store) -> None:
-    """A pod's priority is its class's value, or the default class's, or 0; it cannot choose."""
+def system_classes() -> Iterator[Raw]:
+    """The classes that every cluster starts with."""
+    for name, value in _SYSTEM.items():
+        yield {"metadata": {"name": name}, "value": value, "description": _DESCRIPTIONS[name]}
+
+
+def _defaults(priority_class: Raw) -> None:
+    fill(priority_class, preemptionPolicy=_PREEMPTION)
+
+
+# -- the priority of a pod -----------------------------------------------------------------------
+
+
+def set_priority(pod: Raw, store: ObjectReader) -> None:
+    """A pod's priority is the value of its class, or of the default class, or 0."""
     spec = pod["spec"]
-    found = _class_of(pod, store)
-    value = found.get("value", 0)
-    policy = found.get("preemptionPolicy") or _USUAL
+    priority_class = _class_of(pod, store)
+    value = priority_class.get("value", 0)
+    policy = priority_class.get("preemptionPolicy") or _PREEMPTION
     if spec.get("priority") not in (None, value):
-        raise _chosen(pod, f"the integer value of priority ({spec['priority']})", value)
+        raise _provided(pod, f"the integer value of priority ({spec['priority']})", value)
     if spec.get("preemptionPolicy") not in (None, policy):
-        raise _chosen(
+        raise _provided(
             pod, f"the string value of PreemptionPolicy ({spec['preemptionPolicy']})", policy
         )
     spec["priority"] = value
     spec["preemptionPolicy"] = policy
 
 
-def _class_of(pod: Raw, store: Store) -> Raw:
+def _class_of(pod: Raw, store: ObjectReader) -> Raw:
     name = pod["spec"].get("priorityClassName")
     if not name:
-        default = next(_defaults(store), None)
+        default = next(_default_classes(store), None)
         if default is None:
             return {}
         pod["spec"]["priorityClassName"] = default["metadata"]["name"]
         return default
-    if name in SYSTEM:
-        return {"value": SYSTEM[name]}
-    entry = store.get(f"{COLLECTION}//{name}")
+    if name in _SYSTEM:
+        return {"value": _SYSTEM[name]}
+    entry = store.get(f"{PRIORITY_CLASSES.collection}//{name}")
     if entry is None:
         raise _forbidden(pod, f"no PriorityClass with name {name} was found")
     return objects.decode(entry.value)
 
 
-def _defaults(store: Store) -> Iterator[Raw]:
-    classes = (objects.decode(entry.value) for entry in store.scan(f"{COLLECTION}/"))
-    return (found for found in classes if found.get("globalDefault"))
+def _default_classes(store: ObjectReader) -> Iterator[Raw]:
+    entries = store.scan(f"{PRIORITY_CLASSES.collection}/")
+    classes = (objects.decode(entry.value) for entry in entries)
+    return (one for one in classes if one.get("globalDefault"))
 
 
-def _chosen(pod: Raw, what: str, computed: object) -> StatusError:
+def _provided(pod: Raw, what: str, computed: object) -> StatusError:
     why = (
         f"{what} must not be provided in pod spec; priority admission controller computed"
         f" {computed} from the given PriorityClass name"
@@ -79,10 +93,12 @@ def _forbidden(pod: Raw, why: str) -> StatusError:
     return api_errors.forbidden("", "pods", pod["metadata"]["name"], why)
 
 
-def check_class(found: Raw, store: Store) -> None:
-    """Raise a Refusal for a class that cannot be."""
-    name, value = found["metadata"]["name"], found.get("value", 0)
-    if SYSTEM.get(name) == value:
+# -- checks and columns --------------------------------------------------------------------------
+
+
+def _admit_create(priority_class: Raw, store: ObjectReader, now: datetime) -> None:
+    name, value = priority_class["metadata"]["name"], priority_class.get("value", 0)
+    if _SYSTEM.get(name) == value:
         return
     causes = []
     if name.startswith("system-"):
@@ -91,15 +107,47 @@ def check_class(found: Raw, store: Store) -> None:
             f" {name} is not a known system priority class"
         )
         causes.append(api_errors.forbidden_field("metadata.name", why))
-    elif value > _LARGEST:
-        why = f"maximum allowed value of a user defined priority is {_LARGEST}"
+    elif value > _MAX_VALUE:
+        why = f"maximum allowed value of a user defined priority is {_MAX_VALUE}"
         causes.append(api_errors.forbidden_field("value", why))
     if causes:
-        raise api_errors.invalid(GROUP, "PriorityClass", name, causes)
-    if found.get("globalDefault"):
-        for other in _defaults(store):
-            why = (
-                f"PriorityClass {other['metadata']['name']} is already marked as default. Only one"
-                f" default can exist"
-            )
-            raise api_errors.forbidden(GROUP, "priorityclasses", name, why)
+        raise api_errors.invalid(_GROUP, "PriorityClass", name, causes)
+    default = next(_default_classes(store), None) if priority_class.get("globalDefault") else None
+    if default is not None:
+        why = (
+            f"PriorityClass {default['metadata']['name']} is already marked as default. Only one"
+            f" default can exist"
+        )
+        raise api_errors.forbidden(_GROUP, "priorityclasses", name, why)
+
+
+def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+    if new.get("value", 0) != old.get("value", 0):
+        yield api_errors.forbidden_field("value", "may not be changed in an update.")
+    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        yield api_errors.invalid_value(
+            "preemptionPolicy", new.get("preemptionPolicy"), "field is immutable"
+        )
+
+
+def _cells(priority_class: Raw, now: datetime) -> list[Any]:
+    return [
+        name_of(priority_class),
+        number(priority_class, "value"),
+        bool(priority_class.get("globalDefault")),
+        age_of(priority_class, now),
+        text(priority_class, "preemptionPolicy"),
+    ]
+
+
+PRIORITY_CLASSES = Resource(
+    _GROUP, "v1", "priorityclasses", "PriorityClass", False, short=("pc",),
+    strategy=Strategy(
+        defaults=_defaults,
+        admit_create=_admit_create,
+        check_update=_check_update,
+        generation="fixed",
+        columns=("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"),
+        cells=_cells,
+    ),
+)  # fmt: skip

@@ -1,33 +1,40 @@
-"""What a ResourceQuota may not say: amounts, and scopes that exclude each other or the amounts.
+"""ResourceQuota: checks of amounts and scopes, which pods a scope selects, columns.
 
-Pure; called by `kinds.py`.
+What is used, and what a quota rejects, is in `admission.quota`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
-from muster.local.apiserver.kinds.pod_resources import check_quota, is_quota_resource
+from muster.local.apiserver.kinds.fields import fill
+from muster.local.apiserver.kinds.pod_resources import (
+    check_amount,
+    check_resource_name,
+    is_best_effort,
+    is_quota_resource,
+)
+from muster.local.apiserver.resource import STATUS, Resource, Strategy
+from muster.local.apiserver.views.cells import age_of, fields, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
 _PODS = frozenset({"pods"})
-_COMPUTED = _PODS | {p + r for p in ("", "requests.", "limits.") for r in ("cpu", "memory")}
-_CLAIMS = frozenset({"persistentvolumeclaims", "requests.storage"})
+_COMPUTE = _PODS | {p + r for p in ("", "requests.", "limits.") for r in ("cpu", "memory")}
 _SCOPES = {
-    "Terminating": _COMPUTED,
-    "NotTerminating": _COMPUTED,
+    "Terminating": _COMPUTE,
+    "NotTerminating": _COMPUTE,
     "BestEffort": _PODS,
-    "NotBestEffort": _COMPUTED,
-    "PriorityClass": _COMPUTED,
-    "CrossNamespacePodAffinity": _COMPUTED,
-    "VolumeAttributesClass": _CLAIMS,
+    "NotBestEffort": _COMPUTE,
+    "PriorityClass": _COMPUTE,
+    "CrossNamespacePodAffinity": _COMPUTE,
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
+"""The resources that each scope can be combined with."""
 _EXIST_ONLY = frozenset(_SCOPES) - {"PriorityClass", "VolumeAttributesClass"}
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _EXISTS = (
@@ -37,24 +44,73 @@ _EXISTS = (
 )
 
 
-def check(quota: Raw) -> Iterator[Cause]:
-    """What is wrong with a quota."""
+# -- scopes --------------------------------------------------------------------------------------
+
+
+def scope_terms(spec: Raw) -> list[Raw]:
+    """The terms that an object must match to count in a quota with this spec."""
+    terms = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
+    return [*terms, *((spec.get("scopeSelector") or {}).get("matchExpressions") or ())]
+
+
+def matches_scope(term: Raw, pod: Raw) -> bool:
+    """Whether a pod is in the scope of a term."""
+    spec = pod["spec"]
+    match term.get("scopeName"):
+        case "Terminating":
+            return spec.get("activeDeadlineSeconds") is not None
+        case "NotTerminating":
+            return spec.get("activeDeadlineSeconds") is None
+        case "BestEffort":
+            return is_best_effort(spec)
+        case "NotBestEffort":
+            return not is_best_effort(spec)
+        case "PriorityClass":
+            return _matches_class(term, spec.get("priorityClassName") or "")
+        case _:
+            return False
+
+
+def _matches_class(term: Raw, name: str) -> bool:
+    values = term.get("values") or ()
+    match term.get("operator"):
+        case "In":
+            return name in values
+        case "NotIn":
+            return name not in values
+        case "DoesNotExist":
+            return not name
+        case _:
+            return bool(name)
+
+
+def _defaults(quota: Raw) -> None:
+    fill(quota, status={})
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def _check(quota: Raw) -> api_errors.Causes:
     spec: Raw = quota.get("spec") or {}
     hard = spec.get("hard") or {}
-    yield from check_quota(hard)
+    for name, value in hard.items():
+        path = f"spec.hard[{name}]"
+        yield from check_resource_name(name, path, "quota", known=is_quota_resource(name))
+        yield from check_amount(name, value, path)
     scopes = spec.get("scopes") or []
-    yield from _scopes(scopes, hard, "spec.scopes", scopes)
+    yield from _check_scopes(scopes, hard, "spec.scopes", scopes)
     terms = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     path = "spec.scopeSelector.matchExpressions"
     for term in terms:
-        yield from _scopes([term.get("scopeName", "")], hard, f"{path}.scopeName", None)
-        yield from _term(term, path)
+        yield from _check_scopes([term.get("scopeName", "")], hard, f"{path}.scopeName", None)
+        yield from _check_term(term, path)
     named = [term.get("scopeName", "") for term in terms]
     if _contradict(named):
         yield api_errors.invalid_value("spec.scopeSelector", named, "conflicting scopes")
 
 
-def _scopes(scopes: list[str], hard: Raw, path: str, shown: object) -> Iterator[Cause]:
+def _check_scopes(scopes: list[str], hard: Raw, path: str, shown: object) -> api_errors.Causes:
     for scope in scopes:
         value = shown if shown is not None else scope
         if scope not in _SCOPES:
@@ -71,20 +127,42 @@ def _contradict(scopes: list[str]) -> bool:
     return any(pair <= set(scopes) for pair in _OPPOSITES)
 
 
-def _term(term: Raw, path: str) -> Iterator[Cause]:
+def _check_term(term: Raw, path: str) -> api_errors.Causes:
     operator, values = term.get("operator") or "", term.get("values") or ()
     if term.get("scopeName") in _EXIST_ONLY and operator != "Exists":
         yield api_errors.invalid_value(f"{path}.operator", operator, _EXISTS)
     elif operator in ("In", "NotIn"):
         if not values:
-            told = (
+            detail = (
                 "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
             )
-            yield api_errors.required(f"{path}.values", told)
+            yield api_errors.required(f"{path}.values", detail)
     elif operator not in ("Exists", "DoesNotExist"):
         yield api_errors.invalid_value(
             f"{path}.operator", operator, "not a valid selector operator"
         )
     elif values:
-        told = "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"
-        yield api_errors.invalid_value(f"{path}.values", values, told)
+        detail = "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"
+        yield api_errors.invalid_value(f"{path}.values", values, detail)
+
+
+def _cells(quota: Raw, now: datetime) -> list[Any]:
+    hard, used = fields(quota, "status.hard"), fields(quota, "status.used")
+    shown = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
+    limits = [text for name, text in shown.items() if name.startswith("limits")]
+    others = [text for name, text in shown.items() if not name.startswith("limits")]
+    return [name_of(quota), ", ".join(others), ", ".join(limits), age_of(quota, now)]
+
+
+RESOURCE_QUOTAS = Resource(
+    "", "v1", "resourcequotas", "ResourceQuota", short=("quota",), subresources=STATUS,
+    strategy=Strategy(
+        defaults=_defaults,
+        check=_check,
+        immutable=("spec.scopes",),
+        delete_answer="object",
+        counted_as="resourcequotas",
+        columns=("Name", "Request", "Limit", "Age"),
+        cells=_cells,
+    ),
+)  # fmt: skip

@@ -1,6 +1,6 @@
-"""What roles and their bindings may not be.
+"""Role and ClusterRole: checks of their rules.
 
-Pure; called by `kinds.py`. What somebody may give away is another question, see `escalation.py`.
+Whether the writer may grant those rules is a question for `access.escalation`.
 """
 
 from __future__ import annotations
@@ -10,96 +10,71 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.kinds.pod_containers import one_of
+from muster.local.apiserver.resource import Resource, Strategy
+from muster.local.apiserver.views.cells import CREATED_AT, name_and_creation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
-_GROUP = "rbac.authorization.k8s.io"
-_NEEDED = {
+GROUP = "rbac.authorization.k8s.io"
+_REQUIRED = {
     "apiGroups": "resource rules must supply at least one api group",
     "resources": "resource rules must supply at least one resource",
 }
-_ABOUT_RESOURCES = ("apiGroups", "resources", "resourceNames")
-_SUBJECTS = {"ServiceAccount": "", "User": _GROUP, "Group": _GROUP}
+_RESOURCE_FIELDS = ("apiGroups", "resources", "resourceNames")
 
 
-def _role(role: Raw, *, namespaced: bool) -> Iterator[Cause]:
+def _check(role: Raw, *, namespaced: bool) -> api_errors.Causes:
     for i, rule in enumerate(role.get("rules") or ()):
-        yield from _rule(rule, f"rules[{i}]", namespaced=namespaced)
-    joined = role.get("aggregationRule")
-    if joined is None:
+        yield from _check_rule(rule, f"rules[{i}]", namespaced=namespaced)
+    aggregation = role.get("aggregationRule")
+    if aggregation is None:
         return
     path = "aggregationRule.clusterRoleSelectors"
-    if not joined.get("clusterRoleSelectors"):
-        told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield api_errors.required(path, told)
-    for i, selector in enumerate(joined.get("clusterRoleSelectors") or ()):
-        wrong = names.check_labels(selector.get("matchLabels") or {}, f"{path}[{i}].matchLabels")
-        yield from wrong
-        if wrong:
+    if not aggregation.get("clusterRoleSelectors"):
+        detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield api_errors.required(path, detail)
+    for i, selector in enumerate(aggregation.get("clusterRoleSelectors") or ()):
+        problems = names.check_labels(selector.get("matchLabels") or {}, f"{path}[{i}].matchLabels")
+        yield from problems
+        if problems:
             yield api_errors.invalid_value(f"{path}[{i}]", None, "invalid label selector.")
 
 
-def _rule(rule: Raw, path: str, *, namespaced: bool) -> Iterator[Cause]:
+def _check_rule(rule: Raw, path: str, *, namespaced: bool) -> api_errors.Causes:
     if not rule.get("verbs"):
         yield api_errors.required(f"{path}.verbs", "verbs must contain at least one value")
     urls = rule.get("nonResourceURLs")
     if not urls:
         yield from (
-            api_errors.required(f"{path}.{field}", told)
-            for field, told in _NEEDED.items()
+            api_errors.required(f"{path}.{field}", detail)
+            for field, detail in _REQUIRED.items()
             if not rule.get(field)
         )
         return
     field = f"{path}.nonResourceURLs"
     if namespaced:
-        told = "namespaced rules cannot apply to non-resource URLs"
-        yield api_errors.invalid_value(field, urls, told)
-    if any(rule.get(other) for other in _ABOUT_RESOURCES):
-        told = "rules cannot apply to both regular resources and non-resource URLs"
-        yield api_errors.invalid_value(field, urls, told)
+        detail = "namespaced rules cannot apply to non-resource URLs"
+        yield api_errors.invalid_value(field, urls, detail)
+    if any(rule.get(other) for other in _RESOURCE_FIELDS):
+        detail = "rules cannot apply to both regular resources and non-resource URLs"
+        yield api_errors.invalid_value(field, urls, detail)
 
 
-def _binding(binding: Raw, *, kinds: tuple[str, ...]) -> Iterator[Cause]:
-    role: Raw = binding.get("roleRef") or {}
-    yield from one_of(role, "apiGroup", (_GROUP,), "roleRef")
-    if role.get("kind") not in kinds:
-        yield api_errors.not_supported("roleRef.kind", role.get("kind") or "", kinds)
-    name = str(role.get("name") or "")
-    if not name:
-        yield api_errors.required("roleRef.name")
-    yield from (
-        api_errors.invalid_value("roleRef.name", name, told)
-        for told in names.check_path_segment(name)
+def _strategy(*, namespaced: bool) -> Strategy:
+    return Strategy(
+        check=partial(_check, namespaced=namespaced),
+        check_name=names.check_path_segment,
+        grants=True,
+        columns=CREATED_AT,
+        cells=name_and_creation,
     )
-    for i, subject in enumerate(binding.get("subjects") or ()):
-        yield from _subject(subject, f"subjects[{i}]", namespaced="Role" in kinds)
 
 
-def _subject(subject: Raw, path: str, *, namespaced: bool) -> Iterator[Cause]:
-    kind, name = str(subject.get("kind") or ""), str(subject.get("name") or "")
-    if not name:
-        yield api_errors.required(f"{path}.name")
-    if kind not in _SUBJECTS:
-        yield api_errors.not_supported(f"{path}.kind", kind, tuple(_SUBJECTS))
-        return
-    if name and kind == "ServiceAccount":
-        wrong = names.check_subdomain(name)
-        yield from (api_errors.invalid_value(f"{path}.name", name, told) for told in wrong)
-    group = _SUBJECTS[kind]
-    if (subject.get("apiGroup") or "") != group:
-        yield api_errors.not_supported(f"{path}.apiGroup", subject.get("apiGroup"), (group,))
-    if kind == "ServiceAccount" and not namespaced and not subject.get("namespace"):
-        yield api_errors.required(f"{path}.namespace")
-
-
-RULES: dict[str, Callable[[Raw], Iterator[Cause]]] = {
-    f"roles.{_GROUP}": partial(_role, namespaced=True),
-    f"clusterroles.{_GROUP}": partial(_role, namespaced=False),
-    f"rolebindings.{_GROUP}": partial(_binding, kinds=("Role", "ClusterRole")),
-    f"clusterrolebindings.{_GROUP}": partial(_binding, kinds=("ClusterRole",)),
-}
+ROLES = Resource(
+    GROUP, "v1", "roles", "Role", create_on_update=True, strategy=_strategy(namespaced=True)
+)
+CLUSTER_ROLES = Resource(
+    GROUP, "v1", "clusterroles", "ClusterRole", False, create_on_update=True,
+    strategy=_strategy(namespaced=False),
+)  # fmt: skip

@@ -1,140 +1,204 @@
-"""What a service may not be.
+"""Service: defaults, checks of addresses and ports, what an update keeps, columns.
 
-Pure; called by `kinds.py`.
-
-What a service keeps and gives up when it changes.
-
-Pure; called by `admit.py` on every update of a service, before defaults and rules. As a real server
-does: a client that changes only the type need not know which other fields went with the old one.
+There are no virtual addresses: every service is headless. A client that changes only the type need
+not know which other fields belong to the old one, so an update drops those. Node ports are in
+`node_ports`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from muster.api.quantity import whole_amount
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.kinds import fields
-from muster.local.apiserver.kinds.pod_containers import PORT_RANGE, PROTOCOLS, check_port, one_of
+from muster.local.apiserver.kinds import fields, node_ports
+from muster.local.apiserver.kinds.pod_resources import ONE
+from muster.local.apiserver.resource import STATUS, Resource, Strategy
+from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.kinds.pod_resources import Charge
 
 
-_WORDS = {
+_CHOICES = {
     "sessionAffinity": ("ClientIP", "None"),
     "type": ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
     "internalTrafficPolicy": ("Cluster", "Local"),
 }
-_OUTSIDE = ("NodePort", "LoadBalancer")
-_LONGEST = 86400
-_BALANCED = "may only be used when `type` is 'LoadBalancer'"
-_HEALTH = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+_AFFINITY_SECONDS, _MAX_AFFINITY_SECONDS = 3 * 3600, 86400
+_ADDRESS_FIELDS = (
+    "clusterIP",
+    "clusterIPs",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "internalTrafficPolicy",
+)
+_EXTERNAL_FIELDS = ("externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts")
+_BALANCED_ONLY = "may only be used when `type` is 'LoadBalancer'"
+_HEALTH_PORT = (
+    "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+)
 
 
-def check(service: Raw) -> Iterator[Cause]:
-    """What is wrong with a service."""
+# -- defaults and updates ------------------------------------------------------------------------
+
+
+def _defaults(service: Raw) -> None:
+    spec = fields.fill(fields.ensure_map(service, "spec"), type="ClusterIP", sessionAffinity="None")
+    if spec["type"] != "ExternalName":
+        # A service without ports must ask to be headless itself, as on any cluster.
+        if not spec.get("clusterIPs") and (spec.get("ports") or spec.get("clusterIP") == "None"):
+            spec["clusterIPs"] = [fields.fill(spec, clusterIP="None")["clusterIP"]]
+        fields.fill(spec, internalTrafficPolicy="Cluster")
+        # Without a selector nobody knows of which family the addresses will be.
+        selects = bool(spec.get("selector"))
+        fields.fill(
+            spec,
+            ipFamilies=["IPv4"] if selects else ["IPv4", "IPv6"],
+            ipFamilyPolicy="SingleStack" if selects else "RequireDualStack",
+        )
+    if spec["type"] in node_ports.TYPES:
+        fields.fill(spec, externalTrafficPolicy="Cluster")
+    if spec["sessionAffinity"] == "ClientIP":
+        fields.fill(
+            fields.ensure_map(fields.ensure_map(spec, "sessionAffinityConfig"), "clientIP"),
+            timeoutSeconds=_AFFINITY_SECONDS,
+        )
+    else:
+        spec.pop("sessionAffinityConfig", None)
+    for port in fields.maps_in(spec.get("ports")):
+        fields.fill_zeros(port, protocol="TCP", targetPort=port.get("port"))
+    fields.fill(service, status={"loadBalancer": {}})
+
+
+def _prepare_update(new: Raw, old: Raw) -> None:
+    """Keep the addresses of the service, and drop the fields that its new type does not have."""
+    spec, before = new.get("spec") or {}, old["spec"]
+    external_name = spec.get("type") == "ExternalName"
+    if not external_name and not spec.get("clusterIP") and before.get("clusterIP"):
+        spec["clusterIP"] = before["clusterIP"]
+        spec["clusterIPs"] = spec.get("clusterIPs") or list(before.get("clusterIPs") or ())
+    elif not external_name and spec.get("clusterIPs") == before.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
+    dropped: tuple[str, ...] = ()
+    if external_name and before["type"] != "ExternalName":
+        dropped = _ADDRESS_FIELDS
+    if spec.get("type") not in node_ports.TYPES and before["type"] in node_ports.TYPES:
+        dropped += _EXTERNAL_FIELDS
+    for name in dropped:
+        if spec.get(name) == before.get(name):
+            spec.pop(name, None)
+
+
+def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+    """A service that has an address, or is headless, stays so."""
+    spec, before = new["spec"], old["spec"]
+    has_address = "ExternalName" not in (spec["type"], before["type"]) and before.get("clusterIP")
+    if has_address and spec.get("clusterIP") != before["clusterIP"]:
+        detail = "may not change once set"
+        yield api_errors.invalid_value("spec.clusterIPs[0]", spec.get("clusterIPs"), detail)
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def _check(service: Raw) -> api_errors.Causes:
     spec = service["spec"]
-    ports, kind = spec.get("ports") or [], spec.get("type")
-    if not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
+    ports, type_ = spec.get("ports") or [], spec.get("type")
+    if not ports and type_ != "ExternalName" and spec.get("clusterIP") != "None":
         yield api_errors.required("spec.ports")
-    yield from _elsewhere(spec) if kind == "ExternalName" else _own_addresses(spec)
+    yield from _check_external_name(spec) if type_ == "ExternalName" else _check_addresses(spec)
     yield from names.check_labels(spec.get("selector") or {}, "spec.selector")
-    for field, allowed in _WORDS.items():
-        yield from one_of(spec, field, allowed, "spec")
-    seen: set[str] = set()
-    taken: set[tuple[object, object]] = set()
+    for field, allowed in _CHOICES.items():
+        yield from fields.one_of(spec, field, allowed, "spec")
+    port_names: set[str] = set()
+    used: set[tuple[object, object]] = set()
     for i, port in enumerate(ports):
         path = f"spec.ports[{i}]"
-        yield from _port(port, path, seen, alone=len(ports) == 1)
-        what = (port.get("port"), port.get("protocol"))
-        if what in taken:
-            yield api_errors.duplicate(path, _shown(port))
-        taken.add(what)
-    yield from _from_outside(spec)
-    yield from _memory(spec)
+        yield from _check_port(port, path, port_names, alone=len(ports) == 1)
+        identity = (port.get("port"), port.get("protocol"))
+        if identity in used:
+            yield api_errors.duplicate(path, _go_port(port))
+        used.add(identity)
+    yield from _check_external(spec)
+    yield from _check_affinity(spec)
 
 
-def _elsewhere(spec: Raw) -> Iterator[Cause]:
-    """A service that is only another name."""
+def _check_external_name(spec: Raw) -> api_errors.Causes:
     name = str(spec.get("externalName") or "").rstrip(".")
     if not name:
         yield api_errors.required("spec.externalName")
     else:
-        wrong = names.check_subdomain(name)
-        yield from (api_errors.invalid_value("spec.externalName", name, told) for told in wrong)
+        yield from names.invalid_values("spec.externalName", name, names.check_subdomain(name))
     if spec.get("clusterIP") or spec.get("clusterIPs"):
-        told = "may not be set for ExternalName services"
-        yield api_errors.forbidden_field("spec.clusterIPs", told)
+        detail = "may not be set for ExternalName services"
+        yield api_errors.forbidden_field("spec.clusterIPs", detail)
 
 
-def _own_addresses(spec: Raw) -> Iterator[Cause]:
-    first, all_of = str(spec.get("clusterIP") or ""), spec.get("clusterIPs") or []
+def _check_addresses(spec: Raw) -> api_errors.Causes:
+    first, addresses = str(spec.get("clusterIP") or ""), spec.get("clusterIPs") or []
     path = "spec.clusterIPs"
-    if all_of and not first:
+    if addresses and not first:
         yield api_errors.invalid_value(
-            path, all_of, "must be empty when `clusterIP` is not specified"
+            path, addresses, "must be empty when `clusterIP` is not specified"
         )
         return
-    if first and all_of and all_of[0] != first:
-        yield api_errors.invalid_value(path, all_of, "first value must match `clusterIP`")
+    if first and addresses and addresses[0] != first:
+        yield api_errors.invalid_value(path, addresses, "first value must match `clusterIP`")
         return
-    if "None" in all_of and len(all_of) > 1:
-        yield api_errors.invalid_value(path, all_of, "'None' must be the first and only value")
-    for i, address in enumerate(all_of):
+    if "None" in addresses and len(addresses) > 1:
+        yield api_errors.invalid_value(path, addresses, "'None' must be the first and only value")
+    for i, address in enumerate(addresses):
         if address != "None" or i:
             yield from fields.check_address(address, f"{path}[{i}]")
 
 
-def _from_outside(spec: Raw) -> Iterator[Cause]:
-    """What only services that are reached from outside have."""
+def _check_external(spec: Raw) -> api_errors.Causes:
+    """Fields that only services reached from outside have."""
     for i, address in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{i}]"
-        wrong = list(fields.check_address(address, path))
-        yield from wrong or fields.check_reachable(address, path)
-    kind, policy = spec.get("type"), spec.get("externalTrafficPolicy")
-    if kind != "LoadBalancer" and spec.get("loadBalancerSourceRanges"):
-        yield api_errors.forbidden_field("spec.LoadBalancerSourceRanges", _BALANCED)
-    if policy and kind not in _OUTSIDE and not spec.get("externalIPs"):
-        told = "may only be set for externally-accessible services"
-        yield api_errors.invalid_value("spec.externalTrafficPolicy", policy, told)
+        problems = list(fields.check_address(address, path))
+        yield from problems or fields.check_reachable(address, path)
+    type_, policy = spec.get("type"), spec.get("externalTrafficPolicy")
+    if type_ != "LoadBalancer" and spec.get("loadBalancerSourceRanges"):
+        yield api_errors.forbidden_field("spec.LoadBalancerSourceRanges", _BALANCED_ONLY)
+    if policy and type_ not in node_ports.TYPES and not spec.get("externalIPs"):
+        detail = "may only be set for externally-accessible services"
+        yield api_errors.invalid_value("spec.externalTrafficPolicy", policy, detail)
     port = spec.get("healthCheckNodePort")
-    if port and (kind, policy) != ("LoadBalancer", "Local"):
-        yield api_errors.invalid_value("spec.healthCheckNodePort", port, _HEALTH)
+    if port and (type_, policy) != ("LoadBalancer", "Local"):
+        yield api_errors.invalid_value("spec.healthCheckNodePort", port, _HEALTH_PORT)
 
 
-def _memory(spec: Raw) -> Iterator[Cause]:
-    """How long a client goes to the same pod."""
+def _check_affinity(spec: Raw) -> api_errors.Causes:
     path = "sessionAffinityConfig.clientIP.timeoutSeconds"
     seconds = objects.at(spec, path)
-    if seconds is not None and not 0 < seconds <= _LONGEST:
-        told = f"must be greater than 0 and less than {_LONGEST}"
-        yield api_errors.invalid_value(f"spec.{path}", seconds, told)
+    if seconds is not None and not 0 < seconds <= _MAX_AFFINITY_SECONDS:
+        detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
+        yield api_errors.invalid_value(f"spec.{path}", seconds, detail)
 
 
-def _port(port: Raw, path: str, seen: set[str], *, alone: bool) -> Iterator[Cause]:
-    name, number = str(port.get("name") or ""), port.get("port", 0)
+def _check_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> api_errors.Causes:
+    name = str(port.get("name") or "")
     if not name and not alone:
         yield api_errors.required(f"{path}.name")
     elif name:
-        yield from (
-            api_errors.invalid_value(f"{path}.name", name, told) for told in names.check_label(name)
-        )
-        if name in seen:
+        yield from names.invalid_values(f"{path}.name", name, names.check_label(name))
+        if name in port_names:
             yield api_errors.duplicate(f"{path}.name", name)
-        seen.add(name)
-    if not 1 <= number <= 65535:
-        yield api_errors.invalid_value(f"{path}.port", number, PORT_RANGE)
-    yield from one_of(port, "protocol", PROTOCOLS, path)
+        port_names.add(name)
+    yield from fields.check_port_number(port.get("port", 0), f"{path}.port")
+    yield from fields.one_of(port, "protocol", fields.PROTOCOLS, path)
     if port.get("targetPort"):
-        yield from check_port(port["targetPort"], f"{path}.targetPort")
+        yield from fields.check_port(port["targetPort"], f"{path}.targetPort")
 
 
-def _shown(port: Raw) -> Raw:
-    """A port as the server keeps it while it looks for others like it."""
+def _go_port(port: Raw) -> Raw:
+    """A port as the real server prints it in a cause: the fields of its Go struct."""
     return {
         "Name": "",
         "Protocol": port.get("protocol"),
@@ -145,31 +209,65 @@ def _shown(port: Raw) -> Raw:
     }
 
 
-_ADDRESS = ("clusterIP", "clusterIPs")
-_FAMILIES = ("ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
-_EXTERNAL = ("NodePort", "LoadBalancer")
+# -- quota and columns ---------------------------------------------------------------------------
 
 
-def prepare_update(new: Raw, old: Raw) -> None:
-    """Take over what was given to the service, and drop, in place, what its type has no use for."""
-    spec, before = new.get("spec") or {}, old["spec"]
-    named = spec.get("type") == "ExternalName"
-    if not named and not spec.get("clusterIP") and before.get("clusterIP"):
-        spec["clusterIP"] = before["clusterIP"]
-        spec["clusterIPs"] = spec.get("clusterIPs") or list(before.get("clusterIPs") or ())
-    elif not named and spec.get("clusterIPs") == before.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
-    useless = [*_ADDRESS, *_FAMILIES] if named and before["type"] != "ExternalName" else []
-    if spec.get("type") not in _EXTERNAL and before["type"] in _EXTERNAL:
-        useless += ["externalTrafficPolicy", "healthCheckNodePort", "allocateLoadBalancerNodePorts"]
-    for name in useless:
-        if spec.get(name) == before.get(name):
-            spec.pop(name, None)
+def _charge(service: Raw) -> Charge:
+    spec = service.get("spec") or {}
+    used = {"services": ONE}
+    balanced = spec.get("type") == "LoadBalancer"
+    if balanced:
+        used["services.loadbalancers"] = ONE
+    if spec.get("type") == "NodePort" or (
+        balanced and spec.get("allocateLoadBalancerNodePorts") is not False
+    ):
+        used["services.nodeports"] = whole_amount(len(spec.get("ports") or ()))
+    return used
 
 
-def check_update(new: Raw, old: Raw) -> Iterator[Cause]:
-    """A service that has an address, or was told to have none, stays so."""
-    both = ("ExternalName" not in (new["type"], old["type"])) and old.get("clusterIP")
-    if both and new.get("clusterIP") != old["clusterIP"]:
-        told = "may not change once set"
-        yield api_errors.invalid_value("spec.clusterIPs[0]", new.get("clusterIPs"), told)
+def _cells(service: Raw, now: datetime) -> list[Any]:
+    ports = []
+    for port in cells.rows(service, "spec.ports"):
+        node = f":{port['nodePort']}" if cells.number(port, "nodePort") else ""
+        ports.append(f"{cells.number(port, 'port')}{node}/{cells.text(port, 'protocol', 'TCP')}")
+    return [
+        cells.name_of(service),
+        cells.text(service, "spec.type", "ClusterIP"),
+        cells.text(service, "spec.clusterIP", cells.NONE),
+        _external_address(service),
+        ",".join(ports) or cells.NONE,
+        cells.age_of(service, now),
+        cells.pairs(cells.fields(service, "spec.selector")),
+    ]
+
+
+def _external_address(service: Raw) -> str:
+    addresses = cells.words(service, "spec.externalIPs")
+    match objects.at(service, "spec.type"):
+        case "ExternalName":
+            return cells.text(service, "spec.externalName", cells.NONE)
+        case "LoadBalancer":
+            ingress = cells.rows(service, "status.loadBalancer.ingress")
+            balanced = [cells.text(i, "ip") or cells.text(i, "hostname") for i in ingress]
+            return ",".join(balanced + addresses) or "<pending>"
+        case _:
+            return ",".join(addresses) or cells.NONE
+
+
+SERVICES = Resource(
+    "", "v1", "services", "Service", short=("svc",), categories=("all",),
+    subresources=STATUS, fields=("spec.clusterIP", "spec.type"), create_on_update=True,
+    strategy=Strategy(
+        prepare_update=_prepare_update,
+        defaults=_defaults,
+        check=_check,
+        check_name=names.check_label,
+        check_update=_check_update,
+        admit_create=node_ports.admit_create,
+        admit_update=node_ports.admit_update,
+        delete_answer="object",
+        charge=_charge,
+        columns=("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector+"),
+        cells=_cells,
+    ),
+)  # fmt: skip

@@ -1,18 +1,10 @@
-"""The first look at an object that a client sends: is it of the shape its kind has?
+"""Strict decoding: the body of a request as an object of its kind, for the path it was sent to.
 
-Called by `verbs.py` before admission, which may then rely on the types. Fields nobody knows are
-dropped and, as the client asked, reported or refused; a CRD's defaults are written; what is wrong
-is a 400 for built-in kinds (they do not decode) and a 422 for custom ones (they do not fit).
-
-Objects of built-in kinds as Go's types would hold them: without what is empty.
-
-Pure; called by `screening.py`. A real server decodes an object into a struct and writes it out
-again, so an empty list is the same as none, and `paused: false` the same as nothing said, unless
-the field is a pointer. Which fields are which is in the generated layout of all kinds.
-
-Quantities as the server writes them down: `0.5` is `500m`, `1024Mi` is `1Gi`, 2 is `"2"`.
-
-Pure; called by `screening.py` for built-in kinds once the types are known to be right.
+Admission may rely on the types afterwards. Unknown fields are dropped and, as the client asked,
+reported or rejected. A wrong type is a 400 for built-in kinds, which the real server decodes into
+Go structs and writes out again: an empty list is then the same as none, and `paused: false` the
+same as no field, unless the field is a pointer. The generated layout of all kinds tells which
+fields are. Quantities are written in canonical form: `0.5` is `500m`, `1024Mi` is `1Gi`.
 """
 
 from __future__ import annotations
@@ -23,11 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from muster.api import schemas
 from muster.api.quantity import parse_quantity
 from muster.local.apiserver import api_errors, objects
-from muster.local.apiserver.http.bodies import FieldWarning, duplicate_fields, in_field_order
-from muster.local.apiserver.kinds import crd_schema
-from muster.local.apiserver.registry import CRD_COLLECTION, Resource
+from muster.local.apiserver.http.bodies import (
+    FieldWarning,
+    duplicate_fields,
+    in_field_order,
+    read,
+)
+from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema import structural
-from muster.local.apiserver.schema.structural import ABSENT, children, is_quantity
+from muster.local.apiserver.schema.structural import children, is_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
 METADATA_STRUCT = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _SCALARS = {"string": "", "bytes": "", "bool": False, "double": 0, "int32": 0, "int64": 0}
 _ZEROS: dict[str, Any] = {**_SCALARS, "k8s.io.apimachinery.pkg.api.resource.Quantity": "0"}
-# What is free in JSON: whatever is in there is not a struct's.
+# Free JSON: no struct describes the content.
 _FREE = (
     "k8s.io.apimachinery.pkg.runtime.RawExtension",
     f"{METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
@@ -114,7 +110,7 @@ def _parts(value: Any, field: _Field) -> list[Raw]:
 
 
 def shorten_quantities(value: Any, schema: Schema) -> None:
-    """Write every list of resources below `value` in canonical form, in place."""
+    """Write every map of quantities below `value` in canonical form, in place."""
     extra = schema.additional()
     if isinstance(value, dict) and extra is not None and is_quantity(extra):
         for name, quantity in value.items():
@@ -129,9 +125,9 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def schema_of(resource: Resource) -> Schema | None:
-    """The shape of a resource's objects."""
+    """The schema of a resource's objects."""
     if resource.custom:
-        return resource.shape
+        return resource.walkable_schema
     return schemas.for_kind(resource.group, resource.version, resource.kind)
 
 
@@ -162,10 +158,62 @@ def check_kind(resource: Resource, obj: Raw) -> None:
     )
 
 
-def decode_strictly(call: Call, obj: Raw) -> None:
-    """Make an object, in place, what its kind's types can hold; warn of what was dropped.
+def check_body(call: Call, obj: Raw) -> None:
+    """The body must have the kind, version, namespace and name of the path."""
+    check_kind(call.resource, obj)
+    check_namespace_and_name(call, obj)
 
-    Where a patch made the object, fields that nobody knows are the patch's fault.
+
+def check_namespace_and_name(call: Call, obj: Raw) -> None:
+    """The body must have the namespace and name of the path."""
+    resource, route, meta = call.resource, call.route, ensure_metadata(obj)
+    namespace = meta.get("namespace") or ""
+    if resource.namespaced and namespace not in ("", route.namespace):
+        raise api_errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if not resource.namespaced:
+        meta.pop("namespace", None)
+    if route.verb == "update" or (route.verb == "patch" and meta.get("name")):
+        check_name(call, meta)
+
+
+def ensure_metadata(obj: Raw) -> Raw:
+    """The metadata of an object, created if missing."""
+    meta = obj["metadata"] = {} if obj.get("metadata") is None else obj["metadata"]
+    if not isinstance(meta, dict):
+        raise api_errors.bad_request("metadata must be an object")
+    return meta
+
+
+def check_name(call: Call, meta: Raw) -> None:
+    """The body must name the object of the path."""
+    name, expected = meta.get("name") or "", call.route.name
+    if not name:
+        raise api_errors.bad_request(
+            f"the name of the object ({expected} based on URL) was undeterminable: name must be"
+            " provided"
+        )
+    if name != expected:
+        raise api_errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({expected})"
+        )
+
+
+def decode_body(call: Call) -> Raw:
+    """The object in the body of a request."""
+    obj = read(call.body, call.content_type)
+    check_kind(call.resource, obj)
+    ensure_metadata(obj)
+    decode_strictly(call, obj)
+    check_namespace_and_name(call, obj)
+    return obj
+
+
+def decode_strictly(call: Call, obj: Raw) -> None:
+    """Drop, in place, what the types of the kind cannot hold, and warn of it.
+
+    Unknown fields of a patched object are reported as faults of the patch.
     """
     resource, schema = call.resource, schema_of(call.resource)
     if schema is None:
@@ -175,56 +223,43 @@ def decode_strictly(call: Call, obj: Raw) -> None:
     if not resource.custom and _may_hold_nulls(call):
         fill_nulls(obj, struct_name(resource))
     unknown += structural.prune(obj, schema, top=True)
-    told = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
+    warnings = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
     if resource.custom or patched:
-        told.sort()
+        warnings.sort()
     if not patched:
-        told = in_field_order(call, [*duplicate_fields(call), *told])
+        warnings = in_field_order(call, [*duplicate_fields(call), *warnings])
     strictness = call.query.get("fieldValidation", "")
-    if told and strictness == "Strict":
-        why = f"strict decoding error: {', '.join(one.text for one in told)}"
+    if warnings and strictness == "Strict":
+        why = f"strict decoding error: {', '.join(warning.text for warning in warnings)}"
         raise _unreadable(resource, why, call.body if patched else b"")
     if not resource.custom:
         _check_struct(resource, obj, schema, call.body if patched else b"")
     if strictness != "Ignore":
-        call.warn(*(one.text for one in told))
+        call.warn(*(warning.text for warning in warnings))
 
 
 def _may_hold_nulls(call: Call) -> bool:
-    """YAML has more words for it, and JSON patches copy it from where nothing is."""
-    worded = "yaml" in call.content_type or "json-patch" in call.content_type
-    return worded or b"null" in call.body
+    """YAML has more words for null, and JSON patches can copy it."""
+    other_words = "yaml" in call.content_type or "json-patch" in call.content_type
+    return other_words or b"null" in call.body
 
 
 def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
-    """Built-in kinds are decoded into types here; their rules are admission's business."""
+    """Hold an object of a built-in kind to its types."""
     _check_types(resource, structural.check(obj, schema, points=False), patch)
-    if resource.collection == CRD_COLLECTION:
-        _check_types(resource, crd_schema.check_nested_types(obj, schema), patch)
+    _check_types(resource, resource.strategy.check_types(obj, schema), patch)
     drop_empty_fields(obj, struct_name(resource))
     shorten_quantities(obj, schema)
 
 
-def apply_custom_schema(resource: Resource, obj: Raw, old: Raw | None = None) -> None:
-    """Hold a custom object to its schema, in place; what its `old` self had need not fit."""
-    schema = schema_of(resource)
-    if schema is None or not resource.custom:
-        return
-    structural.fill_defaults(obj, schema)
-    causes = structural.check(obj, schema, old=ABSENT if old is None else old)
-    if causes:
-        name = str(obj["metadata"].get("name") or "")
-        raise api_errors.invalid(resource.group, resource.kind, name, causes)
-
-
 def check_applied(resource: Resource, obj: Raw) -> None:
-    """What is applied says only what is known: there is nobody else to own the rest."""
+    """An applied object has no unknown fields: nobody could own them."""
     if obj["metadata"].get("managedFields") is not None:
         raise api_errors.bad_request("metadata.managedFields must be nil")
     schema = schema_of(resource)
     if schema is None:
         return
-    sent = objects.decode(objects.dump(obj))
+    sent = objects.copy(obj)
     unknown = structural.prune(sent["metadata"], schemas.by_name(_META), "metadata")
     unknown += structural.prune(sent, schema, top=True)
     if unknown:
@@ -235,7 +270,7 @@ def check_applied(resource: Resource, obj: Raw) -> None:
 
 
 def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
-    """Custom objects too have the metadata every object has."""
+    """Custom objects have the same metadata as all others."""
     if not resource.custom:
         return []
     schema = schemas.by_name(_META)
@@ -246,7 +281,7 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
 
 
 def check_shape(api_version: str, kind: str, obj: Raw) -> Raw:
-    """What a subresource takes (a Binding, a Scale, options) must be of its published shape."""
+    """Check the body of a subresource (a Binding, a Scale, options) by its published schema."""
     group, _, version = api_version.rpartition("/")
     schema = schemas.for_kind(group, version, kind)
     if schema is not None:
@@ -261,8 +296,8 @@ def _check_types(
 ) -> None:
     for cause in causes:
         if cause.reason == "FieldValueTypeInvalid":
-            told = f"json: cannot unmarshal into field {cause.field}: {cause.message}"
-            raise _unreadable(resource, told, patch)
+            why = f"json: cannot unmarshal into field {cause.field}: {cause.message}"
+            raise _unreadable(resource, why, patch)
 
 
 def _unreadable(resource: Resource, why: str, patch: bytes = b"") -> StatusError:

@@ -1,40 +1,38 @@
-"""A stored object, one change of it, and all objects of a resource.
+"""What the store hands out: stored objects and changes of them.
 
-What the store hands out, and everybody else passes on.
-
-The newest changes, kept in memory for watchers that resume; older ones are in the table.
-
-Used by `store.py`. There is a limit to their number and one to their size, whichever is met first:
-a few large objects that change often must not fill the memory.
-
-One watcher's queue: the changes it has yet to read.
-
-Made and fed by `store.py`, read by `views/watching.py`.
+`RecentChanges` are the newest changes, in memory for watchers that resume; older ones are in the
+table. Both their number and their size are limited: a few large objects that change often must not
+fill the memory.
 """
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.local.apiserver.store.store import Store
-
 
 class Entry:
-    """One object at one revision. `facts` is a place for whoever decodes it to keep the result."""
+    """One object at one revision. `selector_fields` caches what selectors read of it."""
 
-    __slots__ = ("facts", "key", "revision", "value")
+    __slots__ = ("key", "revision", "selector_fields", "value")
 
     def __init__(self, key: str, revision: int, value: bytes) -> None:
         self.key = key
         self.revision = revision
         self.value = value
-        self.facts: object = None
+        self.selector_fields: object = None
+
+
+class ObjectReader(Protocol):
+    """The part of the store that rules of kinds may use."""
+
+    def get(self, key: str) -> Entry | None: ...
+
+    def scan(self, prefix: str) -> Iterator[Entry]: ...
 
 
 class Change(NamedTuple):
@@ -46,7 +44,7 @@ class Change(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes that whoever keeps the change keeps with it, at most."""
+        """The bytes that a change keeps in memory, at most."""
         return len(self.entry.value) + (len(self.before.value) if self.before else 0)
 
 
@@ -89,7 +87,7 @@ class RecentChanges:
         self._changes: deque[Change] = deque()
 
     def add(self, change: Change) -> None:
-        """Remember a change, and forget the oldest ones for it if need be."""
+        """Remember a change, and forget the oldest ones if there are too many."""
         self._changes.append(change)
         self.size += change.size
         while len(self._changes) > RECENT_CHANGES or self.size > RECENT_BYTES:
@@ -99,72 +97,10 @@ class RecentChanges:
 
     def since(self, revision: int, prefix: str) -> list[Change]:
         """The changes under a prefix after a revision, which must not be before `start`."""
-        found = []
+        newest_first = []
         for change in reversed(self._changes):
             if change.entry.revision <= revision:
                 break
             if change.entry.key.startswith(prefix):
-                found.append(change)
-        return found[::-1]
-
-
-BACKLOG, LARGEST = 50_000, 64 * 1024 * 1024
-"""Changes, and bytes, a watcher may fall behind before it is ended and has to resume."""
-
-
-class Watch:
-    """Changes under a prefix after a revision, in order and without gaps. Close it."""
-
-    def __init__(self, store: Store, prefix: str, since: int) -> None:
-        self._store = store
-        self._since = since
-        self._ready = asyncio.Event()
-        self._waiting: deque[Change] = deque()
-        self._size = 0
-        self.prefix = prefix
-        self.over = False
-
-    def push(self, change: Change) -> None:
-        """Called by the store for each change of the collection."""
-        if change.entry.revision <= self._since or not change.entry.key.startswith(self.prefix):
-            return
-        if self.over:
-            return
-        if len(self._waiting) >= BACKLOG or self._size >= LARGEST:
-            self._waiting.clear()  # to be read from the table when the watcher comes back
-            self.end()
-            return
-        self._waiting.append(change)
-        self._size += change.size
-        self._ready.set()
-
-    def replay(self, changes: list[Change]) -> None:
-        """Put the past before whatever has come since."""
-        self._waiting.extendleft(reversed(changes))
-        self._size += sum(change.size for change in changes)
-        if changes:
-            self._ready.set()
-
-    def end(self) -> None:
-        """Let the watcher finish what is waiting and stop."""
-        self.over = True
-        self._ready.set()
-
-    @property
-    def idle(self) -> bool:
-        """Whether everything has been read."""
-        return not self._waiting
-
-    async def next(self) -> list[Change]:
-        """At least one change; all that are waiting. Empty when the watch has ended."""
-        await self._ready.wait()
-        changes = list(self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        if not self.over:
-            self._ready.clear()
-        return changes
-
-    def close(self) -> None:
-        """Stop receiving."""
-        self._store.forget(self)
+                newest_first.append(change)
+        return newest_first[::-1]

@@ -1,8 +1,8 @@
-"""Room on the disk that is kept for the day when it is full.
+"""4 MiB of disk space reserved for a full disk.
 
-Used by `log.py`. While the reserve is held, writing is as usual. When a write finds the disk full,
-the reserve is spent: objects can still be changed and deleted, but none is created until there is
-room for a reserve again.
+While the reserve is held, all writes are possible. When a write finds the disk full, the reserve is
+spent: objects can still be changed and deleted, but none is created until there is space for a
+reserve again.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE = 4 * 1024 * 1024
-_AND_SOME = 2 * SIZE
-"""The least that must be free before room is reserved again: else it would be spent at once."""
+_MIN_FREE = 2 * SIZE
+"""Free space needed before a new reserve: with less it would be spent at once."""
 
 
 class DiskReserve:
-    """A file of some size, or the lack of it."""
+    """A file that occupies the space."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.held = False
 
     def take(self) -> bool:
-        """Whether there is a reserve, by now."""
+        """Reserve the space if possible; whether it is held."""
         if self.held:
             return True
         try:
-            if self._room() < _AND_SOME and not self._path.exists():
+            if self._free() < _MIN_FREE and not self._path.exists():
                 return False
             with self._path.open("ab") as file:
                 os.posix_fallocate(file.fileno(), 0, SIZE)
@@ -41,12 +41,12 @@ class DiskReserve:
         return True
 
     def spend(self) -> bool:
-        """Give the room back to the disk; False if there was none to give."""
+        """Free the space; False if none was held."""
         held, self.held = self.held, False
         if held:
             self._path.unlink(missing_ok=True)
         return held
 
-    def _room(self) -> int:
-        found = os.statvfs(self._path.parent)
-        return found.f_bavail * found.f_frsize
+    def _free(self) -> int:
+        disk = os.statvfs(self._path.parent)
+        return disk.f_bavail * disk.f_frsize

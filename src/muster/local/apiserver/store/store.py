@@ -1,13 +1,13 @@
-"""THE STORE: all objects in memory as encoded bytes, every write on disk before it is answered.
+"""The store: all objects in memory as encoded bytes, every write on disk before it is answered.
 
-Used by `verbs.py`. Keys are `resource/namespace/name`; the first part is the collection.
+Keys are `resource/namespace/name`; the first part is the collection.
 
-Theory of operation. All methods run on the event loop. A write is checked against the newest
-write of its key (durable or on its way), gets the next revision and goes to the writer thread,
-which commits everything waiting as one group. Only then do readers, watchers and the caller see
-it: nobody ever acts on a revision that a crash could take back. So `latest` may run ahead of
-what `get` shows; a writer that lost to a write still on its way is told so after that has landed,
-and its next `get` sees it.
+Group commit. All methods run on the event loop. A write is checked against the newest write of its
+key (durable or in flight), gets the next revision and goes to the writer thread, which commits
+everything waiting as one group. Only then do readers, watchers and the caller see it: nobody ever
+acts on a revision that a crash could take back. So `_latest` may run ahead of what `get` returns; a
+writer that lost to a write in flight is told so after that one is durable, and its next `get` sees
+it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import fcntl
 import queue
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -29,14 +30,16 @@ from muster.errors import (
     NotFound,
     ServerError,
 )
-from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges, Watch
+from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges
+from muster.local.apiserver.store.watch import Watch
 from muster.local.apiserver.store.write_log import Row, WriteLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 T = TypeVar("T")
+Listener = Callable[[Change], None]
 
 
 class _Write(NamedTuple):
@@ -53,31 +56,31 @@ class Store:
         self._lock = lock
         self._collections: defaultdict[str, Collection] = defaultdict(Collection)
         self._latest: dict[str, int] = {}  # newest revision of a key, deletions included
-        self._landing: dict[str, asyncio.Future[Entry]] = {}
+        self._in_flight: dict[str, asyncio.Future[Entry]] = {}
         self._watches: defaultdict[str, list[Watch]] = defaultdict(list)
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
         self._work: queue.SimpleQueue[_Write | Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="store", daemon=True)
         self.compacted = log.compacted
         self.revision = self.compacted
         self._load()
         self._next = self.revision + 1
-        self._ring = RecentChanges(self.revision)
+        self._recent = RecentChanges(self.revision)
         self._thread.start()
 
     @classmethod
     async def open(cls, path: Path) -> Store:
-        """Take the file for ourselves and load what it holds."""
+        """Lock the file and load its objects."""
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _take(path.with_suffix(".lock"))
         log = await asyncio.to_thread(WriteLog, path)
         return cls(log, asyncio.get_running_loop(), lock)
 
     async def close(self) -> None:
-        """Finish the writes on their way and give the file back."""
+        """Finish the writes in flight and release the file."""
         self._work.put(None)
         await asyncio.to_thread(self._thread.join)
-        # Writes that landed just before the end are still announced.
+        # Writes that became durable just before are still announced.
         await asyncio.sleep(0)
         self._log.close()
         self._lock.close()
@@ -89,11 +92,11 @@ class Store:
         return self._collections[_collection(key)].entries.get(key)
 
     def scan(self, prefix: str, after: str = "") -> Iterator[Entry]:
-        """Objects whose key starts with `prefix`, in the order of keys, from behind `after`."""
+        """Objects whose key starts with `prefix`, in the order of keys, after the key `after`."""
         return self._collections[_collection(prefix)].under(prefix, after)
 
     def collections(self) -> list[str]:
-        """The names of all that anything was ever stored or asked for in."""
+        """The names of all collections that were ever written or read."""
         return list(self._collections)
 
     def count(self, collection: str) -> int:
@@ -109,8 +112,9 @@ class Store:
 
     @property
     def full(self) -> bool:
-        """Whether the disk has no more room than what is left for changes and deletions."""
-        return not self._log.reserve.take()
+        """Whether the disk has only the reserve left, for changes and deletions."""
+        reserve = self._log.reserve
+        return not (reserve.held or reserve.take())
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -121,8 +125,8 @@ class Store:
                 "the disk of the local cluster is full: nothing can be created until it has room",
                 status=500,
             )
-        if self.get(key) is not None or key in self._landing:
-            await self._landed(key)
+        if self.get(key) is not None or key in self._in_flight:
+            await self._wait_until_written(key)
             if self.get(key) is not None:
                 raise AlreadyExists(f"{key} already exists", status=409, reason="AlreadyExists")
         return await self._submit(key, encode, deleted=False)
@@ -140,16 +144,16 @@ class Store:
     async def _check(self, key: str, expected: int) -> None:
         if self._latest.get(key) == expected:
             return
-        await self._landed(key)
+        await self._wait_until_written(key)
         if self.get(key) is None:
             raise NotFound(f"{key} not found", status=404, reason="NotFound")
         if self._latest[key] != expected:
             raise Conflict(f"{key} has changed", status=409, reason="Conflict")
 
-    async def _landed(self, key: str) -> None:
-        """Wait until no write of the key is on its way, whatever becomes of it."""
-        while (landing := self._landing.get(key)) is not None:
-            await asyncio.wait([landing])
+    async def _wait_until_written(self, key: str) -> None:
+        """Wait until no write of the key is in flight, whether it succeeds or fails."""
+        while (write := self._in_flight.get(key)) is not None:
+            await asyncio.wait([write])
 
     async def _submit(self, key: str, encode: Callable[[int], bytes], *, deleted: bool) -> Entry:
         previous = self._latest.get(key, 0)
@@ -158,16 +162,17 @@ class Store:
         self._next += 1
         self._latest[key] = revision
         done: asyncio.Future[Entry] = self._loop.create_future()
-        self._landing[key] = done
+        self._in_flight[key] = done
         self._work.put(_Write(row, done))
-        # A caller that goes away does not take its write back: it may be on disk already.
+        # A cancelled caller does not cancel its write: it may be on disk already.
         return await asyncio.shield(done)
 
     # -- watching --------------------------------------------------------------------------------
 
-    def subscribe(self, listener: Callable[[Change], None]) -> None:
-        """Call `listener` for every change, synchronously and in order."""
-        self._listeners.append(listener)
+    def subscribe(self, listener: Listener, *collections: str) -> None:
+        """Call `listener` for every change of these collections (none: of all), in order."""
+        for collection in collections or ("",):
+            self._listeners[collection].append(listener)
 
     async def watch(self, prefix: str, since: int) -> Watch:
         """Changes under `prefix` after revision `since`; Gone if they were compacted."""
@@ -176,8 +181,8 @@ class Store:
         watch = Watch(self, prefix, since)
         upto = self.revision
         self._watches[_collection(prefix)].append(watch)
-        if since >= self._ring.start:
-            watch.replay(self._ring.since(since, prefix))
+        if since >= self._recent.start:
+            watch.replay(self._recent.since(since, prefix))
             return watch
         try:
             past = await asyncio.to_thread(self._log.between, since, upto, prefix)
@@ -190,13 +195,13 @@ class Store:
         return watch
 
     def end_watches(self) -> None:
-        """Let every watcher finish: the server is going away."""
+        """End all watches: the server stops."""
         for watches in self._watches.values():
             for watch in watches:
                 watch.end()
 
     def forget(self, watch: Watch) -> None:
-        """Stop feeding a watch."""
+        """Send a watch no more changes."""
         watches = self._watches[_collection(watch.prefix)]
         if watch in watches:
             watches.remove(watch)
@@ -212,7 +217,7 @@ class Store:
             reached = await self._in_writer(partial(self._log.compact_step, reached, revision))
         alive = self.get
         for key in [k for k, at in self._latest.items() if at <= revision and alive(k) is None]:
-            if key not in self._landing:
+            if key not in self._in_flight:
                 del self._latest[key]
 
     async def _in_writer(self, work: Callable[[], T]) -> T:
@@ -233,7 +238,7 @@ class Store:
     # -- the writer thread -----------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Commit whatever waits as one group, for ever."""
+        """Commit all waiting writes as one group, until the store closes."""
         while True:
             group: list[_Write] = []
             item = self._work.get()
@@ -271,14 +276,15 @@ class Store:
                 collection.put(entry)
             self.revision = row.revision
             self._announce(Change(entry, before, row.deleted))
-            self._land(row.key, done)
+            self._finish(row.key, done)
             _resolve(done, entry)
 
     def _announce(self, change: Change) -> None:
-        self._ring.add(change)
-        for listener in self._listeners:
+        self._recent.add(change)
+        collection = _collection(change.entry.key)
+        for listener in (*self._listeners[""], *self._listeners[collection]):
             listener(change)
-        for watch in self._watches[_collection(change.entry.key)]:
+        for watch in self._watches[collection]:
             watch.push(change)
 
     def _failed(self, group: list[_Write], error: MusterError) -> None:
@@ -287,12 +293,12 @@ class Store:
                 self._latest[row.key] = row.previous
             else:
                 del self._latest[row.key]
-            self._land(row.key, done)
+            self._finish(row.key, done)
             _refuse(done, error)
 
-    def _land(self, key: str, done: asyncio.Future[Entry]) -> None:
-        if self._landing.get(key) is done:
-            del self._landing[key]
+    def _finish(self, key: str, done: asyncio.Future[Entry]) -> None:
+        if self._in_flight.get(key) is done:
+            del self._in_flight[key]
 
     def _load(self) -> None:
         newest: dict[str, Row] = {}
@@ -317,8 +323,8 @@ def _change(row: Row, before: bytes | None) -> Change:
     return Change(Entry(row.key, row.revision, row.value), old, row.deleted)
 
 
-def _gone(asked: int, compacted: int) -> Gone:
-    return Gone(f"too old resource version: {asked} ({compacted})", status=410, reason="Expired")
+def _gone(wanted: int, compacted: int) -> Gone:
+    return Gone(f"too old resource version: {wanted} ({compacted})", status=410, reason="Expired")
 
 
 def _resolve(future: asyncio.Future[T], result: T) -> None:

@@ -1,6 +1,6 @@
 """The one table on disk: every write of every object, appended in order.
 
-Used by `store.py` alone. The row number is the resourceVersion. `previous` is the row that the
+The row number is the resourceVersion. `previous` is the row that the
 writer had read, and the unique index on (key, previous) makes two writers of the same past
 impossible: that is the compare-and-swap. `append` returns when the rows are on the disk.
 Row numbers are never used twice: compaction remembers how far it went.
@@ -71,11 +71,11 @@ class WriteLog:
 
     @property
     def compacted(self) -> int:
-        """Up to here superseded rows are gone."""
+        """The revision up to which superseded rows were deleted."""
         return int(self._db.execute("SELECT revision FROM compacted").fetchone()[0])
 
     def rows(self) -> Iterator[Row]:
-        """Everything, oldest first."""
+        """All rows, oldest first."""
         query = "SELECT revision, key, previous, deleted, value FROM log ORDER BY revision"
         for revision, key, previous, deleted, value in self._db.execute(query):
             yield Row(revision, key, previous, bool(deleted), value)
@@ -116,7 +116,7 @@ class WriteLog:
             ]
 
     def at(self, revision: int, prefix: str) -> list[Row]:
-        """What was there under `prefix` at `revision`, in the order of keys."""
+        """The objects under `prefix` at `revision`, in the order of keys."""
         query = """
             SELECT MAX(revision), key, previous, deleted, value FROM log
             WHERE revision <= ? AND key >= ? AND key < ? GROUP BY key ORDER BY key"""
@@ -130,16 +130,16 @@ class WriteLog:
             ]
 
     def compact_step(self, after: int, upto: int) -> int:
-        """Drop what rows in (after, upto] superseded; returns how far this step came.
+        """Delete rows that rows in (after, upto] superseded; returns the revision reached.
 
-        A row stays as long as a row beyond the step still names it as what it replaced, so every
-        write after the compaction point can still say what it replaced.
+        A row stays as long as a row beyond the step names it as its previous one, so every write
+        after the compaction point still knows the object it replaced.
         """
         reached = min(after + _STEP, upto)
         try:
             self._drop(after, reached)
         except sqlite3.Error as error:
-            raise ServerError(f"the store cannot forget: {error}", status=500) from error
+            raise ServerError(f"the store cannot compact: {error}", status=500) from error
         return reached
 
     def _drop(self, after: int, reached: int) -> None:
@@ -159,12 +159,12 @@ class WriteLog:
             )
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._db.close()
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether the disk may be the trouble; not every part of a write says so clearly."""
+    """Whether the disk may be full; SQLite also reports that as an I/O error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 

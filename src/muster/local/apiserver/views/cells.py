@@ -1,8 +1,8 @@
-"""The words of a table's cells: ages, names, conditions, as kubectl words them.
+"""Cells of a table: ages, names, conditions, as kubectl words them.
 
-Pure; used by `columns.py`, its neighbours and `tables.py`. Cells look at objects only through
-`text`, `number`, `rows`, `words` and `fields`: whatever is missing, or is not what it should be, is
-then nothing. So one odd object is an odd row, and never the end of its table.
+Cells read objects only through `text`, `number`, `rows`, `words` and `fields`, which give an empty
+value for anything missing or of the wrong type. So one odd object is an odd row, and never the end
+of its table.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from muster.local.apiserver.objects import at
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
+CREATED_AT = ("Name", "Created At")
 NONE, UNKNOWN, UNSET, INVALID = "<none>", "<unknown>", "<unset>", "<invalid>"
 
 
 def text(obj: Any, path: str, otherwise: str = "") -> str:
-    """The words at a dotted path, or others where there are none."""
-    found = at(obj, path)
-    return found if isinstance(found, str) and found else otherwise
+    """The text at a dotted path, or `otherwise`."""
+    value = at(obj, path)
+    return value if isinstance(value, str) and value else otherwise
 
 
 def number(obj: Any, path: str) -> int:
     """The number at a dotted path, or 0."""
-    found = at(obj, path)
-    return found if isinstance(found, int) else 0
+    value = at(obj, path)
+    return value if isinstance(value, int) else 0
 
 
 def fields(obj: Any, path: str) -> Raw:
     """The map at a dotted path, or an empty one."""
-    found = at(obj, path)
-    return found if isinstance(found, dict) else {}
+    value = at(obj, path)
+    return value if isinstance(value, dict) else {}
 
 
 def rows(obj: Any, path: str) -> list[Raw]:
@@ -42,22 +43,22 @@ def rows(obj: Any, path: str) -> list[Raw]:
 
 
 def words(obj: Any, path: str) -> list[str]:
-    """The words in the list at a dotted path."""
+    """The texts in the list at a dotted path."""
     return [word for word in _list(obj, path) if isinstance(word, str)]
 
 
 def _list(obj: Any, path: str) -> list[Any]:
-    found = at(obj, path)
-    return found if isinstance(found, list) else []
+    value = at(obj, path)
+    return value if isinstance(value, list) else []
 
 
 def moment(value: str) -> datetime | None:
-    """A time that can be compared with others; None for what is no time."""
+    """A timestamp; None for any other text."""
     try:
-        found = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def age(since: str, now: datetime) -> str:
@@ -102,7 +103,7 @@ def name_of(obj: Raw) -> str:
 
 
 def age_of(obj: Raw, now: datetime) -> str:
-    """How long an object has been there."""
+    """How long ago an object was created."""
     return age(text(obj, "metadata.creationTimestamp"), now)
 
 
@@ -112,7 +113,7 @@ def is_being_deleted(obj: Raw) -> bool:
 
 
 def conditions(obj: Raw, type_: str) -> list[Raw]:
-    """The conditions of this type in an object's status; more than one is a mistake of others."""
+    """The conditions of this type in an object's status."""
     return [c for c in rows(obj, "status.conditions") if text(c, "type") == type_]
 
 
@@ -122,5 +123,15 @@ def condition_is_true(obj: Raw, type_: str) -> bool:
 
 
 def pairs(labels: Raw) -> str:
-    """Labels, or a selector by them, in one cell."""
+    """Labels, or a selector, in one cell."""
     return ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or NONE
+
+
+def name_and_age(obj: Raw, now: datetime) -> list[Any]:
+    """The row of a kind without columns of its own."""
+    return [name_of(obj), age_of(obj, now)]
+
+
+def name_and_creation(obj: Raw, now: datetime) -> list[Any]:
+    """The row of a kind that shows the time of creation: the columns `CREATED_AT`."""
+    return [name_of(obj), text(obj, "metadata.creationTimestamp")]

@@ -10,13 +10,14 @@ import hashlib
 import platform
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.registry import rank
+from muster.local.apiserver.kinds.custom_resource import version_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Registry, Resource
+    from muster.local.apiserver.registry import Registry
+    from muster.local.apiserver.resource import Resource
 
 VERSION: Raw = {
     "major": "1",
@@ -95,7 +96,7 @@ def _by_version(registry: Registry) -> dict[str, dict[str, list[Resource]]]:
     found: dict[str, dict[str, list[Resource]]] = {}
     for resource in registry.all():
         found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
-    return {g: dict(sorted(v.items(), key=lambda i: rank(i[0]))) for g, v in found.items()}
+    return {g: dict(sorted(v.items(), key=lambda i: version_rank(i[0]))) for g, v in found.items()}
 
 
 def _groups(registry: Registry) -> list[Raw]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Registry, Resource
+    from muster.local.apiserver.registry import Registry
+    from muster.local.apiserver.resource import Resource
 
 _GVK = "x-kubernetes-group-version-kind"
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")

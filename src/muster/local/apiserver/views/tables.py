@@ -1,7 +1,4 @@
-"""Server-side printing: objects as the Table, or the bare metadata, that a client asks for.
-
-Called by `serve.py` on every answer; `Accept` decides.
-"""
+"""Server-side printing: an object or a list as a Table, or as metadata only."""
 
 from __future__ import annotations
 
@@ -9,10 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import objects
-from muster.local.apiserver.http.negotiation import negotiate
-from muster.local.apiserver.kinds.pod_columns import row_conditions
 from muster.local.apiserver.views.cells import age
-from muster.local.apiserver.views.columns import PLAIN, PRINTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,23 +14,20 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Answer, Call
-    from muster.local.apiserver.registry import Resource
-
-_NAME_FORMAT = "name"
+    from muster.local.apiserver.resource import Resource
 
 
 def render(answer: Answer, call: Call, now: datetime) -> bytes:
-    """The body of an answer in the form the client asked for."""
-    wanted = negotiate(call.accept, call.route.verb).shape
+    """The body of an answer in the shape that the client asked for."""
     is_list = call.route.verb in ("list", "deletecollection") and not call.route.name
-    if not wanted or answer.code >= 300 or not (answer.resource or is_list):
+    if answer.code >= 300 or not (answer.resource or is_list):
         return answer.body
     body = objects.decode(answer.body)
     items = body["items"] if is_list else [body]
     meta = _list_meta(body)
     if is_list:
         meta = {name: value for name, value in body["metadata"].items() if value != ""}
-    if wanted == "Table":
+    if call.form.shape == "Table":
         include = call.query.get("includeObject", "Metadata")
         return objects.dump(_table(call.resource, items, meta, include, now))
     partial = [_partial(item) for item in items]
@@ -53,13 +44,10 @@ def render(answer: Answer, call: Call, now: datetime) -> bytes:
 
 
 def event_renderer(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
-    """How each object of a watch is shown. Only the first table names its columns."""
-    wanted = negotiate(call.accept, call.route.verb).shape
-    include = call.query.get("includeObject", "Metadata")
-    if wanted.startswith("PartialObjectMetadata"):
+    """Shows each object of a watch. Only the first table names its columns."""
+    if call.form.shape != "Table":
         return lambda value: objects.dump(_partial(objects.decode(value)))
-    if wanted != "Table":
-        return lambda value: value
+    include = call.query.get("includeObject", "Metadata")
     first = True
 
     def show(value: bytes) -> bytes:
@@ -91,8 +79,8 @@ def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: d
     rows = []
     for item in items:
         row: Raw = {"cells": cells(item)}
-        if resource.collection == "pods" and (told := row_conditions(item)):
-            row["conditions"] = told
+        if conditions := resource.strategy.row_conditions(item):
+            row["conditions"] = conditions
         if include == "Object":
             row["object"] = item
         elif include != "None":
@@ -108,11 +96,11 @@ def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: d
 
 
 def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
-    if resource.custom and resource.columns:
+    if resource.printer_columns:
         return _custom(resource, now)
-    printer = PRINTERS.get(resource.collection, PLAIN)
-    columns = [_column(name) for name in printer.columns]
-    return columns, lambda obj: printer.cells(objects.to_stored_form(obj, resource), now)
+    strategy = resource.strategy
+    columns = [_column(name) for name in strategy.columns]
+    return columns, lambda obj: strategy.cells(strategy.to_stored(obj), now)
 
 
 def _column(name: str) -> Raw:
@@ -120,7 +108,7 @@ def _column(name: str) -> Raw:
     return {
         "name": name,
         "type": "string",
-        "format": _NAME_FORMAT if name == "Name" else "",
+        "format": "name" if name == "Name" else "",
         "description": "",
         "priority": int(wide),
     }
@@ -132,7 +120,7 @@ def _column(name: str) -> Raw:
 def _custom(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
     columns = [_column("Name")]
     paths = []
-    for column in resource.columns:
+    for column in resource.printer_columns:
         shown = {"name": column["name"], "type": column["type"], "format": column.get("format", "")}
         described = {
             "description": column.get("description", ""),

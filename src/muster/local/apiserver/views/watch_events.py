@@ -1,14 +1,14 @@
 """Watch: the changes of a collection as a stream of JSON lines.
 
-Called by `serve.py`, which sends each yielded piece as it comes. An object that comes to match the
-selector is ADDED, one that ceases to is DELETED, whatever the write was. A watch without a
-revision, or with `sendInitialEvents`, first gets what is there, then (if asked for) the bookmark
-that says so.
+An object that comes to match the selector is ADDED, one that ceases to is DELETED, whatever the
+write was. A watch without a revision, or with `sendInitialEvents`, first gets the objects that
+exist, then (if requested) the bookmark that marks their end.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,22 +20,26 @@ from muster.local.apiserver.http.requests import query_bool
 from muster.local.apiserver.store.changes import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.http.options import Selection
     from muster.local.apiserver.http.requests import Call
-    from muster.local.apiserver.store.changes import Change, Watch
+    from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.store.watch import Watch
 
-    Show = Callable[[bytes], bytes]
+
+Show = Callable[[bytes], bytes]
 
 BOOKMARK_EVERY = 55.0
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
-async def watch_events(store: Store, call: Call, show: Show) -> AsyncGenerator[bytes, None]:
-    """Lines of events until the client's timeout. `show` turns an object into what it asked for.
+async def watch_events(
+    store: Store, call: Call, show: Show | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Lines of events until the client's timeout. `show` gives objects another shape.
 
     The first piece is empty and means that the request is sound and the watch has begun.
     """
@@ -44,7 +48,7 @@ async def watch_events(store: Store, call: Call, show: Show) -> AsyncGenerator[b
     prefix = objects.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)
     seconds = call.number("timeoutSeconds")
-    # The initial objects and the revision to go on from are taken in one breath.
+    # No await between the initial objects and the revision to go on from.
     entries = [e for e in store.scan(prefix) if wanted.matches(e)] if initial else []
     if since is None:
         since = store.revision
@@ -68,16 +72,18 @@ async def watch_events(store: Store, call: Call, show: Show) -> AsyncGenerator[b
 
 
 def _start(call: Call) -> tuple[int | None, bool]:
-    """The revision to watch from, None for the present, and whether what is there comes first."""
-    asked = call.query.get("resourceVersion", "")
+    """The revision to watch from, None for the present, and whether existing objects come first."""
+    version = call.query.get("resourceVersion", "")
     initial = call.query.get("sendInitialEvents")
     if query_bool(initial):
         return None, True
-    if asked in ("", "0"):
+    if version in ("", "0"):
         return None, initial is None
-    if not asked.isdigit():
-        raise api_errors.bad_request(f"Invalid value: {asked!r}: resourceVersion must be a number")
-    return int(asked), False
+    if not version.isdigit():
+        raise api_errors.bad_request(
+            f"Invalid value: {version!r}: resourceVersion must be a number"
+        )
+    return int(version), False
 
 
 async def _follow(
@@ -91,12 +97,12 @@ async def _follow(
     end = loop.time() + seconds if seconds else float("inf")
     bookmarks = query_bool(call.query.get("allowWatchBookmarks"))
     due = loop.time() + BOOKMARK_EVERY
-    while loop.time() < end and not changes.over:
+    while loop.time() < end and not changes.ended:
         try:
             async with asyncio.timeout_at(min(end, due)):
                 batch = await changes.next()
         except TimeoutError:
-            if changes.idle:  # so all up to the present revision has been shown
+            if changes.idle:  # so everything up to the present revision was sent
                 due = loop.time() + BOOKMARK_EVERY
                 if bookmarks and loop.time() < end:
                     yield _bookmark(call, store.revision)
@@ -106,8 +112,8 @@ async def _follow(
             yield lines
 
 
-def _shown(call: Call, wanted: Selection, show: Show, change: Change) -> bytes:
-    """The event of one change as this watcher must see it; nothing if it never saw the object."""
+def _shown(call: Call, wanted: Selection, show: Show | None, change: Change) -> bytes:
+    """The event of one change for this watcher; nothing if it never saw the object."""
     before = change.before is not None and wanted.matches(change.before)
     after = not change.deleted and wanted.matches(change.entry)
     if after:
@@ -116,7 +122,7 @@ def _shown(call: Call, wanted: Selection, show: Show, change: Change) -> bytes:
         return b""
     if change.deleted:
         return _event(b"DELETED", change.entry, call, show)
-    # It left the selection: the watcher is shown what it knew, at the revision it lost it.
+    # It left the selection: the watcher gets the state it knew, at the revision it lost it.
     known = objects.decode(change.before.value)
     encode = objects.encoder(known, known["apiVersion"])
     revision = change.entry.revision
@@ -124,8 +130,9 @@ def _shown(call: Call, wanted: Selection, show: Show, change: Change) -> bytes:
     return _event(b"DELETED", left, call, show)
 
 
-def _event(type_: bytes, entry: Entry, call: Call, show: Show) -> bytes:
-    return _line(type_, show(objects.in_version(entry.value, call.resource)))
+def _event(type_: bytes, entry: Entry, call: Call, show: Show | None) -> bytes:
+    obj = objects.in_version(entry.value, call.resource)
+    return _line(type_, show(obj) if show else obj)
 
 
 def _line(type_: bytes, obj: bytes) -> bytes:

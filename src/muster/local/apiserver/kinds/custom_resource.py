@@ -1,0 +1,129 @@
+"""Custom kinds: the resources that a definition adds, and their rules.
+
+Objects of a custom kind are held to the schema of its definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from muster.api.schemas import Schema
+from muster.local.apiserver import api_errors
+from muster.local.apiserver.resource import Resource, Strategy
+from muster.local.apiserver.schema import structural
+from muster.local.apiserver.views.cells import condition_is_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+
+
+def resources_of(crd: Raw) -> Iterator[Resource]:
+    """One resource per served version, newest and most stable first; none before its names."""
+    if not condition_is_true(crd, "Established"):
+        return
+    spec = crd["spec"]
+    own = spec["names"]
+    storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
+    stored = _schema(storage)
+    changed = crd["metadata"].get("generation", 1) > 1
+    for version in sorted(spec["versions"], key=lambda v: version_rank(v["name"])):
+        if not version.get("served"):
+            continue
+        subresources = version.get("subresources") or {}
+        schema = _schema(version)
+        yield Resource(
+            group=spec["group"],
+            version=version["name"],
+            plural=own["plural"],
+            kind=own["kind"],
+            namespaced=spec.get("scope") != "Cluster",
+            singular=own.get("singular") or "",
+            short=tuple(own.get("shortNames") or ()),
+            categories=tuple(own.get("categories") or ()),
+            subresources=frozenset(subresources),
+            storage_version=storage.get("name", ""),
+            fields=tuple(f["jsonPath"].lstrip(".") for f in version.get("selectableFields") or ()),
+            custom=True,
+            schema=schema,
+            walkable_schema=_walkable(schema),
+            storage_schema=_walkable(stored) if schema != stored else None,
+            needs_reshaping=(changed or schema != stored) and not _accepts_anything(schema),
+            printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+            scale=subresources.get("scale") or {},
+            deprecation=_deprecation(version, spec),
+            strategy=_strategy(schema),
+        )
+
+
+def _schema(version: Raw) -> Raw:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _walkable(schema: Raw) -> Schema | None:
+    """The schema without metadata, whose fields no definition can change."""
+    if not schema:
+        return None
+    properties = {k: v for k, v in schema.get("properties", {}).items() if k != "metadata"}
+    return Schema({**schema, "properties": properties})
+
+
+def _accepts_anything(schema: Raw) -> bool:
+    return not schema.get("properties") and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+
+
+def _deprecation(version: Raw, spec: Raw) -> str:
+    if not version.get("deprecated"):
+        return ""
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    group, kind, rank = spec["group"], spec["names"]["kind"], version_rank(version["name"])
+    better = [
+        v["name"]
+        for v in spec["versions"]
+        if v.get("served") and not v.get("deprecated") and version_rank(v["name"]) < rank
+    ]
+    use = f"; use {group}/{min(better, key=version_rank)} {kind}" if better else ""
+    return f"{group}/{version['name']} {kind} is deprecated{use}"
+
+
+def version_rank(version: str) -> tuple[int, ...]:
+    """The order of versions in discovery: v2, v1, v1beta2, v1beta1, v1alpha1."""
+    stage = (
+        0 if version[1:].isdigit() else 1 if "beta" in version else 2 if "alpha" in version else 3
+    )
+    numbers = "".join(c if c.isdigit() else " " for c in version).split()
+    return (stage, *(-int(n) for n in numbers))
+
+
+# -- rules ---------------------------------------------------------------------------------------
+
+
+def _strategy(schema: Raw) -> Strategy:
+    """The rules of a custom kind with this schema."""
+    declared: Raw = (schema.get("properties") or {}).get("metadata") or {}
+    name_rules: Raw = (declared.get("properties") or {}).get("name") or {}
+    rules = Strategy(generation="spec", apply_schema=_apply_schema)
+    if name_rules:
+        return replace(rules, check_create=partial(_check_name, Schema(name_rules)))
+    return rules
+
+
+def _check_name(rules: Schema, obj: Raw) -> api_errors.Causes:
+    """A schema can restrict the names of new objects."""
+    return structural.check(str(obj["metadata"].get("name") or ""), rules, "metadata.name")
+
+
+def _apply_schema(resource: Resource, obj: Raw, old: Raw | None) -> None:
+    """Write defaults and reject values that do not fit; values of `old` need not fit."""
+    schema = resource.walkable_schema
+    if schema is None:
+        return
+    structural.fill_defaults(obj, schema)
+    causes = structural.check(obj, schema, old=structural.ABSENT if old is None else old)
+    if causes:
+        name = str(obj["metadata"].get("name") or "")
+        raise api_errors.invalid(resource.group, resource.kind, name, causes)

@@ -1,0 +1,193 @@
+"""Resource: the names, verbs and versions of one kind. Strategy: what is special about that kind.
+
+All kinds are created, changed, deleted, counted and printed by the same code (`verbs`, `admission`,
+`views`). Where kinds differ, that code calls a hook of `resource.strategy`, as the registries of
+kube-apiserver do. A hook left out does nothing, so a Strategy lists just the rules of its kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from muster.local.apiserver import objects
+from muster.local.apiserver.admission import names
+from muster.local.apiserver.views import cells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from muster.api.meta import Raw
+    from muster.api.quantity import Amount
+    from muster.api.schemas import Schema
+    from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.store.changes import ObjectReader
+
+ALL_VERBS = frozenset(
+    {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+)
+STATUS = frozenset({"status"})
+
+
+def _no_change(*_: object) -> None:
+    """The kind has nothing to add."""
+
+
+def _no_causes(*_: object) -> Iterable[Cause]:
+    return ()
+
+
+def _same(obj: Raw, *_: object) -> Raw:
+    return obj
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The rules of one kind. Hooks change objects in place; checks return the causes of a 422."""
+
+    # -- create and update, in the order in which `admission.admit` calls them
+    prepare_update: Callable[[Raw, Raw], None] = _no_change
+    """New and old object, before defaults."""
+    defaults: Callable[[Raw], None] = _no_change
+    finish_create: Callable[[Raw, str], None] = _no_change
+    """The object and the present time, after defaults."""
+    finish_update: Callable[[Raw, Raw, str], None] = _no_change
+    """New object, old object and subresource, after defaults."""
+    immutable: tuple[str, ...] = ()
+    """Paths of fields that no update changes."""
+    check_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    check_status_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    check_name: Callable[[str], list[str]] = names.check_subdomain
+    check: Callable[[Raw], Iterable[Cause]] = _no_causes
+    check_create: Callable[[Raw], Iterable[Cause]] = _no_causes
+    admit_create: Callable[[Raw, ObjectReader, datetime], None] = _no_change
+    """Rules that need other objects; they raise."""
+    admit_update: Callable[[Raw, Raw, ObjectReader, datetime], None] = _no_change
+    generation: Literal["none", "fixed", "spec"] = "none"
+    """Whether metadata.generation exists, and whether changes of the spec increase it."""
+    generation_metadata: str = ""
+    """A field of metadata whose changes increase the generation too."""
+    status_on_create: bool = False
+    """Whether a new object keeps the status it is sent with, as a node does."""
+    grants: bool = False
+    """Whether the object grants permissions, which the writer must then have."""
+
+    # -- forms of the object
+    apply_schema: Callable[[Resource, Raw, Raw | None], None] = _no_change
+    """Hold a new object, or a changed one next to the old one, to its schema; it raises."""
+    check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
+    """Types that the published schema does not tell."""
+    to_stored: Callable[[Raw], Raw] = _same
+    from_stored: Callable[[Raw, str], Raw] = _same
+
+    # -- deletion
+    grace: Callable[[Raw, Raw], int] | None = None
+    """Seconds the object may take to stop, from the delete options; None where none needs any."""
+    blocks_removal: Callable[[Raw], bool] = lambda obj: False
+    """Whether the object must stay for a reason besides finalizers and grace."""
+    on_marked: Callable[[Raw], None] = _no_change
+    """Called when a deletion marks the object instead of removing it."""
+    marked_first: bool = False
+    """Whether no first delete request removes the object."""
+    protected: frozenset[str] = frozenset()
+    """Names of objects that cannot be deleted."""
+    orphan_warning: str = ""
+    """The warning to requests without a propagation policy, where those orphan dependents."""
+    delete_answer: Literal["status", "object"] = "status"
+    deletion_view: Callable[[Raw, datetime], Raw] | None = None
+    """The object as the answer to its deletion shows it, where that is not as it was stored."""
+    contents: Callable[[Raw], str] = lambda obj: ""
+    """Prefix of the keys of all objects that are removed together with this one."""
+    storage_preconditions: bool = False
+    """Whether a failed precondition is worded as the storage layer words it."""
+
+    # -- quota
+    charge: Callable[[Raw], dict[str, Amount]] | None = None
+    """What the object uses, by the names of a ResourceQuota's `hard`."""
+    counted_as: str = ""
+    """A name under which quotas count objects, besides `count/…`."""
+    limited: bool = True
+    """Whether a quota may reject an object."""
+    matches_scope: Callable[[Raw, Raw], bool] = lambda term, obj: False
+    unspecified: Callable[[Iterable[str], Raw], str] = lambda hard, obj: ""
+    """What an object must specify because a quota limits it, and does not."""
+
+    # -- tables
+    columns: tuple[str, ...] = ("Name", "Age")
+    """`Name`, or `Name+` for a column of wide output only."""
+    cells: Callable[[Raw, datetime], list[Any]] = cells.name_and_age
+    row_conditions: Callable[[Raw], list[Raw]] = lambda obj: []
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind in one version."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    singular: str = ""
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: frozenset[str] = ALL_VERBS
+    subresources: frozenset[str] = frozenset()
+    storage_version: str = ""
+    fields: tuple[str, ...] = ()
+    """Selectable fields besides name and namespace."""
+    custom: bool = False
+    schema: Raw = field(default_factory=dict, compare=False)
+    walkable_schema: Schema | None = field(default=None, compare=False)
+    storage_schema: Schema | None = field(default=None, compare=False)
+    """The schema of the storage version, if it differs."""
+    needs_reshaping: bool = False
+    """Whether stored bytes may be of another shape than this version shows."""
+    printer_columns: tuple[Raw, ...] = field(default=(), compare=False)
+    scale: Raw = field(default_factory=dict, compare=False)
+    deprecation: str = ""
+    stored_in_group: str | None = None
+    """The group that its objects are stored in, if it is another one."""
+    create_on_update: bool = False
+    """Whether an update of an object that does not exist creates it."""
+    strategy: Strategy = field(default=Strategy(), compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "singular", self.singular or self.kind.lower())
+        object.__setattr__(self, "storage_version", self.storage_version or self.version)
+
+    @cached_property
+    def collection(self) -> str:
+        """`pods`, `tfjobs.kubeflow.org`: where its objects are stored, in all versions."""
+        group = self.stored_group
+        return f"{self.plural}.{group}" if group else self.plural
+
+    @cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def version_prefix(self) -> bytes:
+        """The first bytes of its objects."""
+        return objects.version_prefix(self.api_version)
+
+    @property
+    def stored_group(self) -> str:
+        return self.group if self.stored_in_group is None else self.stored_in_group
+
+    @cached_property
+    def stored_api_version(self) -> str:
+        group = self.stored_group
+        return f"{group}/{self.storage_version}" if group else self.storage_version
+
+    @cached_property
+    def selectable(self) -> tuple[str, ...]:
+        """Everything a field selector may name."""
+        return ("metadata.name", "metadata.namespace", *self.fields)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written only through its subresource."""
+        return "status" in self.subresources
