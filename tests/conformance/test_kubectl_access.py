@@ -25,7 +25,7 @@ ACCOUNT = "--as=system:serviceaccount:default:a"
 
 class Kubectl(NamedTuple):
     program: Path
-    talk: ApiClient
+    api: ApiClient
     node: MeteredNode
     kubeconfig: Path
 
@@ -42,10 +42,10 @@ class Kubectl(NamedTuple):
 @asynccontextmanager
 async def kubectl_on(folder: Path, binaries: Path) -> AsyncIterator[Kubectl]:
     node = MeteredNode()
-    async with running_server(folder / "server", node) as talk:
+    async with running_server(folder / "server", node) as api:
         config = folder / "kubeconfig"
-        talk.server.credentials.write_kubeconfig(config, talk.server.url)
-        yield Kubectl(binaries / "kubectl", talk, node, config)
+        api.server.credentials.write_kubeconfig(config, api.server.url)
+        yield Kubectl(binaries / "kubectl", api, node, config)
 
 
 async def test_what_one_may_do_and_what_a_token_may(
@@ -63,7 +63,7 @@ async def test_what_one_may_do_and_what_a_token_may(
 
         token = (await kubectl("create", "token", "a", "--duration=20m")).strip()
         config = tmp_path / "holder"
-        config.write_text(kubectl.kubeconfig.read_text().replace(kubectl.talk.server.token, token))
+        config.write_text(kubectl.kubeconfig.read_text().replace(kubectl.api.server.token, token))
         holder = kubectl._replace(kubeconfig=config)
         assert "system:serviceaccount:default:a" in await holder("auth", "whoami")
         assert await holder("get", "pods") == "No resources found in default namespace.\n"
@@ -76,8 +76,8 @@ async def test_top_shows_what_pods_and_nodes_use(
     async with kubectl_on(tmp_path, control_plane_binaries) as kubectl:
         room = {"cpu": "4", "memory": "1Gi"}
         node = {"metadata": {"name": "n"}, "status": {"capacity": room, "allocatable": room}}
-        await kubectl.talk.say("POST", "/api/v1/nodes", node)
-        pod = await kubectl.talk.create_pod("p", nodeName="n")
+        await kubectl.api.send("POST", "/api/v1/nodes", node)
+        pod = await kubectl.api.create_pod("p", nodeName="n")
         kubectl.node.pods[pod["metadata"]["uid"]] = {"main": Consumption(0.5, 256 << 20)}
 
         pods = (await kubectl("top", "pods")).splitlines()

@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def talk(tmp_path: Path) -> AsyncIterator[ApiClient]:
-    async with running_server(tmp_path / "server") as talk:
-        yield talk
+async def api(tmp_path: Path) -> AsyncIterator[ApiClient]:
+    async with running_server(tmp_path / "server") as api:
+        yield api

@@ -35,7 +35,7 @@ class ApiClient:
         self.server = server
         self.session = session
 
-    async def say(
+    async def send(
         self, method: str, path: str, body: Any = None, content_type: str = JSON, **headers: str
     ) -> Reply:
         raw = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
@@ -53,7 +53,7 @@ class ApiClient:
     async def create_pod(self, name: str, **spec: Any) -> Any:
         """A pod of one container in the default namespace."""
         containers = [{"name": "main", "image": "busybox"}]
-        reply = await self.say(
+        reply = await self.send(
             "POST",
             "/api/v1/namespaces/default/pods",
             {"metadata": {"name": name}, "spec": {"containers": containers, **spec}},

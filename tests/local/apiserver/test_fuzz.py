@@ -156,7 +156,7 @@ class Ledger:
         self.writes = 0
         self.answers: Counter[int] = Counter()
 
-    async def note(self, talk: ApiClient, method: str, path: str, reply: Reply) -> None:
+    async def note(self, api: ApiClient, method: str, path: str, reply: Reply) -> None:
         """Take in an answer to a request that may have written."""
         self.answers[reply.status] += 1
         place, _, query = path.partition("?")
@@ -171,12 +171,12 @@ class Ledger:
         if whole and parts[1:] in ([], ["status"]):
             self.known[f"{collection}/{name}"] = reply.body
         else:  # the answer does not show the object, so ask what the server made of it
-            await self.look(talk, f"{collection}/{name}")
+            await self.look(api, f"{collection}/{name}")
         for other in self.twins(f"{collection}/{name}"):
-            await self.look(talk, other)
+            await self.look(api, other)
 
-    async def look(self, talk: ApiClient, path: str) -> None:
-        found = await talk.say("GET", path)
+    async def look(self, api: ApiClient, path: str) -> None:
+        found = await api.send("GET", path)
         if found.status == 404:
             self.known.pop(path, None)
         else:
@@ -190,13 +190,13 @@ class Ledger:
         twin = path.replace(*other)
         return [twin] if path in self.known or twin in self.known else []
 
-    async def audit(self, talk: ApiClient) -> None:
+    async def audit(self, api: ApiClient) -> None:
         """Every object is as it was acknowledged, and there are no others."""
         for path, body in self.known.items():
-            found = await talk.say("GET", path)
+            found = await api.send("GET", path)
             assert (found.status, found.body) == (200, body), path
         for collection in COLLECTIONS:
-            items = (await talk.say("GET", collection)).body["items"]
+            items = (await api.send("GET", collection)).body["items"]
             there = {f"{collection}/{item['metadata']['name']}" for item in items}
             known = {path for path in self.known if path.rpartition("/")[0] == collection}
             assert there - known <= self.born, collection
@@ -204,10 +204,10 @@ class Ledger:
     born: frozenset[str] = frozenset()
     """What was there before the first request."""
 
-    async def begin(self, talk: ApiClient) -> None:
+    async def begin(self, api: ApiClient) -> None:
         found = set()
         for collection in COLLECTIONS:
-            items = (await talk.say("GET", collection)).body["items"]
+            items = (await api.send("GET", collection)).body["items"]
             found |= {f"{collection}/{item['metadata']['name']}" for item in items}
         self.born = frozenset(found)
 
@@ -215,21 +215,21 @@ class Ledger:
 async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
     """Send random requests, and look into the books after each of many restarts."""
     ledger = Ledger()
-    async with running_server(folder) as talk:
+    async with running_server(folder) as api:
         for crd in crds.load_all():
-            await talk.say("POST", COLLECTIONS[-1], crd)
-        await ledger.begin(talk)
+            await api.send("POST", COLLECTIONS[-1], crd)
+        await ledger.begin(api)
     for _ in range(count // BATCH):
-        async with running_server(folder) as talk:
-            await ledger.audit(talk)
+        async with running_server(folder) as api:
+            await ledger.audit(api)
             for _ in range(BATCH):
                 method, path, body, kind = request(dice)
-                reply = await talk.say(method, path, body, kind)
+                reply = await api.send(method, path, body, kind)
                 said = (method, path, body, kind, reply.body)
                 assert reply.status < 500 or reply.status == 504, said
-                await ledger.note(talk, method, path, reply)
-    async with running_server(folder) as talk:
-        await ledger.audit(talk)
+                await ledger.note(api, method, path, reply)
+    async with running_server(folder) as api:
+        await ledger.audit(api)
     return ledger
 
 
@@ -256,27 +256,27 @@ async def test_a_hundred_thousand_random_requests(tmp_path: Path) -> None:
 async def test_what_was_acknowledged_is_what_is_there(tmp_path: Path) -> None:
     dice, model = random.Random(7), dict[str, dict[str, str]]()
     path = "/api/v1/namespaces/default/configmaps"
-    async with running_server(tmp_path) as talk:
+    async with running_server(tmp_path) as api:
         for i in range(1500):
             name = dice.choice("abcdefgh")
             data = {dice.choice("xyz"): str(i)}
             match dice.randrange(4):
                 case 0:
                     body = {"metadata": {"name": name}, "data": data}
-                    if (await talk.say("POST", path, body)).status == 201:
+                    if (await api.send("POST", path, body)).status == 201:
                         model[name] = data
                 case 1:
                     body = {"metadata": {"name": name}, "data": data}
-                    if (await talk.say("PUT", f"{path}/{name}", body)).status == 200:
+                    if (await api.send("PUT", f"{path}/{name}", body)).status == 200:
                         model[name] = data
                 case 2:
                     kind = "application/merge-patch+json"
-                    reply = await talk.say("PATCH", f"{path}/{name}", {"data": data}, kind)
+                    reply = await api.send("PATCH", f"{path}/{name}", {"data": data}, kind)
                     if reply.status == 200:
                         model[name] = model[name] | data
                 case _:
-                    if (await talk.say("DELETE", f"{path}/{name}")).status == 200:
+                    if (await api.send("DELETE", f"{path}/{name}")).status == 200:
                         del model[name]
-    async with running_server(tmp_path) as talk:
-        items = (await talk.say("GET", path)).body["items"]
+    async with running_server(tmp_path) as api:
+        items = (await api.send("GET", path)).body["items"]
         assert {i["metadata"]["name"]: i["data"] for i in items} == model

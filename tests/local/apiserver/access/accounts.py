@@ -14,18 +14,18 @@ ROLES = f"{RBAC}/clusterroles"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-async def token_for(talk: ApiClient, name: str = "default", **spec: Any) -> str:
-    reply = await talk.say("POST", f"{ACCOUNTS}/{name}/token", {"spec": spec})
+async def token_for(api: ApiClient, name: str = "default", **spec: Any) -> str:
+    reply = await api.send("POST", f"{ACCOUNTS}/{name}/token", {"spec": spec})
     assert reply.status == 201, reply.body
     return str(reply.body["status"]["token"])
 
 
-async def say_as(talk: ApiClient, token: str, method: str, path: str, body: Any = None) -> Reply:
-    return await talk.say(method, path, body, Authorization=f"Bearer {token}")
+async def say_as(api: ApiClient, token: str, method: str, path: str, body: Any = None) -> Reply:
+    return await api.send(method, path, body, Authorization=f"Bearer {token}")
 
 
-async def grant(talk: ApiClient, role: str, account: str = "default") -> None:
-    reply = await talk.say(
+async def grant(api: ApiClient, role: str, account: str = "default") -> None:
+    reply = await api.send(
         "POST",
         f"{RBAC}/namespaces/default/rolebindings",
         {

@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from tests.local.apiserver.running_server import ApiClient
 
 
-async def test_impersonation_needs_the_permission(talk: ApiClient) -> None:
-    token = await token_for(talk)
+async def test_impersonation_needs_the_permission(api: ApiClient) -> None:
+    token = await token_for(api)
     headers = {"Impersonate-User": "jo", "Impersonate-Group": "system:masters"}
 
-    as_master = await talk.say("GET", PODS, **headers)
-    as_jo = await talk.say("GET", PODS, **{"Impersonate-User": "jo"})
-    by_account = await talk.say("GET", PODS, Authorization=f"Bearer {token}", **headers)
-    nobody = await talk.say("GET", PODS, **{"Impersonate-Group": "x"})
+    as_master = await api.send("GET", PODS, **headers)
+    as_jo = await api.send("GET", PODS, **{"Impersonate-User": "jo"})
+    by_account = await api.send("GET", PODS, Authorization=f"Bearer {token}", **headers)
+    nobody = await api.send("GET", PODS, **{"Impersonate-Group": "x"})
 
     assert [r.status for r in (as_master, as_jo, by_account, nobody)] == [200, 403, 403, 400]
     assert "cannot impersonate" in by_account.body["message"]
 
 
-async def test_the_admin_cannot_be_locked_out(talk: ApiClient) -> None:
+async def test_the_admin_cannot_be_locked_out(api: ApiClient) -> None:
     for path in (f"{RBAC}/clusterrolebindings", f"{RBAC}/clusterroles"):
-        assert (await talk.say("DELETE", path)).status == 200
+        assert (await api.send("DELETE", path)).status == 200
 
-    assert (await talk.say("GET", PODS)).status == 200
+    assert (await api.send("GET", PODS)).status == 200
 
 
-async def test_signing_key_and_token_are_readable_by_their_owner_only(talk: ApiClient) -> None:
-    folder = talk.server.data_dir / "access"
+async def test_signing_key_and_token_are_readable_by_their_owner_only(api: ApiClient) -> None:
+    folder = api.server.data_dir / "access"
 
     assert folder.stat().st_mode & 0o777 == 0o700
     for name in ("token", "accounts.key"):
@@ -53,7 +53,7 @@ async def test_signing_key_and_token_are_readable_by_their_owner_only(talk: ApiC
 
 
 async def test_the_admins_token_is_compared_in_constant_time(
-    talk: ApiClient, monkeypatch: pytest.MonkeyPatch
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[tuple[bytes, bytes]] = []
     compare_digest = hmac.compare_digest
@@ -63,13 +63,13 @@ async def test_the_admins_token_is_compared_in_constant_time(
         return compare_digest(given, ours)
 
     monkeypatch.setattr("hmac.compare_digest", recording)
-    secret = talk.server.token
+    secret = api.server.token
     for token in ("x", secret[:-1], f"{secret[:-1]}\udce9", secret):
         headers = CIMultiDictProxy(CIMultiDict({"Authorization": f"Bearer {token}"}))
         with suppress(StatusError):
-            talk.server.authenticator.user(headers)
+            api.server.authenticator.user(headers)
 
-    assert [ours for _, ours in compared] == [talk.server.token.encode()] * 4
+    assert [ours for _, ours in compared] == [api.server.token.encode()] * 4
 
 
 def listening(port: int) -> set[str]:

@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from tests.local.apiserver.running_server import ApiClient
 
 
-async def test_every_namespace_has_a_default_account(talk: ApiClient) -> None:
-    await talk.say("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
+async def test_every_namespace_has_a_default_account(api: ApiClient) -> None:
+    await api.send("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
 
     for namespace in ("default", "kube-system", "new"):
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-        assert (await talk.say("GET", path)).status == 200
+        assert (await api.send("GET", path)).status == 200
 
 
-async def test_a_deleted_default_account_is_recreated_with_a_new_uid(talk: ApiClient) -> None:
-    before = (await talk.say("GET", f"{ACCOUNTS}/default")).body["metadata"]["uid"]
-    token = await token_for(talk)
-    await talk.say("DELETE", f"{ACCOUNTS}/default")
-    after = (await talk.say("GET", f"{ACCOUNTS}/default")).body["metadata"]["uid"]
+async def test_a_deleted_default_account_is_recreated_with_a_new_uid(api: ApiClient) -> None:
+    before = (await api.send("GET", f"{ACCOUNTS}/default")).body["metadata"]["uid"]
+    token = await token_for(api)
+    await api.send("DELETE", f"{ACCOUNTS}/default")
+    after = (await api.send("GET", f"{ACCOUNTS}/default")).body["metadata"]["uid"]
 
     assert after != before
-    assert (await say_as(talk, token, "GET", PODS)).status == 401
+    assert (await say_as(api, token, "GET", PODS)).status == 401
 
 
-async def test_a_token_carries_its_accounts_name_and_groups(talk: ApiClient) -> None:
-    reply = await say_as(talk, await token_for(talk), "POST", WHO, {})
+async def test_a_token_carries_its_accounts_name_and_groups(api: ApiClient) -> None:
+    reply = await say_as(api, await token_for(api), "POST", WHO, {})
 
     info = reply.body["status"]["userInfo"]
     assert info["username"] == "system:serviceaccount:default:default"
@@ -53,10 +53,10 @@ async def test_a_token_carries_its_accounts_name_and_groups(talk: ApiClient) -> 
 
 
 async def test_a_token_is_valid_after_a_restart(tmp_path: Path) -> None:
-    async with running_server(tmp_path) as talk:
-        token = await token_for(talk)
-    async with running_server(tmp_path) as talk:
-        assert (await say_as(talk, token, "POST", WHO, {})).status == 201
+    async with running_server(tmp_path) as api:
+        token = await token_for(api)
+    async with running_server(tmp_path) as api:
+        assert (await say_as(api, token, "POST", WHO, {})).status == 201
 
 
 async def token_issued_before(server: ApiServer, hours: float) -> str:
@@ -71,11 +71,11 @@ async def token_issued_before(server: ApiServer, hours: float) -> str:
 
 @pytest.mark.parametrize(("hours", "expected"), [(0.9, 201), (1.1, 401), (-0.5, 401)])
 async def test_a_token_is_rejected_before_and_after_its_validity(
-    talk: ApiClient, hours: float, expected: int
+    api: ApiClient, hours: float, expected: int
 ) -> None:
-    token = await token_issued_before(talk.server, hours)
+    token = await token_issued_before(api.server, hours)
 
-    assert (await say_as(talk, token, "POST", WHO, {})).status == expected
+    assert (await say_as(api, token, "POST", WHO, {})).status == expected
 
 
 def forgeries(token: str) -> list[str]:
@@ -90,28 +90,28 @@ def forgeries(token: str) -> list[str]:
     ]
 
 
-async def test_a_forged_token_is_rejected(talk: ApiClient) -> None:
-    token = await token_for(talk)
+async def test_a_forged_token_is_rejected(api: ApiClient) -> None:
+    token = await token_for(api)
 
     for forged in forgeries(token):
-        assert (await say_as(talk, forged, "POST", WHO, {})).status == 401, forged
-    assert (await say_as(talk, token, "POST", WHO, {})).status == 201
+        assert (await say_as(api, forged, "POST", WHO, {})).status == 401, forged
+    assert (await say_as(api, token, "POST", WHO, {})).status == 201
 
 
-async def test_another_clusters_token_is_rejected(talk: ApiClient, tmp_path: Path) -> None:
+async def test_another_clusters_token_is_rejected(api: ApiClient, tmp_path: Path) -> None:
     async with running_server(tmp_path / "other") as other:
         token = await token_for(other)
 
-    assert (await say_as(talk, token, "POST", WHO, {})).status == 401
+    assert (await say_as(api, token, "POST", WHO, {})).status == 401
 
 
-async def test_a_token_is_invalid_once_its_pod_is_deleted(talk: ApiClient) -> None:
-    await talk.create_pod("p")
+async def test_a_token_is_invalid_once_its_pod_is_deleted(api: ApiClient) -> None:
+    await api.create_pod("p")
     bound = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
-    token = await token_for(talk, boundObjectRef=bound)
-    before = await say_as(talk, token, "POST", WHO, {})
-    await talk.say("DELETE", f"{PODS}/p")
-    after = await say_as(talk, token, "POST", WHO, {})
+    token = await token_for(api, boundObjectRef=bound)
+    before = await say_as(api, token, "POST", WHO, {})
+    await api.send("DELETE", f"{PODS}/p")
+    after = await say_as(api, token, "POST", WHO, {})
 
     assert (before.status, after.status) == (201, 401)
     extra = before.body["status"]["userInfo"]["extra"]

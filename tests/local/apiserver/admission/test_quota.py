@@ -19,94 +19,94 @@ NS = "/api/v1/namespaces/default"
 PODS, QUOTAS, CM = f"{NS}/pods", f"{NS}/resourcequotas", f"{NS}/configmaps"
 
 
-async def limit(talk: ApiClient, *scopes: str, **hard: str) -> None:
+async def limit(api: ApiClient, *scopes: str, **hard: str) -> None:
     named = {name.replace("_", "."): value for name, value in hard.items()}
     spec = {"hard": named, "scopes": list(scopes)}
-    reply = await talk.say("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
+    reply = await api.send("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
     assert reply.status == 201, reply.body
 
 
-async def pod(talk: ApiClient, name: str, cpu: str = "", **spec: Any) -> Reply:
+async def pod(api: ApiClient, name: str, cpu: str = "", **spec: Any) -> Reply:
     resources = {"requests": {"cpu": cpu}} if cpu else {}
     container = {"name": "c", "image": "i", "resources": resources}
     body = {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
-    return await talk.say("POST", PODS, body)
+    return await api.send("POST", PODS, body)
 
 
-async def used(talk: ApiClient, name: str = "pods") -> str:
-    status = (await talk.say("GET", f"{QUOTAS}/q")).body["status"]
+async def used(api: ApiClient, name: str = "pods") -> str:
+    status = (await api.send("GET", f"{QUOTAS}/q")).body["status"]
     return str(status["used"][name])
 
 
-async def test_many_at_once_never_take_more_than_there_is(talk: ApiClient) -> None:
-    await limit(talk, pods="7", requests_cpu="1")
+async def test_many_at_once_never_take_more_than_there_is(api: ApiClient) -> None:
+    await limit(api, pods="7", requests_cpu="1")
 
-    replies = await asyncio.gather(*(pod(talk, f"p{i}", "150m") for i in range(30)))
+    replies = await asyncio.gather(*(pod(api, f"p{i}", "150m") for i in range(30)))
 
     assert sorted(r.status for r in replies) == [201] * 6 + [403] * 24
-    assert (await used(talk), await used(talk, "requests.cpu")) == ("6", "900m")
+    assert (await used(api), await used(api, "requests.cpu")) == ("6", "900m")
 
 
-async def test_room_comes_back_when_pods_go_or_end(talk: ApiClient) -> None:
-    await limit(talk, pods="2")
-    await pod(talk, "a")
-    await pod(talk, "b")
-    assert (await pod(talk, "c")).status == 403
+async def test_room_comes_back_when_pods_go_or_end(api: ApiClient) -> None:
+    await limit(api, pods="2")
+    await pod(api, "a")
+    await pod(api, "b")
+    assert (await pod(api, "c")).status == 403
 
-    await talk.say("DELETE", f"{PODS}/a")
-    assert await used(talk) == "1"
-    assert (await pod(talk, "c")).status == 201
-    await talk.say("PATCH", f"{PODS}/b/status", {"status": {"phase": "Succeeded"}}, MERGE)
-    assert await used(talk) == "1"
-    assert (await pod(talk, "d")).status == 201
+    await api.send("DELETE", f"{PODS}/a")
+    assert await used(api) == "1"
+    assert (await pod(api, "c")).status == 201
+    await api.send("PATCH", f"{PODS}/b/status", {"status": {"phase": "Succeeded"}}, MERGE)
+    assert await used(api) == "1"
+    assert (await pod(api, "d")).status == 201
 
 
-async def test_a_write_that_fails_takes_no_room(talk: ApiClient) -> None:
-    await limit(talk, **{"count/configmaps": "2"})
-    await talk.say("POST", CM, {"metadata": {"name": "a"}})
+async def test_a_write_that_fails_takes_no_room(api: ApiClient) -> None:
+    await limit(api, **{"count/configmaps": "2"})
+    await api.send("POST", CM, {"metadata": {"name": "a"}})
     for _ in range(3):
-        assert (await talk.say("POST", CM, {"metadata": {"name": "a"}})).status == 409
-        dry = await talk.say("POST", f"{CM}?dryRun=All", {"metadata": {"name": "b"}})
+        assert (await api.send("POST", CM, {"metadata": {"name": "a"}})).status == 409
+        dry = await api.send("POST", f"{CM}?dryRun=All", {"metadata": {"name": "b"}})
         assert dry.status == 201
 
-    assert await used(talk, "count/configmaps") == "1"
-    assert (await talk.say("POST", CM, {"metadata": {"name": "b"}})).status == 201
+    assert await used(api, "count/configmaps") == "1"
+    assert (await api.send("POST", CM, {"metadata": {"name": "b"}})).status == 201
 
 
-async def test_what_was_there_before_the_quota_counts(talk: ApiClient) -> None:
-    await pod(talk, "a", "2")
-    await limit(talk, pods="1", requests_cpu="1")
+async def test_what_was_there_before_the_quota_counts(api: ApiClient) -> None:
+    await pod(api, "a", "2")
+    await limit(api, pods="1", requests_cpu="1")
 
-    assert (await used(talk), await used(talk, "requests.cpu")) == ("1", "2")
-    assert (await pod(talk, "b", "1m")).status == 403
+    assert (await used(api), await used(api, "requests.cpu")) == ("1", "2")
+    assert (await pod(api, "b", "1m")).status == 403
 
 
-async def test_a_quota_that_is_changed_or_deleted_holds_no_longer(talk: ApiClient) -> None:
-    await limit(talk, pods="0")
-    assert (await pod(talk, "a")).status == 403
-    await talk.say("PATCH", f"{QUOTAS}/q", {"spec": {"hard": {"pods": "1"}}}, MERGE)
-    assert (await pod(talk, "a")).status == 201
-    assert (await pod(talk, "b")).status == 403
-    await talk.say("DELETE", f"{QUOTAS}/q")
-    assert (await pod(talk, "b")).status == 201
+async def test_a_quota_that_is_changed_or_deleted_holds_no_longer(api: ApiClient) -> None:
+    await limit(api, pods="0")
+    assert (await pod(api, "a")).status == 403
+    await api.send("PATCH", f"{QUOTAS}/q", {"spec": {"hard": {"pods": "1"}}}, MERGE)
+    assert (await pod(api, "a")).status == 201
+    assert (await pod(api, "b")).status == 403
+    await api.send("DELETE", f"{QUOTAS}/q")
+    assert (await pod(api, "b")).status == 201
 
 
 async def test_a_restart_knows_what_is_used(tmp_path: Path) -> None:
-    async with running_server(tmp_path) as talk:
-        await limit(talk, pods="1")
-        await pod(talk, "a")
-    async with running_server(tmp_path) as talk:
-        assert await used(talk) == "1"
-        assert (await pod(talk, "b")).status == 403
+    async with running_server(tmp_path) as api:
+        await limit(api, pods="1")
+        await pod(api, "a")
+    async with running_server(tmp_path) as api:
+        assert await used(api) == "1"
+        assert (await pod(api, "b")).status == 403
 
 
-async def test_a_status_written_by_hand_is_put_right(talk: ApiClient) -> None:
-    await limit(talk, pods="1")
-    await pod(talk, "a")
+async def test_a_status_written_by_hand_is_put_right(api: ApiClient) -> None:
+    await limit(api, pods="1")
+    await pod(api, "a")
     lie = {"status": {"hard": {"pods": "9"}, "used": {"pods": "0"}}}
-    await talk.say("PATCH", f"{QUOTAS}/q/status", lie, MERGE)
+    await api.send("PATCH", f"{QUOTAS}/q/status", lie, MERGE)
 
-    assert await used(talk) == "1"
+    assert await used(api) == "1"
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ async def test_a_status_written_by_hand_is_put_right(talk: ApiClient) -> None:
     ],
 )
 async def test_a_scope_says_which_pods_count(
-    talk: ApiClient, scope: str, spec: dict[str, Any], expected: int
+    api: ApiClient, scope: str, spec: dict[str, Any], expected: int
 ) -> None:
-    await limit(talk, scope, pods="0")
+    await limit(api, scope, pods="0")
 
-    assert (await pod(talk, "a", **spec)).status == expected
+    assert (await pod(api, "a", **spec)).status == expected
 
 
 def test_containers_that_start_a_pod_count_by_the_largest() -> None:

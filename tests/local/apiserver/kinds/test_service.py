@@ -17,11 +17,11 @@ OUTSIDE = {
 
 
 async def test_a_service_that_is_no_longer_for_outside_gives_up_what_was(tmp_path: Path) -> None:
-    async with running_server(tmp_path) as talk:
-        made = await talk.say("POST", SERVICES, OUTSIDE)
+    async with running_server(tmp_path) as api:
+        made = await api.send("POST", SERVICES, OUTSIDE)
         assert made.body["spec"]["ports"][0]["nodePort"]
 
-        changed = await talk.say("PATCH", f"{SERVICES}/a", {"spec": {"type": "ClusterIP"}}, MERGE)
+        changed = await api.send("PATCH", f"{SERVICES}/a", {"spec": {"type": "ClusterIP"}}, MERGE)
 
         assert changed.status == 200, changed.body
         assert "externalTrafficPolicy" not in changed.body["spec"]
@@ -29,18 +29,18 @@ async def test_a_service_that_is_no_longer_for_outside_gives_up_what_was(tmp_pat
 
 
 async def test_a_service_can_be_written_back_as_it_was_read(tmp_path: Path) -> None:
-    async with running_server(tmp_path) as talk:
-        made = await talk.say("POST", SERVICES, OUTSIDE)
+    async with running_server(tmp_path) as api:
+        made = await api.send("POST", SERVICES, OUTSIDE)
 
-        again = await talk.say("PUT", f"{SERVICES}/a", made.body)
+        again = await api.send("PUT", f"{SERVICES}/a", made.body)
 
         assert (again.status, again.body) == (200, made.body)
 
 
 async def test_an_address_that_is_asked_for_is_told_alike_in_both_fields(tmp_path: Path) -> None:
-    async with running_server(tmp_path) as talk:
+    async with running_server(tmp_path) as api:
         spec = {"clusterIP": "10.0.0.7", "ports": [{"port": 80}]}
 
-        made = await talk.say("POST", SERVICES, {"metadata": {"name": "a"}, "spec": spec})
+        made = await api.send("POST", SERVICES, {"metadata": {"name": "a"}, "spec": spec})
 
         assert made.body["spec"]["clusterIPs"] == ["10.0.0.7"]

@@ -20,7 +20,7 @@ def payload(key: str, revision: int) -> bytes:
     return f"{key}@{revision};".encode() * 40
 
 
-def say(entry: Entry, kind: str) -> None:
+def report(entry: Entry, kind: str) -> None:
     sys.stdout.write(f"{entry.key} {entry.revision} {kind}\n")
     sys.stdout.flush()
 
@@ -32,11 +32,11 @@ async def write(store: Store, key: str, dice: random.Random) -> None:
     while True:
         current = store.get(key)
         if current is None:
-            say(await store.create(key, encode), "create")
+            report(await store.create(key, encode), "create")
         elif dice.random() < 0.2:
-            say(await store.delete(key, encode, current.revision), "delete")
+            report(await store.delete(key, encode, current.revision), "delete")
         else:
-            say(await store.update(key, encode, current.revision), "update")
+            report(await store.update(key, encode, current.revision), "update")
         if dice.random() < 0.01:
             await store.compact(store.revision - 50)
 

@@ -25,12 +25,12 @@ V5 = "v5.channel.k8s.io"
 
 async def test_logs_come_from_the_node_agent(tmp_path: Path) -> None:
     node = FakeNode()
-    async with running_server(tmp_path, node) as talk:
-        await talk.create_pod("a", nodeName="n")
-        log = await talk.say("GET", f"{PODS}/a/log?follow=true&tailLines=5&timestamps=1")
-        bad = await talk.say("GET", f"{PODS}/a/log?previous=true")
-        wrong = await talk.say("GET", f"{PODS}/a/log?container=none")
-        none = await talk.say("GET", f"{PODS}/none/log")
+    async with running_server(tmp_path, node) as api:
+        await api.create_pod("a", nodeName="n")
+        log = await api.send("GET", f"{PODS}/a/log?follow=true&tailLines=5&timestamps=1")
+        bad = await api.send("GET", f"{PODS}/a/log?previous=true")
+        wrong = await api.send("GET", f"{PODS}/a/log?container=none")
+        none = await api.send("GET", f"{PODS}/none/log")
 
     assert log.body == "one\ntwo\n"
     assert node.asked[0] == LogOptions("main", follow=True, timestamps=True, tail=5)
@@ -38,21 +38,21 @@ async def test_logs_come_from_the_node_agent(tmp_path: Path) -> None:
     assert (wrong.status, none.status) == (400, 404)
 
 
-async def test_a_pod_nobody_runs_has_an_empty_log(talk: ApiClient) -> None:
-    await talk.create_pod("a")
+async def test_a_pod_nobody_runs_has_an_empty_log(api: ApiClient) -> None:
+    await api.create_pod("a")
 
-    assert (await talk.say("GET", f"{PODS}/a/log")).body == ""
+    assert (await api.send("GET", f"{PODS}/a/log")).body == ""
 
 
 async def run(
-    talk: ApiClient, query: str, *sent: bytes, protocol: str = V5
+    api: ApiClient, query: str, *sent: bytes, protocol: str = V5
 ) -> tuple[list[tuple[int, bytes]], Any]:
     """What came back on which channel, and the Status at the end."""
-    url = f"{talk.server.url}{PODS}/a/exec?{query}"
+    url = f"{api.server.url}{PODS}/a/exec?{query}"
     found: list[tuple[int, bytes]] = []
     async with (
         asyncio.timeout(60),
-        talk.session.ws_connect(url, protocols=(protocol,)) as socket,
+        api.session.ws_connect(url, protocols=(protocol,)) as socket,
     ):
         assert socket.protocol == protocol
         for message in sent:
@@ -65,10 +65,10 @@ async def run(
 
 async def test_a_command_gets_its_input_and_ends_with_it(tmp_path: Path) -> None:
     node = FakeNode()
-    async with running_server(tmp_path, node) as talk:
-        await talk.create_pod("a", nodeName="n")
+    async with running_server(tmp_path, node) as api:
+        await api.create_pod("a", nodeName="n")
         output, outcome = await run(
-            talk, "command=cat&stdin=true&stdout=true", b"\x00hello", b"\xff\x00"
+            api, "command=cat&stdin=true&stdout=true", b"\x00hello", b"\xff\x00"
         )
 
     assert output == [(1, b"hello")]
@@ -82,13 +82,13 @@ async def test_a_command_that_does_not_read_for_long_is_waited_for(
     """The client is not even heard meanwhile: here it answers no ping."""
     monkeypatch.setattr(exec_websocket, "_PING", 0.02)
     node, sent = FakeNode(), [b"\x00%d" % n for n in range(200)]
-    async with running_server(tmp_path, node) as talk:
-        await talk.create_pod("a", nodeName="n")
-        url = f"{talk.server.url}{PODS}/a/exec?command=slow&stdin=true&stdout=true"
+    async with running_server(tmp_path, node) as api:
+        await api.create_pod("a", nodeName="n")
+        url = f"{api.server.url}{PODS}/a/exec?command=slow&stdin=true&stdout=true"
         received: list[bytes] = []
         async with (
             asyncio.timeout(60),
-            talk.session.ws_connect(url, protocols=(V5,), autoping=False) as socket,
+            api.session.ws_connect(url, protocols=(V5,), autoping=False) as socket,
         ):
             for message in (*sent, b"\xff\x00"):
                 await socket.send_bytes(message)
@@ -104,10 +104,10 @@ async def test_a_command_that_does_not_read_for_long_is_waited_for(
 
 
 async def test_a_failing_command_tells_its_exit_code(tmp_path: Path) -> None:
-    async with running_server(tmp_path, FakeNode()) as talk:
-        await talk.create_pod("a", nodeName="n")
+    async with running_server(tmp_path, FakeNode()) as api:
+        await api.create_pod("a", nodeName="n")
         output, outcome = await run(
-            talk, "command=exit&command=3&stderr=true", protocol="v4.channel.k8s.io"
+            api, "command=exit&command=3&stderr=true", protocol="v4.channel.k8s.io"
         )
 
     assert output == [(2, b"bye\n")]
@@ -116,19 +116,19 @@ async def test_a_failing_command_tells_its_exit_code(tmp_path: Path) -> None:
 
 
 async def test_a_terminal_is_told_its_size(tmp_path: Path) -> None:
-    async with running_server(tmp_path, FakeNode()) as talk:
-        await talk.create_pod("a", nodeName="n")
+    async with running_server(tmp_path, FakeNode()) as api:
+        await api.create_pod("a", nodeName="n")
         output, _ = await run(
-            talk, "command=size&tty=true", b"\x04nonsense", b'\x04{"Width":80,"Height":24}'
+            api, "command=size&tty=true", b"\x04nonsense", b'\x04{"Width":80,"Height":24}'
         )
 
     assert output == [(1, b"80x24")]
 
 
 async def test_what_the_node_refuses_is_told_at_the_end(tmp_path: Path) -> None:
-    async with running_server(tmp_path, FakeNode()) as talk:
-        await talk.create_pod("a", nodeName="n")
-        _, outcome = await run(talk, "command=nonsense")
+    async with running_server(tmp_path, FakeNode()) as api:
+        await api.create_pod("a", nodeName="n")
+        _, outcome = await run(api, "command=nonsense")
 
     assert (outcome["code"], outcome["message"]) == (400, "no such command")
 
@@ -147,13 +147,13 @@ async def test_what_the_node_refuses_is_told_at_the_end(tmp_path: Path) -> None:
 async def test_a_command_that_cannot_run_is_refused_before_the_upgrade(
     tmp_path: Path, path: str, expected: int
 ) -> None:
-    async with running_server(tmp_path, FakeNode()) as talk:
-        await talk.create_pod("a", nodeName="n")
-        await talk.create_pod("unbound")
-        await talk.create_pod("done", nodeName="n")
-        await talk.say("PATCH", f"{PODS}/done/status", {"status": {"phase": "Failed"}}, MERGE)
+    async with running_server(tmp_path, FakeNode()) as api:
+        await api.create_pod("a", nodeName="n")
+        await api.create_pod("unbound")
+        await api.create_pod("done", nodeName="n")
+        await api.send("PATCH", f"{PODS}/done/status", {"status": {"phase": "Failed"}}, MERGE)
 
-        assert (await talk.say("GET", path)).status == expected
+        assert (await api.send("GET", path)).status == expected
 
 
 async def test_a_request_is_handed_on_to_a_pods_port(tmp_path: Path) -> None:
@@ -168,12 +168,20 @@ async def test_a_request_is_handed_on_to_a_pods_port(tmp_path: Path) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
-    async with running_server(tmp_path, FakeNode((host, port))) as talk:
-        await talk.create_pod("a", nodeName="n")
-        reply = await talk.say("POST", f"{PODS}/a:80/proxy/x/y?q=1", b"body")
+    async with running_server(tmp_path, FakeNode((host, port))) as api:
+        await api.create_pod("a", nodeName="n")
+        reply = await api.send("POST", f"{PODS}/a:80/proxy/x/y?q=1", b"body")
         await runner.cleanup()
-        gone = await talk.say("GET", f"{PODS}/a:80/proxy/")
+        gone = await api.send("GET", f"{PODS}/a:80/proxy/")
 
     assert (reply.status, reply.body) == (418, "POST /x/y?q=1 body")
     assert reply.headers["X-Pod"] == "yes"
     assert gone.status == 503
+
+
+async def test_logs_since_a_time_before_all_times_are_all_logs(api: ApiClient) -> None:
+    await api.create_pod("a", nodeName="n")
+
+    reply = await api.send("GET", f"{PODS}/a/log?sinceSeconds=99999999999")
+
+    assert reply.status != 500

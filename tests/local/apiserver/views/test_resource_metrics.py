@@ -34,18 +34,18 @@ class MeteredNode(FakeNode):
 
 async def test_pods_and_nodes_use_what_was_measured(tmp_path: Path) -> None:
     node = MeteredNode()
-    async with running_server(tmp_path, node) as talk:
-        await talk.say("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
-        a = await talk.create_pod("a", nodeName="n")
-        b = await talk.create_pod("b", nodeName="n")
-        await talk.create_pod("unknown")
+    async with running_server(tmp_path, node) as api:
+        await api.send("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+        a = await api.create_pod("a", nodeName="n")
+        b = await api.create_pod("b", nodeName="n")
+        await api.create_pod("unknown")
         node.pods[a["metadata"]["uid"]] = {"main": Consumption(0.25, 3 << 20)}
         node.pods[b["metadata"]["uid"]] = {"main": Consumption(1.5, 1 << 20)}
 
-        listed = (await talk.say("GET", PODS)).body
-        one = (await talk.say("GET", f"{PODS}/a")).body
-        chosen = (await talk.say("GET", f"{PODS}?fieldSelector=metadata.name%3Db")).body
-        nodes = (await talk.say("GET", f"{METRICS}/nodes")).body
+        listed = (await api.send("GET", PODS)).body
+        one = (await api.send("GET", f"{PODS}/a")).body
+        chosen = (await api.send("GET", f"{PODS}?fieldSelector=metadata.name%3Db")).body
+        nodes = (await api.send("GET", f"{METRICS}/nodes")).body
 
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "b"]
         assert one["containers"] == [
@@ -54,49 +54,49 @@ async def test_pods_and_nodes_use_what_was_measured(tmp_path: Path) -> None:
         assert (one["timestamp"], one["window"]) == ("2026-01-02T03:04:05Z", "2.500s")
         assert [item["metadata"]["name"] for item in chosen["items"]] == ["b"]
         assert nodes["items"][0]["usage"] == {"cpu": "1750000000n", "memory": "4096Ki"}
-        assert (await talk.say("GET", f"{PODS}/unknown")).status == 404
+        assert (await api.send("GET", f"{PODS}/unknown")).status == 404
 
 
-async def test_without_measurements_there_is_nothing_to_list(talk: ApiClient) -> None:
-    await talk.create_pod("a")
+async def test_without_measurements_there_is_nothing_to_list(api: ApiClient) -> None:
+    await api.create_pod("a")
 
-    assert (await talk.say("GET", PODS)).body["items"] == []
-    assert (await talk.say("GET", f"{PODS}/a")).status == 404
-    assert (await talk.say("POST", PODS, {})).status == 405
+    assert (await api.send("GET", PODS)).body["items"] == []
+    assert (await api.send("GET", f"{PODS}/a")).status == 404
+    assert (await api.send("POST", PODS, {})).status == 405
 
 
-async def told(talk: ApiClient, start: str) -> float | None:
+async def told(api: ApiClient, start: str) -> float | None:
     """The value of the metric that begins so."""
-    text = str((await talk.say("GET", "/metrics")).body)
+    text = str((await api.send("GET", "/metrics")).body)
     found = [line for line in text.splitlines() if line.startswith(start)]
     return float(found[0].rpartition(" ")[2]) if found else None
 
 
-async def test_the_server_counts_what_it_is_asked(talk: ApiClient) -> None:
+async def test_the_server_counts_what_it_is_asked(api: ApiClient) -> None:
     counted = 'muster_apiserver_requests_total{code="%s",resource="pods",verb="%s"}'
     asked = {("201", "create"): 1.0, ("404", "get"): 2.0, ("200", "list"): 1.0}
-    before = {key: await told(talk, counted % key) or 0.0 for key in asked}
+    before = {key: await told(api, counted % key) or 0.0 for key in asked}
     timed = 'muster_apiserver_request_seconds_count{resource="pods",verb="get"}'
-    timed_before = await told(talk, timed) or 0.0
+    timed_before = await told(api, timed) or 0.0
 
-    await talk.create_pod("counted")
-    await talk.say("GET", f"{CORE_PODS}/none")
-    await talk.say("GET", f"{CORE_PODS}/none")
-    await talk.say("GET", CORE_PODS)
+    await api.create_pod("counted")
+    await api.send("GET", f"{CORE_PODS}/none")
+    await api.send("GET", f"{CORE_PODS}/none")
+    await api.send("GET", CORE_PODS)
 
-    after = {key: await told(talk, counted % key) or 0.0 for key in asked}
+    after = {key: await told(api, counted % key) or 0.0 for key in asked}
     assert {key: after[key] - before[key] for key in asked} == asked
-    assert await told(talk, timed) == timed_before + 2
-    assert await told(talk, "muster_apiserver_store_revision ") == talk.server.store.revision
+    assert await told(api, timed) == timed_before + 2
+    assert await told(api, "muster_apiserver_store_revision ") == api.server.store.revision
 
 
 def watches() -> float:
     return REGISTRY.get_sample_value("muster_apiserver_watches", {"resource": "pods"}) or 0
 
 
-async def test_the_server_counts_the_watches_that_are_open(talk: ApiClient) -> None:
+async def test_the_server_counts_the_watches_that_are_open(api: ApiClient) -> None:
     before = watches()  # of servers that this process had before
-    async with talk.session.get(f"{talk.server.url}{CORE_PODS}?watch=1"):
+    async with api.session.get(f"{api.server.url}{CORE_PODS}?watch=1"):
         await eventually(lambda: watches() == before + 1, what="the watch being counted")
-    await talk.create_pod("a")  # what makes the server notice that the watcher has gone
+    await api.create_pod("a")  # what makes the server notice that the watcher has gone
     await eventually(lambda: watches() == before, what="its end being counted")

@@ -1,0 +1,56 @@
+"""Paths that name no object: health, version, discovery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.local.apiserver.running_server import ApiClient
+
+
+CM = "/api/v1/namespaces/default/configmaps"
+
+
+async def test_health_and_version_need_no_token(api: ApiClient) -> None:
+    for path in ("/healthz", "/livez", "/readyz", "/version"):
+        assert (await api.send("GET", path, Authorization="")).status == 200
+
+
+async def test_readyz_fails_while_the_disk_is_full(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = api.server.store._log.reserve
+    monkeypatch.setattr(reserve, "_free", lambda: 1000)
+    reserve.spend()
+
+    for path in ("/readyz", "/readyz/etcd", "/livez", "/healthz", "/readyz/ping"):
+        reply = await api.send("GET", path)
+        failed = path in ("/readyz", "/readyz/etcd")
+        assert reply.status == (500 if failed else 200)
+        assert ("disk is full" in str(reply.body)) == failed
+    refused = await api.send("POST", CM, {"metadata": {"name": "a"}})
+    assert refused.status == 500
+    assert "disk" in refused.body["message"]
+
+
+async def test_verbose_health_lists_the_checks(api: ApiClient) -> None:
+    reply = await api.send("GET", "/livez?verbose")
+
+    assert reply.body.splitlines()[0] == "[+]ping ok"
+    assert reply.body.splitlines()[-1] == "livez check passed"
+
+
+async def test_every_path_that_the_root_lists_exists(api: ApiClient) -> None:
+    paths = (await api.send("GET", "/")).body["paths"]
+
+    assert {"/api/v1", "/apis/apps/v1", "/readyz/ping"} <= set(paths)
+    for path in paths:
+        assert (await api.send("GET", path)).status == 200, path
+
+
+async def test_the_core_group_names_the_address_of_the_server(api: ApiClient) -> None:
+    told = (await api.send("GET", "/api")).body["serverAddressByClientCIDRs"]
+
+    assert [row["serverAddress"] for row in told] == [f"127.0.0.1:{api.server.port}"]

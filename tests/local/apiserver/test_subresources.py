@@ -1,0 +1,66 @@
+"""finalize, eviction, scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.local.apiserver.running_server import MERGE
+
+if TYPE_CHECKING:
+    from tests.local.apiserver.running_server import ApiClient
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+async def test_a_namespace_stays_until_it_is_finalized(api: ApiClient) -> None:
+    await api.send("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
+    marked = await api.send("DELETE", "/api/v1/namespaces/x")
+    refused = await api.send("POST", "/api/v1/namespaces/x/configmaps", {"metadata": {"name": "a"}})
+    body = {"metadata": {"name": "x"}, "spec": {"finalizers": []}}
+    await api.send("PUT", "/api/v1/namespaces/x/finalize", body)
+    gone = await api.send("GET", "/api/v1/namespaces/x")
+
+    assert marked.body["status"]["phase"] == "Terminating"
+    assert (refused.status, gone.status) == (403, 404)
+
+
+async def test_an_eviction_that_would_break_a_budget_is_rejected(api: ApiClient) -> None:
+    ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    for name in "ab":
+        await api.create_pod(name)
+        await api.send("PATCH", f"{PODS}/{name}", {"metadata": {"labels": {"x": "y"}}}, MERGE)
+        await api.send("PATCH", f"{PODS}/{name}/status", ready, MERGE)
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"x": "y"}}},
+    }
+    await api.send("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    eviction: Any = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
+
+    first = await api.send("POST", f"{PODS}/a/eviction", eviction)
+    eviction["metadata"] = {"name": "b"}
+    second = await api.send("POST", f"{PODS}/b/eviction", eviction)
+
+    assert (first.status, second.status) == (201, 429)
+    assert second.headers["Retry-After"]
+    assert second.body["details"]["causes"][0]["reason"] == "DisruptionBudget"
+
+
+async def test_a_deployment_is_scaled_through_its_subresource(api: ApiClient) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {
+        "metadata": {"labels": {"x": "y"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    spec = {"selector": {"matchLabels": {"x": "y"}}, "template": template}
+    await api.send("POST", path, {"metadata": {"name": "d"}, "spec": spec})
+
+    scaled = await api.send("PATCH", f"{path}/d/scale", {"spec": {"replicas": 3}}, MERGE)
+    read = await api.send("GET", f"{path}/d/scale")
+    wrong = await api.send("PATCH", f"{path}/d/scale", {"spec": {"replicas": -1}}, MERGE)
+
+    assert (scaled.status, read.body["spec"]["replicas"]) == (200, 3)
+    assert read.body["status"]["selector"] == "x=y"
+    assert wrong.status == 422
+    assert (await api.send("GET", f"{path}/d")).body["spec"]["replicas"] == 3
