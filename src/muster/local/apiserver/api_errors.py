@@ -1,7 +1,7 @@
-"""Every "no" of the API server, worded and shaped as Kubernetes words and shapes it.
+"""Every error answer, worded and shaped as Kubernetes does it.
 
-Each function builds a `Refusal`; `body` turns it into the Status object sent to the client. Used
-by all modules of the server. Clients match on `reason` and `details`, people read `message`.
+Each function builds a StatusError, or a Cause that names a field; `body` turns a StatusError into
+the Status object for the client. Clients match on `reason` and `details`, people read `message`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def not_found_field(field: str, value: object) -> Cause:
 
 
 def duplicate(field: str, value: object) -> Cause:
-    """The value is taken by another item of the list."""
+    """Another item of the list has the same value."""
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {_show(value)}")
 
 
@@ -102,14 +102,14 @@ def not_found(group: str, plural: str, name: str) -> StatusError:
 
 def path_not_found() -> StatusError:
     """No such resource, version or group."""
-    told = "the server could not find the requested resource"
-    return StatusError(told, status=404, reason="NotFound", details={})
+    message = "the server could not find the requested resource"
+    return StatusError(message, status=404, reason="NotFound", details={})
 
 
 def already_exists(
     group: str, plural: str, name: str, *, being_deleted: bool = False
 ) -> StatusError:
-    """The name is taken, perhaps not for long."""
+    """An object of this name exists, and may be about to go."""
     message = f'{_resource(group, plural)} "{name}" already exists'
     if being_deleted:
         message = f"object is being deleted: {message}"
@@ -123,7 +123,7 @@ CHANGED = (
 
 
 def conflict(group: str, plural: str, name: str, why: str = CHANGED) -> StatusError:
-    """Somebody wrote first, or a precondition does not hold."""
+    """Another writer was first, or a precondition does not hold."""
     message = f'Operation cannot be fulfilled on {_resource(group, plural)} "{name}": {why}'
     details = _details(group, plural, name)
     return StatusError(message, status=409, reason="Conflict", details=details)
@@ -151,18 +151,18 @@ def namespace_terminating(group: str, plural: str, name: str, namespace: str) ->
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """The object is wrong, and where."""
-    told = str(causes[0]) if len(causes) == 1 else f"[{', '.join(map(str, causes))}]"
+    """The object is invalid, with a cause for each field."""
+    listed = str(causes[0]) if len(causes) == 1 else f"[{', '.join(map(str, causes))}]"
     details = _details(group, kind, name)
     details["causes"] = [
         {"reason": c.reason, "message": c.message, "field": c.field} for c in causes
     ]
-    message = f'{_resource(group, kind)} "{name}" is invalid: {told}'
+    message = f'{_resource(group, kind)} "{name}" is invalid: {listed}'
     return StatusError(message, status=422, reason="Invalid", details=details)
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
-    """Allowed to nobody, or not to this user."""
+    """Not allowed for this user, or for anybody."""
     message = f'{_resource(group, plural)} "{name}" is forbidden: {why}'
     if not name:
         message = f"{_resource(group, plural)} is forbidden: {why}"
@@ -171,17 +171,17 @@ def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
 
 
 def bad_request(message: str) -> StatusError:
-    """The request itself makes no sense."""
+    """The request itself is invalid."""
     return StatusError(message, status=400, reason="BadRequest")
 
 
 def unauthorized() -> StatusError:
-    """No token, or not ours."""
+    """No valid token."""
     return StatusError("Unauthorized", status=401, reason="Unauthorized")
 
 
 def expired(message: str) -> StatusError:
-    """The history asked for was compacted."""
+    """The requested history was compacted."""
     return StatusError(message, status=410, reason="Expired")
 
 
@@ -196,7 +196,7 @@ def method_not_allowed() -> StatusError:
 
 
 def unsupported_media(allowed: Sequence[str]) -> StatusError:
-    """A body in a format we do not read, such as protobuf."""
+    """A body in an unknown format."""
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         + ", ".join(allowed)
@@ -205,19 +205,19 @@ def unsupported_media(allowed: Sequence[str]) -> StatusError:
 
 
 def unsupported_patch() -> StatusError:
-    """A patch in a format that this kind does not take."""
-    told = "415: Unsupported Media Type"
-    return StatusError(told, status=415, reason="UnsupportedMediaType", details={})
+    """A patch in a format that this kind does not accept."""
+    message = "415: Unsupported Media Type"
+    return StatusError(message, status=415, reason="UnsupportedMediaType", details={})
 
 
 def unprocessable() -> StatusError:
     """A patch that cannot be applied to the object as it is."""
-    told = "the server rejected our request due to an error in our request"
-    return StatusError(told, status=422, reason="Invalid", details={})
+    message = "the server rejected our request due to an error in our request"
+    return StatusError(message, status=422, reason="Invalid", details={})
 
 
 def resource_version_too_large(asked: int, current: int) -> StatusError:
-    """A revision that is not there yet."""
+    """A revision that does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(
         f"Timeout: Too large resource version: {asked}, current: {current}",
@@ -233,24 +233,24 @@ def too_large(message: str) -> StatusError:
 
 
 def too_many(message: str, cause: Cause | None = None) -> StatusError:
-    """Not now: a disruption budget or a limit stands in the way."""
+    """A disruption budget or a limit forbids it now."""
     details: dict[str, object] | None = None
     if cause is not None:
         details = {"causes": [{"reason": cause.reason, "message": cause.message}]}
     return StatusError(message, status=429, reason="TooManyRequests", details=details)
 
 
-def body(refusal: StatusError) -> Raw:
+def body(error: StatusError) -> Raw:
     """The Status object for the client."""
     found: Raw = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": refusal.metadata,
+        "metadata": error.metadata,
         "status": "Failure",
-        "message": str(refusal),
-        "reason": refusal.reason,
-        "details": refusal.details,
-        "code": refusal.status,
+        "message": str(error),
+        "reason": error.reason,
+        "details": error.details,
+        "code": error.status,
     }
     return {key: value for key, value in found.items() if value not in (None, "")}
 

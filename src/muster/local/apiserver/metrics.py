@@ -1,7 +1,6 @@
-"""What the API server tells of itself at /metrics: requests, how long they took, watches, revision.
+"""Prometheus metrics of the API server: requests, their duration, open watches, revision.
 
-`serve.py` observes every request. The names are Muster's own; all parts that run in this process
-share one registry, so that one scrape sees the whole local cluster.
+All parts that run in this process share one registry, so one scrape sees the whole local cluster.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ REVISION = gauge("apiserver_store_revision", "The newest durable revision.")
 
 
 def observe_request(route: Route, resource: Resource, code: int, seconds: float) -> None:
-    """Count one request about a kind we have; a stream's length says nothing of our speed."""
-    about = resource.collection
+    """Count one request; the duration of a stream says nothing about the speed of the server."""
+    name = resource.collection
     if route.subresource in resource.subresources:
-        about += f"/{route.subresource}"
-    _REQUESTS.labels(route.verb, about, str(code)).inc()
+        name += f"/{route.subresource}"
+    _REQUESTS.labels(route.verb, name, str(code)).inc()
     if route.verb != "watch" and route.subresource not in STREAMED:
-        _SECONDS.labels(route.verb, about).observe(seconds)
+        _SECONDS.labels(route.verb, name).observe(seconds)
 
 
 def exposition(accept: str) -> tuple[bytes, str]:

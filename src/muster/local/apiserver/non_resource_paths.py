@@ -1,7 +1,4 @@
-"""Paths that name no object: health, version, discovery, OpenAPI, metrics.
-
-Called by `serve.py`, which has checked that the caller may ask.
-"""
+"""Paths that name no object: health, version, discovery, OpenAPI, metrics."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ if TYPE_CHECKING:
 
 _HEALTH = ("healthz", "livez", "readyz")
 _CHECKS = ("ping", "log", "etcd")
-"""What is looked at, by the names that monitors know; the last one is our store."""
+"""The checks, by the names that monitors know; the last one is the store."""
 
 
 def answer(request: web.Request, registry: Registry, store: Store) -> web.StreamResponse:
-    """What the path tells of; 404 if it tells of nothing."""
+    """The document at a path; 404 if there is none."""
     path, accept = request.path, request.headers.get("Accept", "")
     if path.split("/")[1] in _HEALTH:
         return _health(request, store)
@@ -37,40 +34,40 @@ def answer(request: web.Request, registry: Registry, store: Store) -> web.Stream
     if path == "/openapi/v2" and openapi.V2 in accept:
         return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_SENT})
     if path.startswith("/openapi/"):
-        found = openapi.document(registry, path)
+        document = openapi.document(registry, path)
         kind = JSON
     else:
-        found = discovery.answer(registry, path, accept)
+        document = discovery.answer(registry, path, accept)
         kind = discovery.content_type(accept, path)
     if path == "/":
-        found = {"paths": _paths(registry)}
-    elif path == "/api" and found is not None and found["kind"] == "APIVersions":
+        document = {"paths": _paths(registry)}
+    elif path == "/api" and document is not None and document["kind"] == "APIVersions":
         here = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
-        found["serverAddressByClientCIDRs"] = [here]
-    if found is None:
+        document["serverAddressByClientCIDRs"] = [here]
+    if document is None:
         raise web.HTTPNotFound(text="404 page not found\n")
-    return web.Response(body=objects.dump(found), headers={"Content-Type": kind})
+    return web.Response(body=objects.dump(document), headers={"Content-Type": kind})
 
 
 def _health(request: web.Request, store: Store) -> web.Response:
-    _, asked, *check = request.path.rstrip("/").split("/")
+    _, endpoint, *check = request.path.rstrip("/").split("/")
     if check and (len(check) > 1 or check[0] not in _CHECKS):
         raise web.HTTPNotFound(text="404 page not found\n")
-    failed = asked == "readyz" and store.full and check in ([], ["etcd"])
+    failed = endpoint == "readyz" and store.full and check in ([], ["etcd"])
     if not failed and (check or "verbose" not in request.query):
         return web.Response(text="ok")
     rows = [f"[+]{name} ok" for name in check or _CHECKS]
     if failed:
         rows[-1] = "[-]etcd failed: the disk is full"
-    told = f"{asked} check {'failed' if failed else 'passed'}"
-    return web.Response(status=500 if failed else 200, text="\n".join([*rows, told, ""]))
+    summary = f"{endpoint} check {'failed' if failed else 'passed'}"
+    return web.Response(status=500 if failed else 200, text="\n".join([*rows, summary, ""]))
 
 
 def _paths(registry: Registry) -> list[str]:
-    """Where there is something to be read."""
-    found = {"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
-    found |= {f"/{name}{part}" for name in _HEALTH for part in ("", *(f"/{c}" for c in _CHECKS))}
+    """All paths that can be read."""
+    paths = {"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
+    paths |= {f"/{name}{part}" for name in _HEALTH for part in ("", *(f"/{c}" for c in _CHECKS))}
     for resource in registry.all():
         root = f"/apis/{resource.group}" if resource.group else "/api"
-        found |= {root, f"{root}/{resource.version}"}
-    return sorted(found)
+        paths |= {root, f"{root}/{resource.version}"}
+    return sorted(paths)

@@ -1,11 +1,7 @@
-"""Request bodies: bytes of a declared type -> an object, or a Refusal that says what is wrong.
+"""Request bodies: bytes of a declared type -> an object, and the fields that a body has twice.
 
-Pure; called by `verbs.py`. Nothing a client sends gets past here undecoded, so bad UTF-8, broken
-JSON, bottomless nesting and protobuf all end as an answer.
-
-Keys that a body has twice. The last one counts, but a client may want to hear of it.
-
-Pure; called by `screening.py` and `verbs.py` for bodies that `bodies.py` could read.
+Nothing a client sends gets past here undecoded: bad UTF-8, broken JSON, endless nesting and foreign
+protobuf all end as a 400. Of a field that is written twice the last one counts, with a warning.
 """
 
 from __future__ import annotations
@@ -42,16 +38,16 @@ PATCHES = (
 )
 
 
-def _whole(number: float) -> float:
+def _as_integer(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
-_JSON_AS_IT_IS = msgspec.json.Decoder()
-_WHOLE = msgspec.json.Decoder(float_hook=lambda text: _whole(float(text)))
+_JSON_DECODER = msgspec.json.Decoder()
+_INTEGERS = msgspec.json.Decoder(float_hook=lambda text: _as_integer(float(text)))
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML without dates: one without quotes is text to Kubernetes."""
+    """YAML without dates: to Kubernetes a date without quotes is text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -61,7 +57,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
-    return _whole(loader.construct_yaml_float(node))
+    return _as_integer(loader.construct_yaml_float(node))
 
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
@@ -91,14 +87,14 @@ def read_patch(body: bytes, content_type: str, accepted: tuple[str, ...]) -> Any
         return parse_json(body)
     if kind.endswith("yaml"):
         return _object(parse_yaml(body))
-    change = parse_json(body, whole="strategic" in kind)
+    change = parse_json(body, integers="strategic" in kind)
     return {} if change is None and "strategic" in kind else _object(change)
 
 
-def parse_json(body: bytes, *, whole: bool = False) -> Any:
-    """JSON of sane depth; with `whole`, 5.0 is 5, as YAML and strategic patches have it."""
+def parse_json(body: bytes, *, integers: bool = False) -> Any:
+    """JSON of sane depth; with `integers`, 5.0 is 5, as in YAML and in strategic patches."""
     try:
-        value = (_WHOLE if whole else _JSON_AS_IT_IS).decode(body)
+        value = (_INTEGERS if integers else _JSON_DECODER).decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise bad_request(f"the body cannot be read as JSON: {error}") from error
     _check_depth(value)
@@ -109,7 +105,7 @@ def parse_yaml(body: bytes) -> Any:
     """YAML, or JSON, which is YAML too and much faster to read."""
     if body.lstrip()[:1] == b"{":
         with suppress(StatusError):  # flow style YAML also begins like this
-            return parse_json(body, whole=True)
+            return parse_json(body, integers=True)
     try:
         # A few bytes of aliases can mean gigabytes, and clients expand their own.
         if b"*" in body and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(body, _Loader)):
@@ -133,7 +129,7 @@ def _object(value: Any) -> Raw:
 
 
 def _check_depth(value: Any) -> None:
-    """Nothing later in the server needs to fear its recursion limit, or keys that are not text."""
+    """Keep recursive functions below the recursion limit of Python."""
     level, todo = 0, [value]
     while todo:
         if level > _DEPTH:
@@ -151,20 +147,20 @@ _DUPLICATE = "duplicate field"
 
 
 class FieldWarning(NamedTuple):
-    """Something to warn of, and the field it is about."""
+    """A warning, and the field it is about."""
 
     text: str
     path: str = ""
 
 
-class _Repeating(dict[str, Any]):
+class _WithDuplicates(dict[str, Any]):
     """A map that was written with some keys twice."""
 
-    keys_twice: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
 
 
 def duplicate_fields(call: Call) -> list[FieldWarning]:
-    """All keys that come again in the same map."""
+    """Fields that the body has twice in the same map."""
     if call.query.get("fieldValidation") == "Ignore" or not call.body:
         return []
     kind = media_type(call.content_type)
@@ -172,27 +168,26 @@ def duplicate_fields(call: Call) -> list[FieldWarning]:
         return []
     text = "json patch duplicate field" if kind == "application/json-patch+json" else _DUPLICATE
     if kind.endswith("yaml") and call.body.lstrip()[:1] != b"{":
-        found = [path for path, _ in _in_yaml(_composed(call.body), "")]
+        paths = [path for path, _ in _in_yaml(_composed(call.body), "")]
     else:
-        found = _in_json(call.body)
+        paths = _in_json(call.body)
     if kind == "application/apply-patch+yaml":
-        return _by_line(call.body) if found else []
-    return [FieldWarning(f'{text} "{path}"', path) for path in dict.fromkeys(found)]
+        return _by_line(call.body) if paths else []
+    return [FieldWarning(f'{text} "{path}"', path) for path in dict.fromkeys(paths)]
 
 
-def in_field_order(call: Call, told: list[FieldWarning]) -> list[FieldWarning]:
-    """What is told of the fields of a body, in the order of the fields."""
-    if len(told) < 2 or call.resource.custom:
-        return told
+def in_field_order(call: Call, warnings: list[FieldWarning]) -> list[FieldWarning]:
+    """Warnings in the order of the fields of the body."""
+    if len(warnings) < 2 or call.resource.custom:
+        return warnings
     places = {path: i for i, path in enumerate(_paths(read(call.body, call.content_type), ""))}
-    return sorted(told, key=lambda one: places.get(one.path, 0))
+    return sorted(warnings, key=lambda warning: places.get(warning.path, 0))
 
 
 def _by_line(body: bytes) -> list[FieldWarning]:
-    found = _in_yaml(_composed(body), "")
     return [
         FieldWarning(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
-        for _, key in found
+        for _, key in _in_yaml(_composed(body), "")
     ]
 
 
@@ -202,31 +197,31 @@ def _composed(body: bytes) -> yaml.Node | None:
 
 
 def _in_json(body: bytes) -> list[str]:
-    found = False
+    any_found = False
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal found
-        made = dict(items)
-        if len(made) == len(items):
-            return made
-        found = True
-        marked = _Repeating(made)
+        nonlocal any_found
+        unique = dict(items)
+        if len(unique) == len(items):
+            return unique
+        any_found = True
+        marked = _WithDuplicates(unique)
         written = Counter(key for key, _ in items)
-        marked.keys_twice = tuple(key for key, times in written.items() if times > 1)
+        marked.duplicates = tuple(key for key, times in written.items() if times > 1)
         return marked
 
     try:
         value = json.loads(body, object_pairs_hook=pairs)
     except ValueError:  # flow style YAML, which begins like JSON
         return []
-    return list(_twice(value, "")) if found else []
+    return list(_duplicates(value, "")) if any_found else []
 
 
-def _twice(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, _Repeating):
-        yield from (f"{path}{key}" for key in value.keys_twice)
+def _duplicates(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _WithDuplicates):
+        yield from (f"{path}{key}" for key in value.duplicates)
     for part, below in _parts(value, path):
-        yield from _twice(part, f"{below}.")
+        yield from _duplicates(part, f"{below}.")
 
 
 def _paths(value: Any, path: str) -> Iterator[str]:
@@ -244,7 +239,7 @@ def _parts(value: Any, path: str) -> Iterator[tuple[Any, str]]:
 
 
 def _in_yaml(node: yaml.Node | None, path: str) -> Iterator[tuple[str, yaml.Node]]:
-    """The paths of keys that come again, and where they do."""
+    """The paths of duplicate keys, and their nodes."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:

@@ -1,11 +1,4 @@
-"""The options in a request's query, checked as the real server does: before anything is done.
-
-Pure; called by `lists.py`, `watching.py` and, for tables and everything that writes, by `serve.py`.
-
-Label and field selectors of one request, ready to be asked about stored objects.
-
-Pure; built by `verbs.py` from the query, used by list, watch and deletecollection.
-"""
+"""Query options of list, watch and write, checked first; selectors of a request."""
 
 from __future__ import annotations
 
@@ -32,12 +25,12 @@ _WRITES = {
     "deletecollection": "DeleteOptions",
 }
 _STRICTNESS = ("Ignore", "Warn", "Strict")
-_LONGEST_MANAGER = 128
+_MAX_MANAGER = 128
 _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
 
 
 def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
-    """Refuse options that mean nothing for a write: above all a dry run that would not be one."""
+    """Reject invalid options of a write: above all a dry run that would not be one."""
     if verb not in _WRITES:
         return
     causes = []
@@ -58,8 +51,8 @@ def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
 
 
 def _check_manager(name: str) -> list[Cause]:
-    if len(name.encode()) > _LONGEST_MANAGER:
-        return [api_errors.too_long("fieldManager", _LONGEST_MANAGER)]
+    if len(name.encode()) > _MAX_MANAGER:
+        return [api_errors.too_long("fieldManager", _MAX_MANAGER)]
     if not name.isprintable():
         return [
             api_errors.invalid_value(
@@ -70,21 +63,21 @@ def _check_manager(name: str) -> list[Cause]:
 
 
 def check_table(query: Mapping[str, str]) -> None:
-    """Refuse to put what nobody knows into the rows of a table."""
+    """Reject an unknown `includeObject`."""
     include = query.get("includeObject", "")
     if include not in ("", "None", "Metadata", "Object"):
         raise api_errors.bad_request(f"unrecognized includeObject value: {include!r}")
 
 
 def check_list(query: Mapping[str, str]) -> None:
-    """Refuse options that contradict each other."""
+    """Reject options that contradict each other."""
     match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
     causes: list[Cause] = []
     if match:
         causes += _check_match(match, version, paged=bool(query.get("continue")))
     if query.get(_INITIAL):
         causes.append(api_errors.forbidden_field(_INITIAL, f"{_INITIAL} is forbidden for list"))
-    _refuse(causes)
+    _raise(causes)
     if query.get("continue") and version not in ("", "0"):
         raise api_errors.bad_request(
             "specifying resource version is not allowed when using continue"
@@ -106,35 +99,35 @@ def _check_match(match: str, version: str, *, paged: bool) -> list[Cause]:
     if match not in ("Exact", "NotOlderThan"):
         causes.append(api_errors.not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
     if match == "Exact" and version == "0":
-        told = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
-        causes.append(api_errors.forbidden_field(_MATCH, told))
+        detail = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
+        causes.append(api_errors.forbidden_field(_MATCH, detail))
     return causes
 
 
 def check_watch(query: Mapping[str, str]) -> None:
-    """Refuse options that contradict each other, or mean nothing for a watch."""
+    """Reject options that contradict each other, or are not for a watch."""
     match, initial = query.get(_MATCH, ""), query.get(_INITIAL, "")
     causes = []
     if match and not initial:
-        told = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
-        causes.append(api_errors.forbidden_field(_MATCH, told))
+        detail = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
+        causes.append(api_errors.forbidden_field(_MATCH, detail))
     if initial and not match:
-        told = f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"
-        causes.append(api_errors.forbidden_field(_MATCH, told))
+        detail = f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"
+        causes.append(api_errors.forbidden_field(_MATCH, detail))
     if match not in ("", "NotOlderThan"):
         causes.append(api_errors.not_supported(_MATCH, match, ("NotOlderThan",)))
     if query.get("continue"):
         causes.append(api_errors.forbidden_field("continue", "continue is forbidden for watch"))
-    _refuse(causes)
+    _raise(causes)
 
 
-def _refuse(causes: list[Cause]) -> None:
+def _raise(causes: list[Cause]) -> None:
     if causes:
         raise api_errors.invalid("meta.k8s.io", "ListOptions", "", causes)
 
 
 class Selection(NamedTuple):
-    """What a request wants to see of a collection."""
+    """The objects of a collection that a request selects."""
 
     labels: Selector
     fields: FieldSelector
@@ -142,15 +135,15 @@ class Selection(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """Whether no object can be left out."""
+        """Whether it selects all objects."""
         return not self.labels.requirements and not self.fields.terms
 
     def matches(self, entry: Entry) -> bool:
-        """Whether the stored object is wanted."""
+        """Whether it selects a stored object."""
         if self.everything:
             return True
-        facts = objects.selector_fields(entry, self.selectable)
-        return self.labels.matches(facts.labels) and self.fields.matches(facts.fields.__getitem__)
+        known = objects.selector_fields(entry, self.selectable)
+        return self.labels.matches(known.labels) and self.fields.matches(known.fields.__getitem__)
 
 
 def selection(resource: Resource, query: Mapping[str, str], name: str = "") -> Selection:

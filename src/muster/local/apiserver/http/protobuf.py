@@ -1,8 +1,8 @@
-"""Bodies in Kubernetes' protobuf, as `kubectl create` sends them, to the objects they mean.
+"""Kubernetes protobuf -> object, as `kubectl create` sends it.
 
-Pure; called by `bodies.py`. Only reading: every client that writes protobuf reads JSON too. The
-layout of each kind is a generated table (`api/schemas/protobuf.json.gz`). Go writes every field
-that is not a pointer, so a zero in such a field means nothing was said; in a pointer it was meant.
+Only reading: every client that writes protobuf reads JSON too. The layout of each kind is a
+generated table (`api/schemas/protobuf.json.gz`). Go writes every field that is not a pointer, so a
+zero in such a field counts as missing; in a pointer it is a value.
 """
 
 from __future__ import annotations

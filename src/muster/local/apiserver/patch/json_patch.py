@@ -1,8 +1,8 @@
 """JSON patch (RFC 6902), read as generously as Kubernetes reads it.
 
-Pure: object and patch in, new object out; neither is changed. Called by `verbs.py` and for scales.
-What a map lacks counts as null there: it can be replaced, tested for null, and copied. Indexes may
-be signed, and what comes before the first slash of a path does not matter.
+Object and patch in, new object out; neither is changed. A missing field of a map counts as null: it
+can be replaced, tested for null, and copied. Indexes may be signed, and the part of a path before
+its first slash is ignored.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from muster.local.apiserver.api_errors import bad_request, too_large, unprocessa
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
-MOST_STEPS = 10_000
+MAX_OPERATIONS = 10_000
 _INDEX = re.compile("[+-]?[0-9]{1,9}")
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def json_patch(target: Raw, patch: Any) -> Raw:
-    """Apply the operations in order; a failed `test` or a missing path refuses them all."""
-    steps = [] if patch is None else patch
-    if not isinstance(steps, list):
+    """Apply the operations in order; a failed `test` or a missing path fails them all."""
+    operations = [] if patch is None else patch
+    if not isinstance(operations, list):
         raise bad_request("json patch must be a list of operations")
-    if len(steps) > MOST_STEPS:
-        raise too_large(f"The allowed maximum operations in a JSON patch is {MOST_STEPS}")
-    if not all(step is None or isinstance(step, dict) for step in steps):
+    if len(operations) > MAX_OPERATIONS:
+        raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}")
+    if not all(operation is None or isinstance(operation, dict) for operation in operations):
         raise bad_request("json patch: an operation must be an object")
     document = deepcopy(target)
-    for step in (step or {} for step in steps):
-        _check_words(step)
-        if step.get("op") == "replace" and step.get("path") == "":
-            document = _whole(deepcopy(step.get("value")))
+    for operation in (operation or {} for operation in operations):
+        _check_types(operation)
+        if operation.get("op") == "replace" and operation.get("path") == "":
+            document = _document(deepcopy(operation.get("value")))
         else:
-            _take(document, step)
+            _apply(document, operation)
     return document
 
 
-def _check_words(step: Raw) -> None:
+def _check_types(operation: Raw) -> None:
     for name in ("op", "path", "from"):
-        if not isinstance(step.get(name), str | None):
+        if not isinstance(operation.get(name), str | None):
             raise bad_request(f"json patch: the {name} of an operation must be text")
 
 
-def _whole(value: Any) -> Raw:
+def _document(value: Any) -> Raw:
     if not isinstance(value, dict):
         raise unprocessable()
     return value
 
 
-def _take(document: Raw, step: Raw) -> None:
-    place, value = _place(document, step.get("path")), step.get("value")
-    match step.get("op"):
+def _apply(document: Raw, operation: Raw) -> None:
+    place, value = _place(document, operation.get("path")), operation.get("value")
+    match operation.get("op"):
         case "add":
             place.add(deepcopy(value))
         case "replace":
@@ -67,24 +67,24 @@ def _take(document: Raw, step: Raw) -> None:
             if _encoder.encode(place.get()) != _encoder.encode(value):
                 raise unprocessable()
         case "copy":
-            place.add(deepcopy(_place(document, step.get("from")).get()))
+            place.add(deepcopy(_place(document, operation.get("from")).get()))
         case "move":
-            source = _place(document, step.get("from"))
+            source = _place(document, operation.get("from"))
             moved = source.get()
             source.remove()
-            _place(document, step["path"]).add(moved)
+            _place(document, operation["path"]).add(moved)
         case _:
             raise unprocessable()
 
 
 class _Place(NamedTuple):
-    """A place in a map or a list, whether or not anything is there."""
+    """A place in a map or a list, which may be empty."""
 
     within: Any
     key: str
 
     def get(self) -> Any:
-        """What is there; in a map, nothing is null."""
+        """The value; a missing field of a map is null."""
         if isinstance(self.within, dict):
             return self.within.get(self.key)
         return self.within[self._index(len(self.within))]
@@ -117,7 +117,7 @@ class _Place(NamedTuple):
 
 
 def _place(document: Raw, pointer: Any) -> _Place:
-    """Where a pointer leads, whose last step need not be there."""
+    """The place of a pointer; only its last part may be missing."""
     if not isinstance(pointer, str) or "/" not in pointer:
         raise unprocessable()
     *parents, key = [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]

@@ -1,7 +1,7 @@
-"""Patches: merge patch, strategic merge patch.
+"""Merge patch and strategic merge patch.
 
-Pure: object and patch in, new object out; neither is changed. Called by `verbs.py`. A strategic
-merge needs to know which lists are sets or maps; the schema of the kind says so.
+Object and patch in, new object out; neither is changed. A strategic merge needs to know which lists
+are sets or maps; the schema of the kind tells.
 """
 
 from __future__ import annotations
@@ -104,24 +104,25 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
 
 
 def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
-    """Items in the order the patch has them; the others where they stood before.
+    """Items in the order of the patch; the others in their old order.
 
-    Both sequences are kept; where they meet, an item of the patch goes first unless the former
-    list had the other one in front of it. That is what Kubernetes does.
+    Of the next items of both sequences, that of the patch goes first, unless the old list had the
+    other one in front of it. That is what Kubernetes does.
     """
 
     def names(items: list[Any]) -> list[Any]:
         return [item.get(key) if key and isinstance(item, dict) else item for item in items]
 
-    wanted, stood = names(order), names(before)
+    patch_order, old_order = names(order), names(before)
     by_name = dict(zip(map(repr, names(merged)), merged, strict=True))
-    patched = [(w, by_name[repr(w)]) for w in wanted if repr(w) in by_name]
-    others = [(n, m) for n, m in zip(names(merged), merged, strict=True) if n not in wanted]
+    patched = [(w, by_name[repr(w)]) for w in patch_order if repr(w) in by_name]
+    others = [(n, m) for n, m in zip(names(merged), merged, strict=True) if n not in patch_order]
     result = []
     while patched and others:
-        mine, theirs = patched[0][0], others[0][0]
-        behind = mine in stood and theirs in stood and stood.index(theirs) < stood.index(mine)
-        result.append((others if behind else patched).pop(0)[1])
+        own, other = patched[0][0], others[0][0]
+        both_old = own in old_order and other in old_order
+        other_first = both_old and old_order.index(other) < old_order.index(own)
+        result.append((others if other_first else patched).pop(0)[1])
     return result + [item for _, item in patched + others]
 
 

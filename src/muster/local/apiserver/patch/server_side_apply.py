@@ -1,8 +1,8 @@
-"""Server-side apply: what an owner states, laid over what there is.
+"""Server-side apply: an applied configuration merged into an object.
 
-Pure: object and statement in, new object out; neither is changed. Called by `verbs.py`. The schema
-says what is merged: maps are, unless they are atomic; lists are only where their items are known
-by keys, or are a set. Owners are not kept apart, so nothing is taken away that is no longer stated.
+Object and configuration in, new object out; neither is changed. The schema tells what is merged:
+maps, unless they are atomic, and lists whose items have keys or form a set. Field owners are not
+tracked, so fields that are no longer applied stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPLY_MEDIA_TYPE = "application/apply-patch+yaml"
 
 
 def check_apply(call: Call, body: Raw) -> None:
-    """Somebody must state it, and of what kind it is."""
+    """An apply needs a field manager, a version and a kind."""
     if not call.query.get("fieldManager"):
         cause = required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
@@ -31,41 +31,41 @@ def check_apply(call: Call, body: Raw) -> None:
         raise bad_request("apiVersion and kind must be set in an applied object")
 
 
-def apply(target: Any, stated: Any, schema: Schema | None) -> Any:
-    """The value with everything that is stated."""
+def apply(target: Any, applied: Any, schema: Schema | None) -> Any:
+    """The value with everything that is applied."""
     raw = schema.raw if schema else {}
-    if isinstance(stated, dict):
+    if isinstance(applied, dict):
         if raw.get("x-kubernetes-map-type") == "atomic":
-            return stated
+            return applied
         result = dict(target) if isinstance(target, dict) else {}
-        for name, value in stated.items():
+        for name, value in applied.items():
             result[name] = apply(result.get(name), value, schema.field(name) if schema else None)
             if value is None:
                 del result[name]
         return result
-    if isinstance(stated, list) and schema and raw.get("x-kubernetes-list-type") in ("map", "set"):
-        return _merged(target if isinstance(target, list) else [], stated, schema)
-    return stated
+    if isinstance(applied, list) and schema and raw.get("x-kubernetes-list-type") in ("map", "set"):
+        return _merged(target if isinstance(target, list) else [], applied, schema)
+    return applied
 
 
-def _merged(target: list[Any], stated: list[Any], schema: Schema) -> list[Any]:
-    """Items in the order they are stated; the others keep to their places between them."""
-    had = [(_key(item, schema), item) for item in target]
-    wanted = {_key(item, schema): item for item in stated}
-    if len(wanted) < len(stated):
+def _merged(target: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
+    """Items in the order they are applied; the others keep their places between them."""
+    old = [(_key(item, schema), item) for item in target]
+    items_applied = {_key(item, schema): item for item in applied}
+    if len(items_applied) < len(applied):
         raise bad_request("failed to create typed patch object: an item of a list comes twice")
-    known, order = dict(reversed(had)), list(wanted)
+    known, order = dict(reversed(old)), list(items_applied)
     shared = [i for i, key in enumerate(order) if key in known]
     result: list[Any] = []
     done = met = 0
 
     def take(upto: int) -> int:
         items = schema.items()
-        result.extend(apply(known.get(key), wanted[key], items) for key in order[done:upto])
+        result.extend(apply(known.get(key), items_applied[key], items) for key in order[done:upto])
         return upto
 
-    for key, item in had:
-        if key not in wanted:
+    for key, item in old:
+        if key not in items_applied:
             result.append(item)
         elif met < len(shared) and key == order[shared[met]]:
             done = take(shared[met] + 1)
@@ -75,17 +75,17 @@ def _merged(target: list[Any], stated: list[Any], schema: Schema) -> list[Any]:
 
 
 def _key(item: Any, schema: Schema) -> Key:
-    """What an item is known by: its keys, or itself."""
+    """The identity of an item: its keys, or itself."""
     keys = schema.raw.get("x-kubernetes-list-map-keys") or ()
     if not keys:
         return (repr(item),)
     items = schema.items()
     if not isinstance(item, dict) or items is None:
         raise bad_request("failed to create typed patch object: an item of a list is no object")
-    found = [item.get(key, items.properties.get(key, {}).get("default")) for key in keys]
-    if None in found:
+    values = [item.get(key, items.properties.get(key, {}).get("default")) for key in keys]
+    if None in values:
         raise bad_request(
             "failed to create typed patch object: associative list with keys has an element that"
-            f" omits key field {keys[found.index(None)]!r} (and doesn't have default value)"
+            f" omits key field {keys[values.index(None)]!r} (and doesn't have default value)"
         )
-    return tuple(map(repr, found))
+    return tuple(map(repr, values))

@@ -1,14 +1,10 @@
-"""Objects against their schemas: unknown fields out, defaults in, everything else checked.
+"""Objects against their schemas: unknown fields are removed, defaults filled in, the rest checked.
 
-Pure; called by `verbs.py` on every write, for built-in kinds and CRDs alike. Each function walks
-object and schema together. Messages are those of the real server, so that a person who searches
-for one finds an answer.
+Each function walks object and schema together. Messages are those of the real server.
 
-What stood where before: so that a change is judged by what it changes.
-
-Pure; used by `structural.py`. A value that stands as it stood is not looked at again, even if its
-schema has grown stricter since. Items of lists have a place only where the schema says by which
-keys they are known; elsewhere a list is unchanged as a whole or not at all.
+Ratcheting: an update is judged only by the values it changes. A value that is equal to the old one
+is not checked again, even if its schema has become stricter since. Items of a list have an old
+value only if the schema names the keys that identify them.
 """
 
 from __future__ import annotations
@@ -33,18 +29,18 @@ if TYPE_CHECKING:
 
 
 ABSENT = object()
-"""There was nothing before."""
+"""The old value of a new field."""
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def unchanged(value: Any, old: Any) -> bool:
-    """Whether a value stands as it stood. To Python, though not here, true is 1."""
+    """Whether a value is equal to the old one. In Python, though not here, True == 1."""
     return old is not ABSENT and value == old and _encoder.encode(value) == _encoder.encode(old)
 
 
 def old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
-    """What stood in the place of `part`, which is under `key` of a value with this schema."""
+    """The old value of `part`, which is under `key` of a value with this schema."""
     if isinstance(key, str):
         return old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
     keys = raw.get("x-kubernetes-list-map-keys")
@@ -55,9 +51,9 @@ def old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
     return next(same, ABSENT)
 
 
-_WORDS_OF_CHOICE = {"allOf", "anyOf", "oneOf", "not"}
+_COMBINATORS = {"allOf", "anyOf", "oneOf", "not"}
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_NO_QUANTITY = (
+_QUANTITY_RULE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
 
@@ -80,7 +76,7 @@ def children(value: Any, schema: Schema, path: str = "") -> Iterator[Child]:
 
 
 def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> list[str]:
-    """Take out, in place, what the schema does not know, and nulls; returns the unknown paths."""
+    """Remove, in place, unknown fields and nulls; returns the unknown paths."""
     unknown: list[str] = []
     embedded = bool(schema.raw.get("x-kubernetes-embedded-resource"))
     if isinstance(value, dict):
@@ -101,11 +97,11 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
 
 
 def fill_defaults(value: Any, schema: Schema) -> None:
-    """Write the schema's defaults, in place, where nothing is written."""
+    """Write the schema's defaults into missing fields, in place."""
     if isinstance(value, dict):
         for name, declared in schema.properties.items():
-            nothing = name not in value or (value[name] is None and not declared.get("nullable"))
-            if "default" in declared and nothing:
+            missing = name not in value or (value[name] is None and not declared.get("nullable"))
+            if "default" in declared and missing:
                 value[name] = deepcopy(declared["default"])
     for part, known, _, _ in children(value, schema):
         fill_defaults(part, known)
@@ -114,16 +110,16 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 def check(
     value: Any, schema: Schema, path: str = "", *, points: bool = True, old: Any = ABSENT
 ) -> list[Cause]:
-    """What is wrong with the value; `points` if whole numbers may be written with one, as 5.0.
+    """The causes for an invalid value; with `points`, 5.0 is an integer.
 
-    What stands as it stood in the `old` value is not looked at: a schema that grew stricter must
-    not keep people from changing, or getting rid of, what they have.
+    Values that are the same in `old` are not checked: a schema that became stricter must not keep
+    people from changing, or deleting, what they have.
     """
     if unchanged(value, old):
         return []
-    wrong = _check_type(value, schema, path, points)
-    if wrong is not None:
-        return [wrong]
+    wrong_type = _check_type(value, schema, path, points)
+    if wrong_type is not None:
+        return [wrong_type]
     causes = check_value(value, schema.raw, path) + _check_alternatives(value, schema, path)
     for part, known, where, key in children(value, schema, path):
         before = ABSENT if old is ABSENT else old_value(key, part, old, schema.raw)
@@ -132,24 +128,24 @@ def check(
 
 
 def _check_alternatives(value: Any, schema: Schema, path: str) -> list[Cause]:
-    """What a schema says in other schemas: all of these, one of these, none of this."""
+    """The causes of allOf, anyOf, oneOf and not."""
     causes: list[Cause] = []
-    if not _WORDS_OF_CHOICE & schema.raw.keys():
+    if not _COMBINATORS & schema.raw.keys():
         return causes
     for other in _alternatives(schema, "allOf"):
         causes += check(value, other, path)
     if any_of := _alternatives(schema, "anyOf"):
-        wrong = [check(value, other, path) for other in any_of]
-        if all(wrong):
-            causes += [_against(path, "must validate at least one schema (anyOf)"), *wrong[0]]
+        failures = [check(value, other, path) for other in any_of]
+        if all(failures):
+            causes += [_against(path, "must validate at least one schema (anyOf)"), *failures[0]]
     if schema.type and (one_of := _alternatives(schema, "oneOf")):
-        wrong = [check(value, other, path) for other in one_of]
-        fitting = sum(not found for found in wrong)
-        told = "must validate one and only one schema (oneOf). Found"
+        failures = [check(value, other, path) for other in one_of]
+        fitting = sum(not causes_of_one for causes_of_one in failures)
+        rule = "must validate one and only one schema (oneOf). Found"
         if fitting > 1:
-            causes.append(_against(path, f"{told} {fitting} valid alternatives"))
+            causes.append(_against(path, f"{rule} {fitting} valid alternatives"))
         elif not fitting:
-            causes += [_against(path, f"{told} none valid"), *wrong[0]]
+            causes += [_against(path, f"{rule} none valid"), *failures[0]]
     for other in _alternatives(schema, "not"):
         if not check(value, other, path):
             causes.append(_against(path, "must not validate the schema (not)"))
@@ -157,12 +153,12 @@ def _check_alternatives(value: Any, schema: Schema, path: str) -> list[Cause]:
 
 
 def _alternatives(schema: Schema, word: str) -> list[Schema]:
-    found = schema.raw.get(word) or []
-    return [Schema(raw) for raw in (found if isinstance(found, list) else [found])]
+    declared = schema.raw.get(word) or []
+    return [Schema(raw) for raw in (declared if isinstance(declared, list) else [declared])]
 
 
-def _against(path: str, told: str) -> Cause:
-    return Cause("<nil>", "FieldValueInvalid", f'Invalid value: "": "{path}" {told}')
+def _against(path: str, rule: str) -> Cause:
+    return Cause("<nil>", "FieldValueInvalid", f'Invalid value: "": "{path}" {rule}')
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -177,7 +173,7 @@ _WORDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "i
 
 
 def type_word(value: Any) -> str:
-    """How the real server calls the type of a value."""
+    """The real server's name for the type of a value."""
     return "null" if value is None else _WORDS.get(type(value), "number")
 
 
@@ -208,7 +204,7 @@ def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | 
 
 
 def is_quantity(schema: Schema) -> bool:
-    """Whether a quantity may stand here: that is published as text or a number, without a type."""
+    """Whether values are quantities: published as text or number, without a type."""
     raw = schema.raw
     return "oneOf" in raw and not schema.type and raw.get("format") != "int-or-string"
 
@@ -219,17 +215,17 @@ def _check_quantity(value: Any, path: str) -> Cause | None:
     try:
         parse_quantity(value)
     except InvalidQuantity:
-        return invalid_type(path, str(value), _NO_QUANTITY)
+        return invalid_type(path, str(value), _QUANTITY_RULE)
     return None
 
 
-def _mistyped(path: str, value: Any, wanted: str) -> Cause:
+def _mistyped(path: str, value: Any, expected: str) -> Cause:
     word = type_word(value)
-    return invalid_type(path, word, f'{path} in body must be of type {wanted}: "{word}"')
+    return invalid_type(path, word, f'{path} in body must be of type {expected}: "{word}"')
 
 
 def reshape(obj: Raw, schema: Schema) -> Raw:
-    """An object, in place, as this schema would have let it in: pruned, and with its defaults."""
+    """Prune an object by a schema and fill in its defaults, in place."""
     prune(obj, schema, top=True)
     fill_defaults(obj, schema)
     return obj

@@ -1,11 +1,7 @@
-"""What a schema says about one value besides its type: words, lengths, counts, spans.
+"""Rules of a schema for one value: enum, lengths, ranges, patterns, formats.
 
-Pure; called by `structural.py` for every value. Worded as the real server words it.
-
-The formats that a schema can ask of a text: dates, addresses, names.
-
-Pure; called by `structural.py`. A format that is not in the table is advice and no rule, as with a
-real server. Checksums (`isbn`, `creditcard`) are not looked at.
+Causes are worded as the real server words them. A format that is not in the table is advice and no
+rule, as with a real server. Checksums (`isbn`, `creditcard`) are not checked.
 """
 
 from __future__ import annotations
@@ -27,6 +23,7 @@ from muster.local.apiserver.api_errors import (
     invalid_value,
     not_supported,
     required,
+    too_long,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def check_value(value: Any, raw: Raw, path: str) -> list[Cause]:
-    """What is wrong with a value of the right type."""
+    """The causes for an invalid value of the right type."""
     causes = []
     if "enum" in raw and value not in raw["enum"]:
         causes.append(not_supported(path, value, [str(v) for v in raw["enum"]]))
@@ -57,10 +54,10 @@ def join_path(path: str, name: str) -> str:
 
 
 def _check_map(value: Raw, raw: Raw, path: str) -> Iterator[Cause]:
-    needed = list(raw.get("required", ()))
+    names = list(raw.get("required", ()))
     if raw.get("x-kubernetes-embedded-resource"):
-        needed += [name for name in ("apiVersion", "kind") if name not in needed]
-    yield from (required(join_path(path, name)) for name in needed if name not in value)
+        names += [name for name in ("apiVersion", "kind") if name not in names]
+    yield from (required(join_path(path, name)) for name in names if name not in value)
     if "maxProperties" in raw and len(value) > raw["maxProperties"]:
         yield _too_many(path, len(value), raw["maxProperties"])
     if len(value) < raw.get("minProperties", 0):
@@ -68,16 +65,15 @@ def _check_map(value: Raw, raw: Raw, path: str) -> Iterator[Cause]:
         yield invalid_value(path, len(value), detail)
 
 
-def _too_many(path: str, found: int, most: int) -> Cause:
-    told = f"Too many: {found}: must have at most {most} item{'' if most == 1 else 's'}"
-    return Cause(path, "FieldValueTooMany", told)
+def _too_many(path: str, count: int, most: int) -> Cause:
+    message = f"Too many: {count}: must have at most {most} item{'' if most == 1 else 's'}"
+    return Cause(path, "FieldValueTooMany", message)
 
 
 def _check_text(value: str, raw: Raw, path: str) -> list[Cause]:
     causes = []
     if "maxLength" in raw and len(value) > raw["maxLength"]:
-        told = f"Too long: may not be more than {raw['maxLength']} bytes"
-        causes.append(Cause(path, "FieldValueTooLong", told))
+        causes.append(too_long(path, raw["maxLength"]))
     elif len(value) < raw.get("minLength", 0):
         detail = f"{path} in body should be at least {raw['minLength']} chars long"
         causes.append(invalid_value(path, value, detail))
@@ -87,11 +83,11 @@ def _check_text(value: str, raw: Raw, path: str) -> list[Cause]:
 
 
 def _search(pattern: str, value: str) -> bool:
-    """Whether the pattern is found. RE2 means what Go means, and takes no time to think."""
+    """Whether the pattern matches. RE2 is what Go uses, and takes linear time."""
     try:
         return compile_pattern(pattern).search(value) is not None
     except re2.error:
-        return True  # a definition from before such patterns were refused
+        return True  # a definition from before such patterns were rejected
 
 
 @lru_cache(maxsize=4096)
@@ -121,10 +117,10 @@ def _check_unique(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
     seen: list[Any] = []
     for i, item in enumerate(value):
         known = {k: item.get(k) for k in keys if k in item} if isinstance(item, dict) else item
-        what = known if kind == "map" else item
-        if what in seen:
-            yield duplicate(f"{path}[{i}]", what)
-        seen.append(what)
+        identity = known if kind == "map" else item
+        if identity in seen:
+            yield duplicate(f"{path}[{i}]", identity)
+        seen.append(identity)
 
 
 def _check_number(value: float, raw: Raw, path: str) -> list[Cause]:
@@ -168,13 +164,13 @@ _BYTE = r"\s*(0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])\s*"
 
 
 def matches_format(text: str, name: str) -> bool:
-    """Whether a text of a custom object is of the format."""
+    """Whether a text of a custom object has the format."""
     known = _FORMATS.get(name)
     return known is None or known(text)
 
 
 def decodes_as(text: str, name: str) -> bool:
-    """Whether a text of a built-in kind can be decoded: its types know times and bytes only."""
+    """Whether a text of a built-in kind can be decoded: its types have times and bytes only."""
     if name == "date-time":
         return text.isupper() and _is_time(text)
     return name != "byte" or not text or _is_base64(text)
@@ -185,7 +181,7 @@ def _is_time(text: str) -> bool:
 
 
 def _is(parse: Callable[[str], object], text: str) -> bool:
-    """Whether a text can be parsed so."""
+    """Whether a text can be parsed."""
     try:
         parse(text)
     except ValueError:
@@ -206,14 +202,14 @@ def _is_base64(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    """As Go writes them, or anything that names a number of a unit, as `about 5 minutes` does."""
+    """As Go writes them, or any text with a number and a unit, such as `about 5 minutes`."""
     if _DURATION.fullmatch(text):
         return True
     return any(_UNIT.fullmatch(unit.lower()) for unit in _SPAN.findall(text))
 
 
 def _is_uri(text: str) -> bool:
-    """What a request could be for: a path, or anything with a scheme."""
+    """A path, or any text with a scheme."""
     if not re.fullmatch(r"(/|[a-zA-Z][a-zA-Z0-9+.-]*:).*", text) or re.search(
         r"[\x00-\x20\x7f]", text
     ):
@@ -235,7 +231,7 @@ def _is_network(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """An address without the leading zeros that have long been let through here."""
+    """An address without leading zeros, which the real server accepts."""
     return _ZEROS.sub("", text) if "." in text else text
 
 

@@ -1,8 +1,7 @@
-"""exec and attach over a websocket: `v5.channel.k8s.io`, and `v4` for clients that know no better.
+"""exec and attach over a websocket: `v5.channel.k8s.io`, and `v4` for older clients.
 
-Called by `streams.py` once the request is known to be sound. The first byte of a message is its
-channel. Input ends with the client's close message (v5) or with the connection; if the client goes
-away, the command is abandoned to the node agent, which is told by cancellation.
+The first byte of a message is its channel. Input ends with the client's close message (v5) or with
+the connection. If the client disconnects, the call of the node agent is cancelled.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ class ExecChannels:
         await self._socket.send_bytes(bytes([_STDERR]) + data)
 
     async def finish(self, outcome: Raw) -> None:
-        """Say how it ended, as the last message."""
+        """Send the result, as the last message."""
         await self._socket.send_bytes(bytes([_ERROR]) + objects.dump(outcome))
 
     async def pump(self) -> None:
-        """Sort what the client sends until it goes away."""
+        """Dispatch the client's messages until it disconnects."""
         async for message in self._socket:
             data = message.data
             if message.type == WSMsgType.BINARY and data:
@@ -79,14 +78,14 @@ class ExecChannels:
             try:
                 size = msgspec.json.decode(data, type=_Size)
             except msgspec.DecodeError:
-                return  # a terminal of unknown size keeps the one it has
+                return  # the terminal keeps its size
             await self._sizes.put((size.width, size.height))
 
 
 async def run(
     request: web.Request, backend: NodeBackend, pod: Raw, options: ExecOptions
 ) -> web.StreamResponse:
-    """Carry one exec or attach from upgrade to end."""
+    """Serve one exec or attach from upgrade to end."""
     socket = web.WebSocketResponse(protocols=(V5, V4))
     if not socket.can_prepare(request):
         raise api_errors.bad_request("Upgrade request required")
@@ -98,7 +97,9 @@ async def run(
         pings = group.create_task(_keep_open(socket))
         await asyncio.wait((running, pump), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
-            with suppress(ConnectionResetError):  # the client may leave without waiting for this
+            with suppress(
+                ConnectionResetError
+            ):  # the client may disconnect without waiting for this
                 await channels.finish(running.result())
                 await socket.close()
         running.cancel()
@@ -108,8 +109,10 @@ async def run(
 
 
 async def _keep_open(socket: web.WebSocketResponse) -> None:
-    """Let nobody on the way take a quiet connection for a dead one. Answers are not asked for: we
-    do not hear them while a program does not read what was typed."""
+    """Keep proxies from closing an idle connection.
+
+    Pongs are not awaited: the server does not read them while a program does not read its input.
+    """
     with suppress(ConnectionError):
         while True:
             await asyncio.sleep(_PING)
@@ -119,18 +122,18 @@ async def _keep_open(socket: web.WebSocketResponse) -> None:
 async def _outcome(
     backend: NodeBackend, pod: Raw, options: ExecOptions, channels: ExecChannels
 ) -> Raw:
-    """Run it; the Status that tells the client how it ended."""
+    """Run the command and return the Status of its end."""
     try:
         code = await backend.exec(pod, options, channels)
-    except StatusError as refusal:
-        return api_errors.body(refusal)
+    except StatusError as error:
+        return api_errors.body(error)
     except MusterError as error:
         return api_errors.body(StatusError(str(error), status=500, reason="InternalError"))
     return exit_status(code)
 
 
 def exit_status(code: int) -> Raw:
-    """A command's exit code as clients expect to read it."""
+    """The exit code of a command as clients expect it."""
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     return {

@@ -1,8 +1,7 @@
-"""The seam to the node agent: what the API server asks of whoever runs the pods.
+"""The interface of the node agent: logs, exec, port-forward, proxy and usage of pods.
 
-`serve.py` turns log, exec, attach, port-forward and proxy requests into calls of a `NodeBackend`;
-the node agent implements it, tests use a small fake. The server has already checked that the pod
-exists and is bound; `pod` is the stored object.
+The server checks that the pod exists and is bound; `pod` is the stored object. Tests use a small
+fake.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ class ExecOptions:
 
 
 class Streams(Protocol):
-    """The client's side of an exec or attach, whatever carries it."""
+    """The client's side of an exec or attach."""
 
     def stdin(self) -> AsyncIterator[bytes]:
-        """What the client types; ends when the client closes its input or goes away."""
+        """The client's input, until the client closes it or disconnects."""
 
     def resizes(self) -> AsyncIterator[tuple[int, int]]:
         """Terminal sizes as (width, height), only with a tty."""
 
     async def stdout(self, data: bytes) -> None:
-        """Show it to the client."""
+        """Send output to the client."""
 
     async def stderr(self, data: bytes) -> None:
-        """Show it to the client as an error."""
+        """Send error output to the client."""
 
 
 class Pipe(Protocol):
@@ -70,7 +69,7 @@ class Pipe(Protocol):
 
 @dataclass(frozen=True)
 class Consumption:
-    """What somebody uses: cores kept busy, bytes held."""
+    """Busy cores and bytes of memory."""
 
     cores: float
     memory: int
@@ -78,7 +77,7 @@ class Consumption:
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used over the `window` seconds before `at`, by pod uid and container."""
+    """Consumption over the `window` seconds before `at`, by pod uid and container."""
 
     at: datetime
     window: float
@@ -87,23 +86,23 @@ class Usage:
 
 @runtime_checkable
 class UsageSource(Protocol):
-    """A backend that can also say what its pods use; one that cannot has no data to show."""
+    """A backend that also measures its pods."""
 
     async def usage(self) -> Usage:
         """The newest measurement."""
 
 
 class NodeBackend(Protocol):
-    """Whoever runs the pods."""
+    """The node agent as the API server sees it."""
 
     def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
-        """The container's output. Raises a Refusal if there is none to show."""
+        """The container's output; raises a StatusError if there is none."""
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         """Run the command, or attach, until it ends; returns its exit code."""
 
     async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
-        """Carry bytes between the client and a port of the pod until either side closes."""
+        """Copy bytes between the client and a port of the pod until either side closes."""
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         """Where the server can reach a port of the pod, for `pods/proxy`."""

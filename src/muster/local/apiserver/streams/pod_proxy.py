@@ -1,7 +1,6 @@
-"""`pods/NAME:PORT/proxy/PATH`: a request handed on to a port of a pod, and its answer back.
+"""`pods/NAME:PORT/proxy/PATH`: a request forwarded to a port of a pod, and its answer back.
 
-Called by `streams.py`. The pod's own headers and body pass through unread; what belongs to one
-connection only does not.
+Headers and bodies pass through unread, except for headers of a single connection.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.streams.node_backend import NodeBackend
 
-_HOP = frozenset(
+_NOT_FORWARDED = frozenset(
     {
         "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailers",
         "transfer-encoding", "upgrade", "host", "authorization", "content-length",
@@ -29,13 +28,13 @@ _HOP = frozenset(
 )  # fmt: skip
 
 
-def port_of(pod: Raw, asked: str) -> int:
-    """The port meant by `NAME:PORT`; by name, or the first one declared if none is named."""
+def port_of(pod: Raw, requested: str) -> int:
+    """The port in `NAME:PORT`, by number or name; the first declared one if there is none."""
     declared = [port for c in pod["spec"].get("containers") or () for port in c.get("ports") or ()]
-    if asked.isdigit():
-        return int(asked)
+    if requested.isdigit():
+        return int(requested)
     for port in declared:
-        if not asked or port.get("name") == asked:
+        if not requested or port.get("name") == requested:
             return int(port["containerPort"])
     return 80
 
@@ -43,24 +42,24 @@ def port_of(pod: Raw, asked: str) -> int:
 async def run(
     request: web.Request, backend: NodeBackend, pod: Raw, call: Call, port: int
 ) -> web.StreamResponse:
-    """Hand a request on and stream the answer."""
-    host, reached = await backend.address(pod, port)
+    """Forward a request and stream the answer."""
+    host, host_port = await backend.address(pod, port)
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
-    url = f"http://{host}:{reached}/{call.route.rest}{query}"
+    url = f"http://{host}:{host_port}/{call.route.rest}{query}"
     async with aiohttp.ClientSession(auto_decompress=False) as session:
         try:
             answer = await session.request(
                 request.method,
                 url,
-                headers=_passed(request.headers),
+                headers=_forwarded(request.headers),
                 data=call.body or None,
                 allow_redirects=False,
             )
         except aiohttp.ClientError as error:
-            told = f"error trying to reach service: {error}"
-            raise StatusError(told, status=503, reason="ServiceUnavailable") from error
+            message = f"error trying to reach service: {error}"
+            raise StatusError(message, status=503, reason="ServiceUnavailable") from error
         async with answer:
-            response = web.StreamResponse(status=answer.status, headers=_passed(answer.headers))
+            response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
             await response.prepare(request)
             async for piece in answer.content.iter_any():
                 await response.write(piece)
@@ -68,5 +67,5 @@ async def run(
             return response
 
 
-def _passed(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(k, v) for k, v in headers.items() if k.lower() not in _HOP]
+def _forwarded(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(k, v) for k, v in headers.items() if k.lower() not in _NOT_FORWARDED]

@@ -1,8 +1,4 @@
-"""Streams of a pod: log, exec, attach, proxy. What is asked is checked here, before any upgrade.
-
-Called by `serve.py`; finds the pod and its container, then hands over to the node agent's
-`NodeBackend`.
-"""
+"""log, exec, attach and proxy of pods: checked here, then handed to the node agent."""
 
 from __future__ import annotations
 
@@ -49,8 +45,8 @@ class PodStreams:
             case "exec" | "attach", "get" | "create":
                 return await self._exec(request, call, pod)
             case "proxy", _:
-                reached = pod_proxy.port_of(pod, port)
-                return await pod_proxy.run(request, self._backend(pod), pod, call, reached)
+                container_port = pod_proxy.port_of(pod, port)
+                return await pod_proxy.run(request, self._backend(pod), pod, call, container_port)
             case _:
                 raise api_errors.method_not_allowed()
 
@@ -87,12 +83,12 @@ class PodStreams:
         if not pod["spec"].get("nodeName"):
             return web.Response(body=b"", content_type="text/plain")
         pieces = self._backend(pod).logs(pod, options).__aiter__()
-        # What is wrong comes up with the first piece, while the answer can still be a Status.
+        # An error comes with the first piece, while the answer can still be a Status.
         first = await anext(pieces, None)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        with suppress(ConnectionResetError):  # the reader has left
+        with suppress(ConnectionResetError):  # the reader has disconnected
             if first is not None:
                 await response.write(first)
                 async for piece in pieces:
@@ -122,19 +118,19 @@ def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
     )
 
 
-def container_of(pod: Raw, asked: str) -> str:
-    """The container meant; with several, one must be named."""
+def container_of(pod: Raw, requested: str) -> str:
+    """The requested container; of several, one must be named."""
     name = pod["metadata"]["name"]
     spec = pod["spec"]
     names = [c["name"] for c in spec.get("containers") or ()]
     inits = [c["name"] for c in spec.get("initContainers") or ()]
-    if not asked:
+    if not requested:
         if len(names) == 1:
             return str(names[0])
         listed = f"choose one of: [{' '.join(names)}]"
         if inits:
             listed += f" or one of the init containers: [{' '.join(inits)}]"
         raise api_errors.bad_request(f"a container name must be specified for pod {name}, {listed}")
-    if asked not in (*names, *inits):
-        raise api_errors.bad_request(f"container {asked} is not valid for pod {name}")
-    return asked
+    if requested not in (*names, *inits):
+        raise api_errors.bad_request(f"container {requested} is not valid for pod {name}")
+    return requested

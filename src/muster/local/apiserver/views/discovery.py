@@ -1,7 +1,4 @@
-"""What there is to ask for: /api, /apis (plain and aggregated), /version, and the health paths.
-
-Called by `serve.py` for paths that name no object. Pure over the registry.
-"""
+"""Discovery: /api and /apis, plain and aggregated, and /version."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ VERSION: Raw = {
 AGGREGATED = "as=APIGroupDiscoveryList"
 
 # Subresources whose body is of another kind than the object: kind, group, version, verbs.
-_OTHER = {
+_OTHER_KIND = {
     "binding": ("Binding", "", "v1", ("create",)),
     "eviction": ("Eviction", "policy", "v1", ("create",)),
     "token": ("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
@@ -47,7 +44,7 @@ _OTHER = {
     "portforward": ("PodPortForwardOptions", "", "v1", ("create", "get")),
     "proxy": ("PodProxyOptions", "", "v1", ("create", "delete", "get", "patch", "update")),
 }
-_SAME = {"log": ("get",), "status": ("get", "patch", "update"), "finalize": ("update",)}
+_SAME_KIND = {"log": ("get",), "status": ("get", "patch", "update"), "finalize": ("update",)}
 
 
 def answer(registry: Registry, path: str, accept: str) -> Raw | None:
@@ -162,21 +159,21 @@ def _verbs(resource: Resource) -> list[str]:
 
 
 def _nicknames(resource: Resource) -> Raw:
-    """What else it may be called, where there is something."""
+    """Short names and categories, if there are any."""
     found = {"shortNames": list(resource.short), "categories": list(resource.categories)}
     return {field: names for field, names in found.items() if names}
 
 
 def _storage_hash(resource: Resource) -> str:
-    """What clients compare to learn that objects are stored in another version now."""
+    """A hash that changes with the storage version."""
     stored = f"{resource.group}/{resource.storage_version}/{resource.kind}"
     return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
 
 
 def _subresource(resource: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
-    if name in _OTHER:
-        return _OTHER[name]
-    return resource.kind, resource.group, resource.version, _SAME.get(name, ("get",))
+    if name in _OTHER_KIND:
+        return _OTHER_KIND[name]
+    return resource.kind, resource.group, resource.version, _SAME_KIND.get(name, ("get",))
 
 
 # -- aggregated ----------------------------------------------------------------------------------
@@ -220,11 +217,13 @@ def _described(resource: Resource) -> Raw:
         **_nicknames(resource),
     }
     if resource.subresources:
-        row["subresources"] = [_sub_described(resource, n) for n in sorted(resource.subresources)]
+        row["subresources"] = [
+            _described_subresource(resource, n) for n in sorted(resource.subresources)
+        ]
     return row
 
 
-def _sub_described(resource: Resource, name: str) -> Raw:
+def _described_subresource(resource: Resource, name: str) -> Raw:
     kind, group, version, verbs = _subresource(resource, name)
     return {
         "subresource": name,

@@ -1,6 +1,6 @@
-"""Listing a collection: selectors, pages, and a page's continuation at the revision of the first.
+"""Lists: selectors, pages, and all pages of a list at the revision of the first.
 
-Called by `verbs.py`. Objects are joined as the bytes they are stored as.
+Objects are joined as the bytes they are stored as.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class Page(NamedTuple):
 
 
 async def page(store: Store, call: Call) -> Page:
-    """The objects a list call asks for."""
+    """The objects that a list call selects."""
     options.check_list(call.query)
-    wanted = selection(call.resource, call.query, call.route.name)
-    call.number("timeoutSeconds")  # nothing takes that long here, but it must be a number
+    selected = selection(call.resource, call.query, call.route.name)
+    call.number("timeoutSeconds")  # no list takes that long, but it must be a number
     limit = min(call.number("limit") or 0, sys.maxsize - 1)
     if call.query.get("resourceVersion") == "0":
-        limit = 0  # whatever is at hand, and that is all of it
+        limit = 0  # any revision will do, and all objects are in memory
     token = _token(call.query.get("continue", ""))
     revision = (token.rv if token else _exact(call)) or store.revision
-    asked = call.number("resourceVersion") or 0
-    if asked < 0:
-        raise bad_request(f"Invalid value: {asked}: resourceVersion must not be negative")
-    newest = max(asked, revision)
+    requested = call.number("resourceVersion") or 0
+    if requested < 0:
+        raise bad_request(f"Invalid value: {requested}: resourceVersion must not be negative")
+    newest = max(requested, revision)
     if newest > store.revision:
         raise resource_version_too_large(newest, store.revision)
-    found = await _entries(store, call, revision, token.start if token else "")
-    if wanted.everything:
-        matching: Iterable[Entry] = found
+    candidates = await _entries(store, call, revision, token.start if token else "")
+    if selected.everything:
+        matching: Iterable[Entry] = candidates
     else:
-        matching = (entry for entry in found if wanted.matches(entry))
+        matching = (entry for entry in candidates if selected.matches(entry))
     entries = list(islice(matching, limit + 1)) if limit > 0 else list(matching)
     # Lists of custom kinds always have the token, empty or not.
     metadata: Raw = {"continue": ""} if call.resource.custom else {}
@@ -74,7 +74,7 @@ async def page(store: Store, call: Call) -> Page:
     if limit > 0 and len(entries) > limit:
         entries.pop()
         metadata["continue"] = _Token(revision, entries[-1].key).text()
-        if wanted.everything:
+        if selected.everything:
             metadata["remainingItemCount"] = 1 + sum(1 for _ in matching)
     return Page(entries, metadata)
 
@@ -93,20 +93,20 @@ async def _entries(store: Store, call: Call, revision: int, after: str) -> Itera
 
 
 def _inconsistent(token: _Token) -> StatusError:
-    """The moment a list began at is forgotten; its rest can still be had as it is now."""
-    refusal = expired(
+    """The revision of the first page was compacted; the rest can be listed as it is now."""
+    error = expired(
         "The provided continue parameter is too old to display a consistent list result. You can"
         " start a new list without the continue parameter, or use the continue token in this"
         " response to retrieve the remainder of the results. Continuing with the provided token"
         " results in an inconsistent list - objects that were created, modified, or deleted"
         " between the time the first chunk was returned and now may show up in the list."
     )
-    refusal.metadata = {"continue": token.text()}
-    return refusal
+    error.metadata = {"continue": token.text()}
+    return error
 
 
 def _exact(call: Call) -> int:
-    """The revision a list must be at, if the caller insists on one, or asks for a page of one."""
+    """The exact revision of a list, if the caller requests one or a page of one."""
     paged = (call.number("limit") or 0) > 0
     if call.query.get("resourceVersionMatch", "Exact" if paged else "") != "Exact":
         return 0
@@ -123,15 +123,15 @@ def _token(text: str) -> _Token | None:
         raise bad_request("continue key is not valid") from error
 
 
-def answer(call: Call, found: Page) -> Answer:
+def answer(call: Call, page: Page) -> Answer:
     """The list as JSON."""
     resource = call.resource
     head = objects.dump(
         {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
-            "metadata": found.metadata,
+            "metadata": page.metadata,
         }
     )
-    items = b",".join(objects.in_version(entry.value, resource) for entry in found.entries)
+    items = b",".join(objects.in_version(entry.value, resource) for entry in page.entries)
     return Answer(200, head[:-1] + b',"items":[' + items + b"]}")

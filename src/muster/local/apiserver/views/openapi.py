@@ -1,7 +1,7 @@
 """OpenAPI as far as clients use it: /openapi/v3, one document per group and version; v2 is empty.
 
-Called by `serve.py`. kubectl reads it to learn that the server validates fields itself, `explain`
-reads the schemas. Built from the generated schemas of built-in kinds and the CRDs' own.
+kubectl reads it to learn that the server validates fields itself, `explain` reads the schemas. They
+come from the generated schemas of built-in kinds and from CRDs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _GVK = "x-kubernetes-group-version-kind"
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")
-_PLACE = "#/components/schemas/"
+_REFERENCE = "#/components/schemas/"
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _TEXT = {"type": "string"}
 _ACTIONS = {"post": "post", "put": "put", "patch": "patch"}
@@ -30,30 +30,34 @@ V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 V2_SENT = V2.replace("@", ".")  # an @ is not allowed in the type of an answer
 # The same document without any types, as protobuf: field 1 is the format's version.
 V2_EMPTY = b"\x0a\x032.0"
-"""kubectl checks lists of objects by the old format, in protobuf only, and leaves out of its checks
-what has no type there: the server checks the objects when they come."""
+"""kubectl checks lists by the old format, in protobuf only, and does not check kinds without a type
+there: the server checks the objects when they arrive."""
 
 
 def document(registry: Registry, path: str) -> Raw | None:
     """The document at an /openapi path; None if there is none."""
     parts = path.strip("/").split("/")
     if parts == ["openapi", "v3"]:
-        return {"paths": {p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in _places(registry)}}
+        return {
+            "paths": {
+                p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in _paths_of_groups(registry)
+            }
+        }
     if parts == ["openapi", "v2"]:
         return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
     if parts[:2] != ["openapi", "v3"]:
         return None
-    place = "/".join(parts[2:])
-    resources = [r for r in registry.all() if _place(r) == place]
+    path = "/".join(parts[2:])
+    resources = [r for r in registry.all() if _path_of_group(r) == path]
     return _document(resources) if resources else None
 
 
-def _place(resource: Resource) -> str:
+def _path_of_group(resource: Resource) -> str:
     return f"apis/{resource.group}/{resource.version}" if resource.group else "api/v1"
 
 
-def _places(registry: Registry) -> Iterable[str]:
-    return dict.fromkeys(_place(r) for r in registry.all())
+def _paths_of_groups(registry: Registry) -> Iterable[str]:
+    return dict.fromkeys(_path_of_group(r) for r in registry.all())
 
 
 def _document(resources: list[Resource]) -> Raw:
@@ -80,7 +84,7 @@ def _paths(resource: Resource) -> list[str]:
 
 def _operations(resource: Resource, schema: str, *, named: bool) -> Raw:
     gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    content = {"application/json": {"schema": {"$ref": _PLACE + schema}}}
+    content = {"application/json": {"schema": {"$ref": _REFERENCE + schema}}}
     parameters = [{"name": q, "in": "query", "schema": {"type": "string"}} for q in _QUERY]
     verbs = ("get", "put", "patch", "delete") if named else ("get", "post")
     return {
@@ -100,7 +104,7 @@ def _add_schema(resource: Resource, components: Raw) -> str:
         name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         own = resource.schema or {"type": "object"}
-        every = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"$ref": _PLACE + _METADATA}}
+        every = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"$ref": _REFERENCE + _METADATA}}
         properties = {**(own.get("properties") or {}), **every}
         components[name] = {**own, "properties": properties, _GVK: [gvk]}
         _collect(_METADATA, components)

@@ -1,7 +1,6 @@
-"""metrics.k8s.io: how much cpu and memory pods and nodes use just now, for `kubectl top`.
+"""metrics.k8s.io: the cpu and memory that pods and nodes use now, for `kubectl top`.
 
-Called by `serve.py`; nothing is stored. The node agent measures (`backend.Metered`); a pod it
-does not know of is not listed.
+Nothing is stored: the node agent measures. A pod that it does not know is not listed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.streams.node_backend import NodeBackend, Usage
 
 GROUP = "metrics.k8s.io"
-_SHOWN = ("name", "namespace", "labels", "creationTimestamp")
+_METADATA = ("name", "namespace", "labels", "creationTimestamp")
 
 
 async def answer(
@@ -30,15 +29,17 @@ async def answer(
     """One pod's or node's usage, or the list of those selected."""
     measured = registry.find("", "v1", call.resource.plural)
     assert measured is not None
-    wanted = selection(measured, call.query, call.route.name)
+    selected = selection(measured, call.query, call.route.name)
     prefix = objects.prefix(measured, call.route.namespace if measured.namespaced else "")
-    found = [objects.decode(e.value) for e in store.scan(prefix) if wanted.matches(e)]
+    selected_objects = [objects.decode(e.value) for e in store.scan(prefix) if selected.matches(e)]
     items: list[Raw] = []
     if isinstance(backend, UsageSource):
         usage = await backend.usage()
-        seen = _nodes(store, usage) if call.resource.plural == "nodes" else _pods(usage)
+        by_key = _nodes(store, usage) if call.resource.plural == "nodes" else _pods(usage)
         items = [
-            _shown(call, obj, usage) | seen[key] for obj in found if (key := _key(obj)) in seen
+            _shown(call, obj, usage) | by_key[key]
+            for obj in selected_objects
+            if (key := _key(obj)) in by_key
         ]
     if call.route.verb == "list":
         listed: Raw = {
@@ -84,7 +85,7 @@ def _shown(call: Call, obj: Raw, usage: Usage) -> Raw:
     return {
         "kind": call.resource.kind,
         "apiVersion": call.resource.api_version,
-        "metadata": {field: meta[field] for field in _SHOWN if field in meta},
+        "metadata": {field: meta[field] for field in _METADATA if field in meta},
         "timestamp": timestamp(usage.at),
         "window": f"{usage.window:.3f}s",
     }
