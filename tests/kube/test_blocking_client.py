@@ -154,7 +154,7 @@ def test_a_stream_that_breaks_off_says_so() -> None:
     with scripted([half]) as (script, client):
         pieces = client.logs(X, follow=True)
         assert next(pieces) == b"one\n"
-        with pytest.raises(Unreachable, match=f"cannot reach {script.url}: the answer was cut"):
+        with pytest.raises(Unreachable, match=f"cannot reach {script.url}: the response was cut"):
             next(pieces)
 
 

@@ -73,8 +73,6 @@ def test_a_key_that_names_nothing_is_refused(key: Key) -> None:
     with pytest.raises(UsageError):
         request.bind(key, uid="u", node="n", annotations={})
     with pytest.raises(UsageError):
-        request.evict(key)
-    with pytest.raises(UsageError):
         request.logs(key, LogOptions())
     with pytest.raises(UsageError):
         request.websocket_upgrade(key, "exec", ())
@@ -130,10 +128,3 @@ def test_a_binding_carries_the_uid_and_the_annotations() -> None:
         "metadata": {"name": "x", "uid": "u", "annotations": {"a": "b"}},
         "target": {"kind": "Node", "name": "n"},
     }
-
-
-def test_an_eviction_wraps_the_delete_options() -> None:
-    ask = request.evict(X, uid="u", grace=5)
-    assert ask.path.endswith("/pods/x/eviction")
-    assert json.loads(ask.body or b"")["deleteOptions"]["preconditions"] == {"uid": "u"}
-    assert json.loads(request.evict(X).body or b"")["deleteOptions"] == {}

@@ -1,9 +1,8 @@
-"""Talking to any Kubernetes API, the local one or a real one.
+"""The Kubernetes client: for the local API server and for real ones.
 
-In reading order: `config` and `credentials` (which server, as whom), `request`, `refusal` and
-`answer` (calls and their outcomes as values), `pace` (when to ask again), `transport` over `pool`,
-`connection`, `tls` and `proxy` (how bytes travel), `client` (typed calls), `websocket`, `streams`,
-`spdy` and `forward` (exec, port-forward), `watch`, `store` and `informer` (objects in memory),
-`lease` (leader election), `blocking`, `wire` and `link` (the same calls without asyncio). Imports
-nothing by itself, so that quick verbs start quickly.
+In reading order: `auth` (which server, with which credentials), `request`, `decoding` and
+`error_response` (calls and their outcomes as values), `retry` (when to send again), `transport`
+(HTTP/1.1, TLS, proxies), `client` (typed calls), `streams` (exec, port-forward), `watch`
+(informers: objects in memory), `leader_election`, `discovery`, `blocking_client` (the same calls
+without asyncio). The package imports nothing by itself, so that quick verbs start quickly.
 """

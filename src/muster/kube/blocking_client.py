@@ -1,9 +1,9 @@
-"""The same calls over a plain socket, for verbs that must start in a blink.
+"""The same calls over a plain socket, for commands that must start at once.
 
-`arena list|get|logs|delete` use it; daemons use `client.py`. It shares requests, answers, refusals
-and watch decoding with the other client and differs only in how bytes travel. Promises: imports no
-asyncio and no aiohttp; keeps one connection open between calls; sends a GET once more if that had
-gone stale, and nothing else ever twice (except on 429, where the server did not act).
+It shares requests, decoding, errors and watch events with `client.py`; only the transport differs.
+It imports neither asyncio nor aiohttp and keeps one connection open between calls. A GET is sent
+once more if that connection was closed; nothing else is sent twice, except after a 429, which means
+that the server did not act.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """One connection for calls, one more per open stream. Not for several threads."""
+    """One connection for calls, and one per open stream. Not thread-safe."""
 
     def __init__(
         self,
@@ -101,12 +101,6 @@ class BlockingClient:
         call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
         return decoding.decode_object(kind, self.send(call).body)
 
-    def apply(
-        self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
-    ) -> T:
-        call = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
-        return decoding.decode_object(kind, self.send(call).body)
-
     def delete(
         self,
         kind: Kind[Any],
@@ -132,7 +126,7 @@ class BlockingClient:
         labels: str = "",
         fields: str = "",
     ) -> Iterator[WatchEvent[T]]:
-        """Changes after `since` until the server ends the stream."""
+        """Changes after version `since`, until the server ends the watch."""
         from muster.kube.watch.watch_stream import LineSplitter, event_reader
 
         call = request.watch(kind, namespace, since=since, labels=labels, fields=fields)
@@ -142,17 +136,17 @@ class BlockingClient:
                 yield read(line)
 
     def logs(self, pod: Key, **options: Unpack[LogOptions]) -> Iterator[bytes]:
-        """A container's log in chunks, as they come."""
+        """A container's log in chunks, as they arrive."""
         return self._transport.stream(request.logs(pod, options))
 
     def send(self, call: Request) -> Response:
-        """Any request; a refusal is raised."""
+        """Send any request; an error response is raised."""
         attempt = 1
         while True:
             response = self._transport.send(call)
             if response.status < 300:
                 return response
-            from muster.kube.retry import pause_before_retry  # refusals are few
+            from muster.kube.retry import pause_before_retry  # rarely needed
 
             pause = pause_before_retry(call, response, attempt)
             if pause is None:

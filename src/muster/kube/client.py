@@ -1,11 +1,11 @@
-"""The Kubernetes API as typed calls: what every daemon talks through.
+"""The Kubernetes API as typed calls.
 
     async with Client.connect(endpoint) as client:
         pod = await client.get(PODS, Key("default", "x"))
 
-The first argument of each call is a `Kind`, which fixes the type of the answer. Promises: at most
-`max_in_flight` requests at once (streams not counted); a server that asks for a pause gets it;
-no POST or PATCH that may have been acted on is sent twice.
+The first argument of each call is a `Kind`, which fixes the type of the result. At most
+`max_in_flight` requests are sent at once (streams not counted). A server that asks for a pause gets
+it. A POST or PATCH that may have been carried out is never sent twice.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Client:
         user_agent: str = "muster",
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> Client:
-        """A client over HTTP. Nothing is sent yet."""
+        """A client over HTTP. It connects with the first call."""
         from muster.kube.transport.http_transport import HttpTransport
 
         return cls(HttpTransport(endpoint, user_agent=user_agent), max_in_flight=max_in_flight)
@@ -88,7 +88,7 @@ class Client:
         fields: str = "",
         page: int = 500,
     ) -> ObjectList[T]:
-        """All objects, fetched in pages that show one version; `page` of 0 asks for all at once."""
+        """All objects, in pages of one resource version; `page` of 0 requests all at once."""
         pages = decoding.ListPages(kind, namespace, labels=labels, fields=fields, limit=page)
         while call := pages.next_request():
             try:
@@ -106,7 +106,7 @@ class Client:
         labels: str = "",
         fields: str = "",
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Changes after version `since` until the server ends it; `Gone` if that is too old."""
+        """Changes after version `since`, until the server ends the watch; `Gone` if too old."""
         call = request.watch(
             kind,
             namespace,
@@ -122,7 +122,7 @@ class Client:
                     yield read(line)
 
     async def logs(self, pod: Key, **options: Unpack[LogOptions]) -> AsyncGenerator[bytes, None]:
-        """A container's log in chunks, as they come."""
+        """A container's log in chunks, as they arrive."""
         async with self.transport.stream(request.logs(pod, options)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -145,7 +145,7 @@ class Client:
         )
 
     async def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
-        """Write a whole object. Never one that was read as a struct: that has lost fields."""
+        """Write a whole object. Not one that was read as a struct, which has lost fields."""
         return decoding.decode_object(
             kind, await self._body(request.replace(kind, body, subresource=subresource))
         )
@@ -162,13 +162,6 @@ class Client:
         call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
         return decoding.decode_object(kind, await self._body(call))
 
-    async def apply(
-        self, kind: Kind[T], body: Raw, *, owner: str, force: bool = False, subresource: str = ""
-    ) -> T:
-        """Server-side apply; `Conflict` if another manager owns a field, unless forced."""
-        call = request.apply(kind, body, owner=owner, force=force, subresource=subresource)
-        return decoding.decode_object(kind, await self._body(call))
-
     async def delete(
         self,
         kind: Kind[Any],
@@ -178,7 +171,7 @@ class Client:
         grace: int | None = None,
         propagation: str = "",
     ) -> None:
-        """Delete; with `uid`, `Conflict` if the name now belongs to another object."""
+        """Delete an object; with `uid`, `Conflict` if the name now belongs to another one."""
         await self._body(request.delete(kind, key, uid=uid, grace=grace, propagation=propagation))
 
     async def delete_collection(
@@ -194,14 +187,10 @@ class Client:
         node: str,
         annotations: Mapping[str, str] = _NO_ANNOTATIONS,
     ) -> None:
-        """Give a pod its node; the annotations are merged into the pod in the same write."""
+        """Bind a pod to a node; the annotations are merged into the pod in the same write."""
         await self._body(request.bind(pod, uid=uid, node=node, annotations=annotations))
 
-    async def evict(self, pod: Key, *, uid: str = "", grace: int | None = None) -> None:
-        """Delete a pod if its disruption budgets allow it now; `TooMany` if not."""
-        await self._body(request.evict(pod, uid=uid, grace=grace))
-
-    # Sessions: their protocols are imported on use, daemons have none
+    # Streams: their protocols are imported on use, because daemons do not need them
 
     @asynccontextmanager
     async def exec(
@@ -224,7 +213,7 @@ class Client:
     def attach(
         self, pod: Key, *, container: str = "", stdin: bool = False, tty: bool = False
     ) -> AbstractAsyncContextManager[ExecSession]:
-        """The input and output of a container's own process."""
+        """Attach to the process of a container: an exec without a command."""
         return self.exec(pod, (), container=container, stdin=stdin, tty=tty)
 
     @asynccontextmanager
@@ -241,13 +230,13 @@ class Client:
                     yield forward
                     pump.cancel()
             except BaseExceptionGroup as failed:
-                # The pump raises nothing: what is in the group is the caller's own.
+                # The pump raises nothing: the error in the group is the caller's own.
                 raise single_error(failed) from None
 
     # Sending
 
     async def send(self, call: Request) -> Response:
-        """Any request, under the same limits; a refusal is raised."""
+        """Send any request under the same limits; an error response is raised."""
         attempt, clock = 1, asyncio.get_running_loop().time
         while True:
             if wait := self._throttle.wait(clock()):

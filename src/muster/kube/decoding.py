@@ -1,7 +1,7 @@
-"""Turning answers into objects: one typed decode each, and one bad object never spoils the rest.
+"""Response bodies decoded into objects: one typed decode each, with decoders built once per model.
 
-Called by `client.py` and `blocking.py`. Decoders are made once per model. An object that does not
-fit its struct is left out of a list and named in `Listing.unreadable`; alone, it is an ApiError.
+An object that does not fit its struct does not spoil the rest of a list: it is left out and named
+in `ObjectList.unreadable`. Alone, it raises an ApiError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ObjectList(msgspec.Struct, Generic[T], frozen=True):
-    """A whole list, and the version of the collection it shows."""
+    """A whole list and its resource version."""
 
     items: list[T]
     resource_version: str
@@ -36,7 +36,7 @@ class ListMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Page(msgspec.Struct, Generic[T], gc=False):
-    """One page as the server sends it."""
+    """One page of a list, as the server sends it."""
 
     metadata: ListMeta = ListMeta()
     items: list[T] | None = None
@@ -58,12 +58,12 @@ def decode_object(kind: Kind[T], body: bytes) -> T:
         return cast("T", _decoder(cast(Any, kind.model)).decode(body))
     except msgspec.DecodeError as error:
         raise unreadable_response(
-            f"the answer about {kind.resource} cannot be understood", error
+            f"the response about {kind.resource} cannot be decoded", error
         ) from error
 
 
 class ListPages(Generic[T]):
-    """Gathers the pages of one list: as long as there is something to `ask`, `feed` the answer."""
+    """Collects the pages of one list: `add_page` the response to every `next_request`."""
 
     def __init__(
         self, kind: Kind[T], namespace: str, *, labels: str, fields: str, limit: int
@@ -80,7 +80,7 @@ class ListPages(Generic[T]):
         self._continue_token: str | None = ""
 
     def next_request(self) -> Request | None:
-        """The request for the next page, or None when all are here."""
+        """The request for the next page; None when the list is complete."""
         if self._continue_token is None:
             return None
         return request.list_page(
@@ -93,19 +93,19 @@ class ListPages(Generic[T]):
         )
 
     def expired(self, gone: Gone) -> None:
-        """The version our pages show was compacted before we had them all: ask for all at once."""
+        """Start again without pages: the version was compacted before the last page was read."""
         if not self._continue_token:
             raise gone
         self._begin(0)
 
     def add_page(self, body: bytes) -> None:
-        """Take in the page that was asked for."""
+        """Add the response to `next_request`."""
         try:
             page = _page_decoder(cast(Any, self._kind.model)).decode(body)
         except msgspec.ValidationError:
             page = self._one_by_one(body)
         except msgspec.DecodeError as error:
-            what = f"the list of {self._kind.resource} cannot be understood"
+            what = f"the list of {self._kind.resource} cannot be decoded"
             raise unreadable_response(what, error) from error
         self._items += page.items or ()
         # All pages show the version of the first.
@@ -115,8 +115,8 @@ class ListPages(Generic[T]):
     def result(self) -> ObjectList[T]:
         if self._kind.model is dict:
             for item in cast("list[dict[str, Any]]", self._items):
-                # Lists leave out what is the same for every item; code that reads raw objects
-                # should not have to know where they came from.
+                # The items of a list lack both fields; code that reads raw objects should not
+                # have to know whether they came from a list.
                 item.setdefault("apiVersion", self._kind.api_version)
                 item.setdefault("kind", self._kind.kind)
         return ObjectList(self._items, self._version, tuple(self._unreadable))
@@ -125,7 +125,7 @@ class ListPages(Generic[T]):
         try:
             raw = _page_decoder(msgspec.Raw).decode(body)
         except msgspec.ValidationError as error:
-            what = f"the answer to listing {self._kind.resource} is not a list"
+            what = f"the response to listing {self._kind.resource} is not a list"
             raise unreadable_response(what, error) from error
         page: Page[T] = Page(raw.metadata, [])
         read_one = _decoder(cast(Any, self._kind.model))
@@ -145,7 +145,7 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
 
 
 class MetadataOnly(msgspec.Struct, frozen=True, gc=False):
-    """What can be read even of an object that does not fit its struct."""
+    """The part that can be read even of an object that does not fit its struct."""
 
     metadata: _Metadata = _Metadata()
 

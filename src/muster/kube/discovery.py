@@ -1,7 +1,6 @@
-"""What a cluster says it serves, read as kinds. No I/O.
+"""Discovery: the kinds that a cluster serves. No I/O.
 
-Asked by whoever handles objects of kinds that this program does not know: `arena apply`, the
-inventory of the local cluster.
+For programs that handle objects of kinds they do not know, such as `arena apply`.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ GROUPS_REQUEST = Request("GET", "/apis")
 
 
 def preferred_versions(body: bytes) -> list[str]:
-    """The apiVersion of each group that the cluster prefers, by its answer to `GROUPS`."""
+    """The preferred apiVersion of each group, from the response to `GROUPS_REQUEST`."""
     groups = msgspec.json.decode(body, type=_Groups).groups
     return ["v1", *(group.preferred_version.group_version for group in groups)]
 
 
 def resources_request(api_version: str) -> Request:
-    """The question which kinds there are in an apiVersion."""
+    """The request for the kinds of an apiVersion."""
     root = "/apis" if "/" in api_version else "/api"
     return Request("GET", f"{root}/{quote(api_version)}")
 
@@ -61,7 +60,7 @@ def resources_request(api_version: str) -> Request:
 def kinds(
     body: bytes, api_version: str, model: type[T], *, verbs: Collection[str] = ()
 ) -> list[Kind[T]]:
-    """The kinds that can do all these verbs, by the answer to `resources`; no subresources."""
+    """The kinds with all these verbs, from the response to `resources_request`; no subresources."""
     group, _, version = api_version.rpartition("/")
     return [
         Kind(group, version, row.name, row.kind, model, row.namespaced)

@@ -1,7 +1,6 @@
-"""What a refusal means: a Kubernetes Status, or what a proxy wrote, as one of our errors. No I/O.
+"""Error responses as errors: a Kubernetes Status, or the page of a proxy. No I/O.
 
-Called by the client and the transports for every answer of 400 and above, and by `watch.py` for an
-ERROR within a stream. Promise: the message is one sentence that names the verb and the resource.
+The message of each error is one sentence that names the verb and the resource.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ HOW_TO_INSTALL_JOB_KINDS = (
     "`muster crds | arena apply -f -` installs them, `muster operator` then runs jobs; "
     "`arena up` starts a local cluster that has both."
 )
-"""The next step where the kinds of jobs are not installed."""
+"""The hint for a cluster without the CRDs of jobs."""
 
 
 class _Cause(msgspec.Struct, gc=False):
@@ -37,7 +36,7 @@ class _Details(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Status(msgspec.Struct, gc=False):
-    """The answer Kubernetes gives instead of an object."""
+    """A Kubernetes Status, which a response carries instead of an object."""
 
     message: str = ""
     reason: str = ""
@@ -46,7 +45,7 @@ class Status(msgspec.Struct, gc=False):
 
 
 class RequestTarget(msgspec.Struct, frozen=True, gc=False):
-    """What a request is about, read back from its path."""
+    """The verb and object of a request, from its path."""
 
     verb: str
     resource: str
@@ -63,7 +62,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 def request_target(request: Request) -> RequestTarget:
-    """The verb and resource as rights name them: `list pods`, `create pods/binding`."""
+    """The verb and resource in the terms of RBAC: `list pods`, `create pods/binding`."""
     parts = [unquote(part) for part in request.path.split("/")[1:]]
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
@@ -88,9 +87,9 @@ def _verb(request: Request, name: str) -> str:
 
 
 def error_from_response(response: Response, request: Request, *, expired: str = "") -> ApiError:
-    """The error an answer of 400 and above stands for.
+    """The error of a response of 400 and above.
 
-    `expired` says that our own certificate has run out: with a 401 that is the reason.
+    `expired` says that the client certificate has expired, which explains a 401.
     """
     status = _status_of(response.body)
     error = error_from_status(status, response.status, request, expired=expired)
@@ -100,12 +99,12 @@ def error_from_response(response: Response, request: Request, *, expired: str = 
 
 
 def unreadable_response(what: str, error: Exception) -> ApiError:
-    """The error for an answer that is no refusal, yet not what was asked for."""
+    """The error for a successful response that cannot be decoded."""
     return ApiError(f"{what}: {error}", status=200, reason="Unreadable")
 
 
 def retry_after(response: Response) -> float | None:
-    """The seconds a Retry-After header asks for."""
+    """The seconds in a Retry-After header."""
     text = response.headers.get("Retry-After") or response.headers.get("retry-after") or ""
     return float(text) if text.strip().isdigit() else None
 
@@ -131,19 +130,19 @@ def error_from_status(
 
 
 def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> str:
-    said = status.message.strip()
+    message = status.message.strip()
     if code == 401:
         because = expired or "the token or certificate is missing, wrong or expired"
         return f"not signed in: the cluster refused to {about} (401: {because})"
     if code == 403:
-        return f"not allowed to {about}" + (f": {said}" if said else "")
+        return f"not allowed to {about}" + (f": {message}" if message else "")
     if code == 404 and _no_such_kind(status):
         return f"the cluster has no {about.resource}"
-    return said or f"cannot {about}: the server answered {code}"
+    return message or f"cannot {about}: the server answered {code}"
 
 
 def _no_such_kind(status: Status) -> bool:
-    """A missing kind is told with no name in the details, or in plain text."""
+    """Whether the kind is missing: such a Status has no name in its details, or is plain text."""
     named = status.details is not None and status.details.name
     return not named and (
         status.reason in ("", "NotFound")
@@ -159,5 +158,5 @@ def _status_of(body: bytes) -> Status:
         return msgspec.json.decode(body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = body[:400].decode("utf-8", "replace").strip()
-        # A proxy's HTML page helps nobody; a line of text may.
+        # A line of text may help the user; a proxy's HTML page does not.
         return Status(message="" if text.startswith("<") else text.partition("\n")[0])

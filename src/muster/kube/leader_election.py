@@ -1,16 +1,14 @@
-"""Leader election by Lease: of several processes one works, and it knows when it may not.
-
-Run by the daemons with `--leader-elect`. The theory:
+"""Leader election by Lease: one of several processes acts, and it knows when it may not.
 
 A Lease does not fence: a leader that was paused does not notice by itself that another took over.
-So time is what keeps two from acting at once. The holder counts from the moment *before* it sent
-its last successful renewal and stops acting after `renew_deadline`; a contender counts from the
-moment it *saw* the last renewal, which is later, and waits the longer `duration`. The difference of
-the two is what a request already sent has left to arrive. Only lengths of time are compared, never
-two machines' clocks, and the clock goes on while a machine sleeps.
+So time keeps two from acting at once. The leader counts from the moment *before* it sent its last
+successful renewal and stops acting after `renew_deadline`; a contender counts from the moment it
+*saw* the last renewal, which is later, and waits the longer `duration`. The difference of the two
+is the time in which a request that was already sent can still arrive. Only lengths of time are
+compared, never the clocks of two machines, and the clock goes on while a machine sleeps.
 
-Promise: `holds()` is true in at most one process at any moment, as long as clocks run at the same
-speed. Whoever acts asks it right before acting.
+`is_leader()` is true in at most one process at any moment, as long as clocks run at the same speed.
+Call it right before acting.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ RELEASE_TIMEOUT = 3.0
 
 
 def steady_clock() -> float:
-    """Monotonic, and where the system has one, a clock that counts while the machine sleeps."""
+    """A monotonic clock that, where the system has one, goes on while the machine sleeps."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -76,27 +74,27 @@ class LeaderElection:
         self._renewed_at: float | None = None
 
     def is_leader(self) -> bool:
-        """Whether we may act now."""
+        """Whether this process may act now."""
         renewed = self._renewed_at
         return renewed is not None and self._clock() - renewed < self._deadline
 
     @property
     def holder(self) -> str:
-        """Who had the lease when we last looked."""
+        """The identity that held the lease when it was last read."""
         return _holder(self._seen.record) if self._seen is not None else ""
 
     async def run_as_leader(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then run `work`, cancelled with LeaseLost when the lease is lost.
+        """Wait for the lease, then run `work`; it is cancelled with LeaseLost if the lease is lost.
 
-        Returns when `work` does. The lease is given back on every way out but a crash.
+        Returns when `work` does. The lease is released on every way out except a crash.
         """
         await self._acquire()
-        log.info("%s: %s leads", self._key, self._identity)
+        log.info("%s: %s is the leader", self._key, self._identity)
         try:
             async with asyncio.TaskGroup() as group:
-                keeper = group.create_task(self._keep())
+                renewal = group.create_task(self._renew())
                 await work()
-                keeper.cancel()
+                renewal.cancel()
         except BaseExceptionGroup as group_error:
             raise single_error(group_error) from None
         finally:
@@ -108,16 +106,16 @@ class LeaderElection:
                 return
             await asyncio.sleep(self._retry * random.uniform(0.8, 1.2))
 
-    async def _keep(self) -> None:
-        """Renew until it cannot be done in time."""
+    async def _renew(self) -> None:
+        """Renew the lease until that fails for too long."""
         while True:
             await asyncio.sleep(min(self._retry, max(0.0, self._left())))
             try:
                 async with asyncio.timeout(max(0.0, self._left())):
-                    kept = await self._try()
+                    renewed = await self._try()
             except TimeoutError:
-                kept = False
-            if not kept and (self._left() <= 0.0 or self.holder != self._identity):
+                renewed = False
+            if not renewed and (self._left() <= 0.0 or self.holder != self._identity):
                 self._renewed_at = None
                 raise LeaseLost(f"lost the lease {self._key}" + self._to_whom())
 
@@ -129,42 +127,42 @@ class LeaderElection:
         return f" to {self.holder}" if self.holder not in ("", self._identity) else ""
 
     async def _try(self) -> bool:
-        """One attempt to take or renew. Trouble is logged and means no."""
+        """One attempt to acquire or renew the lease; an error is logged and counts as a failure."""
         try:
-            return await self._take()
+            return await self._acquire_or_renew()
         except Conflict:
-            return False  # somebody wrote first; the next look tells who
+            return False  # another contender wrote first
         except MusterError as error:
             log.warning("%s: %s", self._key, error)
             return False
 
-    async def _take(self) -> bool:
-        asked_at = self._clock()
+    async def _acquire_or_renew(self) -> bool:
+        sent_at = self._clock()
         try:
             record = await self._client.get(_RAW, self._key)
         except NotFound:
-            made = await self._client.create(_RAW, self._record(None))
-            return self._took(made, asked_at)
-        seen = self._seen = self._look(record)
-        if _holder(seen.record) not in ("", self._identity) and not self._run_out(seen):
+            created = await self._client.create(_RAW, self._record(None))
+            return self._acquired(created, sent_at)
+        seen = self._seen = self._observe(record)
+        if _holder(seen.record) not in ("", self._identity) and not self._expired(seen):
             return False
-        made = await self._client.replace(_RAW, self._record(seen.record))
-        return self._took(made, asked_at)
+        replaced = await self._client.replace(_RAW, self._record(seen.record))
+        return self._acquired(replaced, sent_at)
 
-    def _look(self, record: Raw) -> ObservedLease:
-        """Remember when a state was first seen: only a state that stays the same grows old."""
+    def _observe(self, record: Raw) -> ObservedLease:
+        """The lease and when its state was first seen: it expires if that stays the same."""
         if self._seen is not None and self._seen.record.get("spec") == record.get("spec"):
             return ObservedLease(record, self._seen.at)
         return ObservedLease(record, self._clock())
 
-    def _run_out(self, seen: ObservedLease) -> bool:
-        # The holder's own promise counts, not ours: it may have been set up with another.
-        promised = (seen.record.get("spec") or {}).get("leaseDurationSeconds") or self._duration
-        return self._clock() - seen.at > promised
+    def _expired(self, seen: ObservedLease) -> bool:
+        # The holder's own duration counts: it may be configured differently from ours.
+        duration = (seen.record.get("spec") or {}).get("leaseDurationSeconds") or self._duration
+        return self._clock() - seen.at > duration
 
-    def _took(self, record: Raw, asked_at: float) -> bool:
+    def _acquired(self, record: Raw, sent_at: float) -> bool:
         self._seen = ObservedLease(record, self._clock())
-        self._renewed_at = asked_at
+        self._renewed_at = sent_at
         return True
 
     def _record(self, former: Raw | None) -> Raw:
@@ -175,7 +173,7 @@ class LeaderElection:
             spec["leaseTransitions"] = spec.get("leaseTransitions", -1) + 1
         spec["holderIdentity"] = self._identity
         spec["renewTime"] = now
-        # Whole seconds on the wire: round up, a contender must never wait less than we promise.
+        # Whole seconds in the API: rounded up, so that a contender never waits less than this.
         spec["leaseDurationSeconds"] = int(-(-self._duration // 1))
         metadata = (former or {}).get("metadata") or {
             "name": self._key.name,
@@ -184,7 +182,7 @@ class LeaderElection:
         return {"metadata": metadata, "spec": spec}
 
     async def _release(self) -> None:
-        """Give the lease back, so that the next need not wait. A failure only costs time."""
+        """Release the lease, so that the next leader need not wait. A failure only costs time."""
         if not self.is_leader() or self._seen is None:
             self._renewed_at = None
             return
@@ -195,7 +193,7 @@ class LeaderElection:
             async with asyncio.timeout(RELEASE_TIMEOUT):
                 await self._client.replace(_RAW, record)
         except (MusterError, TimeoutError) as error:
-            log.warning("%s: not given back: %s", self._key, str(error) or "no answer in time")
+            log.warning("%s: not released: %s", self._key, str(error) or "no answer in time")
 
 
 def _holder(record: Raw) -> str:

@@ -1,7 +1,7 @@
 """Requests to a Kubernetes API as plain values. No I/O.
 
-`client.py` and `blocking.py` build every call here and hand it to a transport. Promise: a request
-never reaches another object than the one named (names are escaped, an empty one is refused).
+Both clients build every call here and hand it to a transport. A request cannot reach another object
+than the one named: names are escaped, and an empty name is rejected.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 JSON = "application/json"
 Query = tuple[tuple[str, str], ...]
 NO_FIELD_VALIDATION: Query = (("fieldValidation", "Ignore"),)
-"""For bodies that programs make: looking for misspelt fields costs the server a second decoding."""
+"""For bodies written by a program: a check for unknown fields costs the server a second decode."""
 
 
 class PatchType(Enum):
-    """The ways to change part of an object, by media type."""
+    """The kinds of patches, by media type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -39,7 +39,7 @@ class PatchType(Enum):
 
 
 class Request(NamedTuple):
-    """One call. `timeout` of None leaves it to the transport, 0 means none at all."""
+    """One call. `timeout` of None means the transport's own, 0 means no timeout."""
 
     method: str
     path: str
@@ -51,14 +51,14 @@ class Request(NamedTuple):
 
     @property
     def target(self) -> str:
-        """Path and query as they stand in the request line."""
+        """Path and query as in the request line."""
         if not self.query:
             return self.path
         pairs = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in self.query)
         return f"{self.path}?{pairs}"
 
     def message(self, server: str, user_agent: str, authorization: str) -> bytes:
-        """The call as it goes to the server at this URL, in HTTP/1.1."""
+        """The bytes of the request in HTTP/1.1, for the server at this URL."""
         base = urlsplit(server)
         lines = [
             f"{self.method} {base.path}{self.target} HTTP/1.1",
@@ -76,7 +76,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """One answer; header names are looked up in lower case or as the server wrote them."""
+    """One response; header names are in lower case or as the server wrote them."""
 
     status: int
     headers: Mapping[str, str]
@@ -108,7 +108,7 @@ def object_path(kind: Kind[Any], key: Key, subresource: str = "") -> str:
 
 
 def _query(**pairs: str | int | bool | None) -> Query:
-    """The pairs that say something: no None, no empty string, no False."""
+    """The pairs without None, empty strings and False."""
     return tuple(
         (key, "true" if value is True else str(value))
         for key, value in pairs.items()
@@ -201,7 +201,7 @@ def apply(
 def delete(
     kind: Kind[Any], key: Key, *, uid: str = "", grace: int | None = None, propagation: str = ""
 ) -> Request:
-    """Delete one object; with `uid` only if it is still that one."""
+    """Delete one object; with `uid`, only if it still has that uid."""
     return Request("DELETE", object_path(kind, key), (), _delete_options(uid, grace, propagation))
 
 
@@ -213,7 +213,7 @@ def delete_collection(
 
 
 def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Request:
-    """Give a pod its node. The server refuses if the pod by that name has another UID."""
+    """Bind a pod to a node. The server rejects it if the pod of that name has another uid."""
     path = object_path(PODS, pod, "binding")
     binding = {
         "apiVersion": "v1",
@@ -222,19 +222,6 @@ def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Re
         "target": {"kind": "Node", "name": node},
     }
     return Request("POST", path, NO_FIELD_VALIDATION, _encode(binding))
-
-
-def evict(pod: Key, *, uid: str = "", grace: int | None = None) -> Request:
-    """Ask for a pod's eviction; refused with 429 while a disruption budget forbids it."""
-    path = object_path(PODS, pod, "eviction")
-    options = msgspec.Raw(_delete_options(uid, grace, "") or b"{}")
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": options,
-    }
-    return Request("POST", path, (), _encode(body))
 
 
 class LogOptions(TypedDict, total=False):
@@ -259,7 +246,7 @@ def logs(pod: Key, options: LogOptions) -> Request:
         timestamps=options.get("timestamps"),
     )
     path = object_path(PODS, pod, "log")
-    # */* because a server that writes text refuses a client that takes only JSON.
+    # */* because the server rejects a client that accepts only JSON: logs are plain text.
     return Request("GET", path, query, accept="*/*", timeout=0 if follow else None)
 
 

@@ -94,7 +94,7 @@ def test_a_plugin_may_give_a_certificate_instead(tmp_path: Path) -> None:
         ("echo oops >&2; exit 3", r"failed with exit code 3: oops"),
         ("echo hello", "did not print an ExecCredential"),
         (f"echo '{credential()}'", "gave neither token nor certificate"),
-        (f"echo '{credential('v0', token='t')}'", "answered 'v0', wanted"),
+        (f"echo '{credential('v0', token='t')}'", "printed 'v0', expected"),
     ],
 )
 def test_a_plugin_that_fails_is_told_in_one_sentence(

@@ -18,66 +18,70 @@ from muster.kube.transport.blocking_connection import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ASK = b"GET / HTTP/1.1\r\n\r\n"
+REQUEST = b"GET / HTTP/1.1\r\n\r\n"
 
 
 @contextmanager
 def answered(*pieces: bytes, ended: bool = False) -> Iterator[BlockingConnection]:
-    """A link whose other side has sent these bytes, and perhaps hung up."""
+    """A connection whose server has sent these bytes, and perhaps closed it."""
     ours, theirs = socket.socketpair()
-    with theirs, BlockingConnection(ours) as link:
-        link.wait_at_most(5)
+    with theirs, BlockingConnection(ours) as connection:
+        connection.set_timeout(5)
         for piece in pieces:
             theirs.sendall(piece)
         if ended:
             theirs.shutdown(socket.SHUT_WR)
-        yield link
+        yield connection
 
 
-def whole(link: BlockingConnection) -> Response:
-    link.ask(ASK)
-    return link.whole()
+def whole(connection: BlockingConnection) -> Response:
+    connection.send(REQUEST)
+    return connection.response()
 
 
 def test_an_answer_of_known_length_leaves_the_connection_open() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Word: a: b \r\n\r\nok"
-    with answered(answer, answer) as link:
-        assert whole(link) == (200, {"content-length": "2", "x-word": "a: b"}, b"ok")
-        assert link.reusable
-        assert whole(link).body == b"ok"
+    with answered(answer, answer) as connection:
+        assert whole(connection) == (200, {"content-length": "2", "x-word": "a: b"}, b"ok")
+        assert connection.reusable
+        assert whole(connection).body == b"ok"
 
 
 def test_chunks_are_put_together_and_what_follows_them_is_read() -> None:
     chunks = b"3;ext=1\r\none\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
-    with answered(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", chunks, b"X") as link:
-        assert whole(link).body == b"one0123456789"
-        assert link.reusable
+    with answered(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", chunks, b"X"
+    ) as connection:
+        assert whole(connection).body == b"one0123456789"
+        assert connection.reusable
 
 
 def test_a_piece_is_handed_on_before_the_next_has_come() -> None:
-    with answered(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nline\r\n") as link:
-        link.ask(ASK)
-        assert next(iter(link.pieces())) == b"line"
-        assert not link.reusable
+    with answered(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nline\r\n"
+    ) as connection:
+        connection.send(REQUEST)
+        assert next(iter(connection.body())) == b"line"
+        assert not connection.reusable
 
 
 def test_an_answer_without_a_length_ends_with_its_connection() -> None:
-    with answered(b"HTTP/1.1 200 OK\r\n\r\n", b"all of it", ended=True) as link:
-        assert whole(link).body == b"all of it"
-        assert not link.reusable
+    with answered(b"HTTP/1.1 200 OK\r\n\r\n", b"all of it", ended=True) as connection:
+        assert whole(connection).body == b"all of it"
+        assert not connection.reusable
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
 def test_some_answers_have_no_body(status: str) -> None:
-    with answered(f"HTTP/1.1 {status}\r\n\r\n".encode()) as link:
-        assert whole(link).body == b""
-        assert link.reusable
+    with answered(f"HTTP/1.1 {status}\r\n\r\n".encode()) as connection:
+        assert whole(connection).body == b""
+        assert connection.reusable
 
 
 def test_an_announcement_is_not_the_answer() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
-    with answered(early, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as link:
-        assert whole(link) == (200, {"content-length": "0"}, b"")
+    with answered(early, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as connection:
+        assert whole(connection) == (200, {"content-length": "0"}, b"")
 
 
 @pytest.mark.parametrize(
@@ -91,9 +95,9 @@ def test_an_announcement_is_not_the_answer() -> None:
     ],
 )
 def test_the_server_says_whether_the_connection_stays(head: str, stays: bool) -> None:
-    with answered(f"{head}\r\nContent-Length: 2\r\n\r\nok".encode()) as link:
-        assert whole(link).body == b"ok"
-        assert link.reusable == stays
+    with answered(f"{head}\r\nContent-Length: 2\r\n\r\nok".encode()) as connection:
+        assert whole(connection).body == b"ok"
+        assert connection.reusable == stays
 
 
 @pytest.mark.parametrize(
@@ -106,10 +110,10 @@ def test_the_server_says_whether_the_connection_stays(head: str, stays: bool) ->
     ],
 )
 def test_an_answer_that_was_cut_short_is_no_answer(cut: bytes) -> None:
-    with answered(cut, ended=True) as link:
+    with answered(cut, ended=True) as connection:
         with pytest.raises(BrokenResponse, match="cut short"):
-            whole(link)
-        assert not link.reusable
+            whole(connection)
+        assert not connection.reusable
 
 
 @pytest.mark.parametrize(
@@ -123,17 +127,17 @@ def test_an_answer_that_was_cut_short_is_no_answer(cut: bytes) -> None:
     ],
 )
 def test_what_is_not_http_is_refused(noise: bytes) -> None:
-    with answered(noise) as link, pytest.raises(BrokenResponse, match="not HTTP"):
-        whole(link)
+    with answered(noise) as connection, pytest.raises(BrokenResponse, match="not HTTP"):
+        whole(connection)
 
 
 def test_a_connection_closed_before_any_answer_is_told_from_a_broken_answer() -> None:
-    with answered(ended=True) as link, pytest.raises(ConnectionResetError):
-        whole(link)
+    with answered(ended=True) as connection, pytest.raises(ConnectionResetError):
+        whole(connection)
 
 
 def test_silence_is_borne_only_so_long() -> None:
-    with answered() as link:
-        link.wait_at_most(0.01)
+    with answered() as connection:
+        connection.set_timeout(0.01)
         with pytest.raises(TimeoutError):
-            whole(link)
+            whole(connection)

@@ -83,5 +83,5 @@ def test_an_object_that_does_not_fit_keeps_its_metadata() -> None:
 
 @pytest.mark.parametrize("line", [b"{", b"null", b'{"type":"ADDED"}', b'{"type":1,"object":{}}'])
 def test_a_line_that_is_no_event_is_an_error(line: bytes) -> None:
-    with pytest.raises(ApiError, match="cannot be understood"):
+    with pytest.raises(ApiError, match="cannot be decoded"):
         event_reader(PODS, WATCH)(line)

@@ -18,7 +18,7 @@ REREAD_SECONDS = 10.0
 
 
 class Credential(NamedTuple):
-    """What one request proves who we are with."""
+    """The credential of one request: a header, or a client certificate and its key."""
 
     authorization: str = ""
     certificate: bytes = b""
@@ -29,19 +29,19 @@ ANONYMOUS = Credential()
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from."""
+    """A source of credentials."""
 
     def is_ready(self) -> bool:
-        """Whether `current` answers at once; if not, it may start a program."""
+        """Whether `get` returns at once; if not, it may run a program."""
 
     def get(self) -> Credential: ...
 
     def reject(self) -> bool:
-        """The server did not accept it. Whether asking again may give another one."""
+        """Report that the server rejected it. Returns whether `get` may now give another one."""
 
 
 class StaticCredential:
-    """Always the same."""
+    """One fixed credential."""
 
     def __init__(self, credential: Credential = ANONYMOUS) -> None:
         self._credential = credential
@@ -57,7 +57,7 @@ class StaticCredential:
 
 
 class TokenFile:
-    """A token in a file that somebody else renews, as the kubelet does in every pod."""
+    """A token in a file that is renewed from outside, as the kubelet does in every pod."""
 
     def __init__(
         self, path: Path, fixed: Credential = ANONYMOUS, clock: Callable[[], float] = time.monotonic
@@ -83,7 +83,7 @@ class TokenFile:
         try:
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            if self._token:  # being rewritten right now: the one we have may still do
+            if self._token:  # being rewritten right now: the old token may still be valid
                 return
             raise ConfigError(f"{self._path}: cannot read the token: {error}") from error
         if not token:

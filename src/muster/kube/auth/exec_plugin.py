@@ -39,7 +39,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecPluginConfig(NamedTuple):
-    """An `exec` entry of a kubeconfig, checked. `where` names the file and key for messages."""
+    """A checked `exec` entry of a kubeconfig. `where` names its file and key, for messages."""
 
     where: str
     command: str
@@ -52,7 +52,7 @@ class ExecPluginConfig(NamedTuple):
 
 
 class ExecPlugin:
-    """A program that prints an ExecCredential. Its answer is kept until it says it expires."""
+    """A program that prints an ExecCredential, which is used until it expires."""
 
     def __init__(self, plugin: ExecPluginConfig, now: Callable[[], float] = time.time) -> None:
         self._plugin, self._now = plugin, now
@@ -103,27 +103,27 @@ class ExecPlugin:
                 hint=plugin.install_hint.strip(),
             ) from error
         if done.returncode != 0:
-            said = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+            lines = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
             raise ConfigError(
                 f"{plugin.where}: {plugin.command!r} failed with exit code {done.returncode}"
-                + (f": {said[-1]}" if said else "")
+                + (f": {lines[-1]}" if lines else "")
             )
-        return self._understand(done.stdout)
+        return self._parse(done.stdout)
 
-    def _understand(self, output: bytes) -> Credential:
+    def _parse(self, output: bytes) -> Credential:
         plugin = self._plugin
         try:
-            answer = msgspec.json.decode(output, type=_ExecCredential)
+            credential = msgspec.json.decode(output, type=_ExecCredential)
         except msgspec.DecodeError as error:
             raise ConfigError(
                 f"{plugin.where}: {plugin.command!r} did not print an ExecCredential: {error}"
             ) from error
-        if answer.api_version != plugin.api_version:
+        if credential.api_version != plugin.api_version:
             raise ConfigError(
-                f"{plugin.where}: {plugin.command!r} answered {answer.api_version!r}, "
-                f"wanted {plugin.api_version!r}"
+                f"{plugin.where}: {plugin.command!r} printed {credential.api_version!r}, "
+                f"expected {plugin.api_version!r}"
             )
-        status = answer.status or _Status()
+        status = credential.status or _Status()
         if not status.token and not (status.client_certificate_data and status.client_key_data):
             raise ConfigError(
                 f"{plugin.where}: {plugin.command!r} gave neither token nor certificate"
@@ -143,6 +143,6 @@ def _interactive(plugin: ExecPluginConfig) -> bool:
     terminal = sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive == "Always" and not terminal:
         raise ConfigError(
-            f"{plugin.where}: {plugin.command!r} must ask questions, and this is no terminal"
+            f"{plugin.where}: {plugin.command!r} needs to ask questions, and this is no terminal"
         )
     return terminal and plugin.interactive != "Never"

@@ -40,7 +40,7 @@ def load(path: Path | None = None, context: str | None = None) -> Endpoint:
 
 
 class KubeConfigEntry(msgspec.Struct, frozen=True):
-    """A mapping of a kubeconfig: its fields, the file it stands in, and where in that file."""
+    """A mapping in a kubeconfig: its fields, its file, and its place in the file."""
 
     name: str
     fields: Mapping[str, Any]
@@ -74,7 +74,7 @@ class KubeConfigEntry(msgspec.Struct, frozen=True):
             except binascii.Error as error:
                 raise ConfigError(f"{self.where}.{key}-data: is not base64: {error}") from error
         path = self.path(key)
-        return _bytes_of(path, f"{self.where}.{key}") if path else b""
+        return _read(path, f"{self.where}.{key}") if path else b""
 
 
 class KubeConfig(msgspec.Struct, frozen=True):
@@ -121,9 +121,9 @@ class KubeConfig(msgspec.Struct, frozen=True):
         return ", ".join(map(str, self.files))
 
     def _context(self, name: str) -> KubeConfigEntry:
-        found = self.entries.get(("contexts", name))
-        if found is not None:
-            return found
+        entry = self.entries.get(("contexts", name))
+        if entry is not None:
+            return entry
         known = self.contexts
         import difflib
 
@@ -131,21 +131,21 @@ class KubeConfig(msgspec.Struct, frozen=True):
         raise ConfigError(
             f"{self._files}: there is no context {name!r}"
             + (f"; did you mean {near[0]!r}?" if near else "")
-            + (f" Known: {', '.join(known)}" if known else " (nor any other)")
+            + (f" Known: {', '.join(known)}" if known else " (the file has none)")
         )
 
     def _named(self, kind: str, context: KubeConfigEntry, key: str) -> KubeConfigEntry:
         name = context.text(key)
         if not name:
             raise ConfigError(f"{context.where}.{key}: is missing")
-        found = self.entries.get((kind, name))
-        if found is None:
+        entry = self.entries.get((kind, name))
+        if entry is None:
             raise ConfigError(f"{context.where}.{key}: there is no {key} {name!r}")
-        return found
+        return entry
 
 
 def merge_files(files: tuple[Path, ...]) -> KubeConfig:
-    """Merge files. Of several, those that do not exist are passed over, but one must."""
+    """Merge files. Of several, missing ones are skipped, but one must exist."""
     present = [path for path in files if path.exists()] if len(files) > 1 else list(files)
     if not present:
         raise ConfigError(f"{', '.join(map(str, files))}: no such file")
@@ -164,7 +164,7 @@ def merge_files(files: tuple[Path, ...]) -> KubeConfig:
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    content = _bytes_of(path, "")
+    content = _read(path, "")
     try:
         document = _decode(content)
     except ValueError as error:
@@ -195,7 +195,7 @@ def _entries(document: dict[str, Any], kind: str, inner: str, path: Path) -> lis
     rows = document.get(kind) or []
     if not isinstance(rows, list):
         raise ConfigError(f"{path}: {kind}: must be a list")
-    found = []
+    entries = []
     for number, row in enumerate(rows):
         name = row.get("name") if isinstance(row, dict) else None
         if not isinstance(name, str) or not name:
@@ -203,8 +203,8 @@ def _entries(document: dict[str, Any], kind: str, inner: str, path: Path) -> lis
         fields = row.get(inner)
         if fields is not None and not isinstance(fields, dict):
             raise ConfigError(f"{path}: {kind}[{name}].{inner}: must be a mapping")
-        found.append(KubeConfigEntry(name, fields or {}, path, f"{path}: {kind}[{name}].{inner}"))
-    return found
+        entries.append(KubeConfigEntry(name, fields or {}, path, f"{path}: {kind}[{name}].{inner}"))
+    return entries
 
 
 def _source(user: KubeConfigEntry, cluster: KubeConfigEntry) -> CredentialSource:
@@ -220,7 +220,7 @@ def _source(user: KubeConfigEntry, cluster: KubeConfigEntry) -> CredentialSource
         return ExecPlugin(_plugin(user, cluster))
     if "auth-provider" in user.fields:
         raise ConfigError(f"{user.where}.auth-provider: is no longer supported, use exec")
-    # As in kubectl: a token file, when there is one, is the token that is kept fresh.
+    # As in kubectl, a token file takes precedence over a token.
     token_file = user.path("tokenFile")
     if token_file is not None:
         return TokenFile(token_file, fixed)
@@ -286,7 +286,7 @@ def _pem(entry: KubeConfigEntry, key: str) -> bytes:
     return content
 
 
-def _bytes_of(path: Path, where: str) -> bytes:
+def _read(path: Path, where: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

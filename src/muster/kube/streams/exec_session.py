@@ -1,9 +1,8 @@
 """Running a command in a container, or attaching to it, over a websocket.
 
-`client.exec` and `client.attach` hand out a `Session`. Every message starts with a byte that names
-its channel; `v5.channel.k8s.io` adds a message that closes one, which `v4` lacks, so that there a
-command that reads to the end of its input never ends. Promise: leaving the loop over a session
-means the command has ended and `exit_code` is known, or an error says why it is not.
+The first byte of every message names its channel. `v5.channel.k8s.io` adds a message that closes a
+channel; with `v4`, a command that reads its input to the end never ends. When the loop over a
+session ends, the command has ended and `exit_code` is known; otherwise an error is raised.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def exec_query(
 
 
 class ExecSession:
-    """A command's input, output and end."""
+    """The input, output and exit code of a command."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -65,7 +64,7 @@ class ExecSession:
             await self._socket.send(bytes([Channel.STDIN]) + data[start : start + CHUNK])
 
     async def close_stdin(self) -> None:
-        """Tell the command that its input has ended."""
+        """End the input of the command."""
         if self._socket.protocol != V5:
             raise Unsupported("this server cannot close a command's input", status=406)
         await self._socket.send(bytes([Channel.CLOSE, Channel.STDIN]))
@@ -75,7 +74,7 @@ class ExecSession:
         await self._socket.send(bytes([Channel.RESIZE]) + size)
 
     async def __aiter__(self) -> AsyncIterator[tuple[Channel, bytes]]:
-        """Output as it comes, until the command ends."""
+        """Output as it arrives, until the command ends."""
         while (message := await self._socket.receive()) is not None:
             if len(message) < 2:
                 continue  # servers open each channel with an empty message
@@ -88,7 +87,7 @@ class ExecSession:
 
 
 def exit_code(body: bytes) -> int:
-    """The exit code in the Status that ends a session; raises if it never ran."""
+    """The exit code in the Status that ends a session; raises if the command never ran."""
     outcome = msgspec.json.decode(body, type=_Outcome)
     if outcome.status == "Success":
         return 0

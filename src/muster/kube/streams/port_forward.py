@@ -1,8 +1,8 @@
 """Port-forward: TCP connections to a pod through the API server.
 
-`client.port_forward` hands out a `Forward`; each `connect()` is one connection to the pod's port.
-Promise: one slow connection does not lose another's bytes, and what the node says about a failed
-connection (nothing listens there) is raised by the connection it concerns.
+All connections share one websocket, as SPDY streams. A slow connection does not lose the bytes of
+another, and an error of the node (nothing listens on the port) is raised by the connection it
+concerns.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ class ForwardedConnection:
         self._forward = forward
         self.stream = 0
         self._arrived: asyncio.Queue[bytes] = asyncio.Queue()
-        self.trouble = ""
+        self._error = ""
 
     async def read(self) -> bytes:
-        """The next bytes; nothing at the end."""
+        """The next bytes; empty at the end."""
         data = await self._arrived.get()
         if not data:
-            self._arrived.put_nowait(b"")  # the end stays the end
-            if self.trouble:
-                raise Unreachable(self.trouble)
+            self._arrived.put_nowait(b"")  # so that the next read returns at once too
+            if self._error:
+                raise Unreachable(self._error)
         return data
 
     async def write(self, data: bytes) -> None:
         await self._forward.send(self.stream, data)
 
     async def close_write(self) -> None:
-        """Say that we send no more."""
+        """Close the sending direction."""
         await self._forward.send(self.stream, b"", last=True)
 
     def arrived(self, data: bytes) -> None:
         self._arrived.put_nowait(data)
 
-    def end(self, trouble: str = "") -> None:
-        self.trouble = self.trouble or trouble
+    def end(self, error: str = "") -> None:
+        self._error = self._error or error
         self._arrived.put_nowait(b"")
 
 
 class PortForward:
     """A websocket to one port of one pod, shared by any number of connections.
 
-    `run` moves what arrives to the connections, until the websocket ends; `client.port_forward`
+    `run` hands arriving data to the connections until the websocket ends; `Client.port_forward`
     runs it.
     """
 
@@ -70,7 +70,7 @@ class PortForward:
         self._sending = asyncio.Lock()
 
     async def connect(self) -> ForwardedConnection:
-        """Open one more connection; whether the pod takes it shows on reading."""
+        """Open a connection; whether the pod accepts it shows on the first read."""
         headers = {"port": str(self._port), "requestid": str(self._requests)}
         self._requests += 1
         connection = ForwardedConnection(self)
@@ -86,7 +86,7 @@ class PortForward:
         connection: ForwardedConnection,
         among: dict[int, ForwardedConnection],
     ) -> int:
-        """A stream that the other side has accepted, known before its first bytes can come."""
+        """Open a stream, registered before its first bytes can arrive."""
         async with self._sending:  # the order of streams must be the order of their frames
             stream, frame = self._mux.open(headers, last=among is self._errors)
             opened = self._opening[stream] = asyncio.get_running_loop().create_future()
@@ -96,7 +96,7 @@ class PortForward:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await opened
         except TimeoutError as error:
-            raise Unreachable("the node does not answer") from error
+            raise Unreachable("the node does not respond") from error
         finally:
             del self._opening[stream]
         return stream
@@ -106,30 +106,30 @@ class PortForward:
             await self._socket.send(self._mux.data(stream, data, last=last))
 
     async def run(self) -> None:
-        trouble = "the connection to the cluster ended"
+        reason = "the connection to the cluster ended"
         try:
             while (message := await self._socket.receive()) is not None:
                 for event in self._mux.feed(message):
                     if isinstance(event, Reply):
                         await self._socket.send(event.payload)
                     else:
-                        self._take(event)
+                        self._handle(event)
         except Unreachable as error:
-            trouble = str(error)
+            reason = str(error)
         finally:
             for connection in self._connections.values():
-                connection.end(trouble)
+                connection.end(reason)
             for opening in self._opening.values():
                 if not opening.done():
-                    opening.set_exception(Unreachable(trouble))
+                    opening.set_exception(Unreachable(reason))
 
-    def _take(self, event: Data | Opened | Reset) -> None:
+    def _handle(self, event: Data | Opened | Reset) -> None:
         opening = self._opening.get(event.stream)
         if opening is not None and not opening.done():
             if isinstance(event, Opened):
                 opening.set_result(None)
             elif isinstance(event, Reset):
-                opening.set_exception(Unreachable("the node refused the connection"))
+                opening.set_exception(Unreachable("the node rejected the connection"))
         if not isinstance(event, Opened):
             self._deliver(event)
 

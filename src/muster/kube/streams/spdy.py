@@ -1,9 +1,10 @@
-"""As much of SPDY/3.1 as port-forwarding needs: streams in one byte stream. No I/O.
+"""The part of SPDY/3.1 that port-forwarding needs: streams in one byte stream. No I/O.
 
-Kubernetes tunnels it through a websocket (`SPDY/3.1+portforward.k8s.io`); `forward.py` moves the
-bytes. We only open streams and never read a peer's headers, so the protocol's compression
-dictionary is not needed: a deflate stream that does not use it is as valid. Neither side does flow
-control.
+Kubernetes tunnels it through a websocket (`SPDY/3.1+portforward.k8s.io`). The client only opens
+streams and never reads headers, so it does not need the protocol's compression dictionary: a
+deflate stream that does not use it is just as valid. Neither side does flow control.
+
+Written by hand: no maintained Python library speaks SPDY.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_DATA = 64 * 1024
 
 
 class Data(NamedTuple):
-    """Bytes on a stream; `last` when the other side will send no more."""
+    """Bytes on a stream; `last` if the server sends no more."""
 
     stream: int
     payload: bytes
@@ -35,13 +36,13 @@ class Data(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The other side accepted a stream. Data sent before that may be dropped."""
+    """The server accepted a stream. Data sent earlier may be dropped."""
 
     stream: int
 
 
 class Reset(NamedTuple):
-    """The other side gave a stream up."""
+    """The server aborted a stream."""
 
     stream: int
 
@@ -64,7 +65,7 @@ class Mux:
         self._buffer = bytearray()
 
     def open(self, headers: Mapping[str, str], *, last: bool = False) -> tuple[int, bytes]:
-        """A new stream's number and the frame that opens it; `last` if we will send nothing."""
+        """A new stream's number and the frame that opens it; `last` if the client sends nothing."""
         stream, self._next = self._next, self._next + 2
         block = struct.pack(">I", len(headers))
         for name, value in headers.items():
@@ -84,7 +85,7 @@ class Mux:
         return bytes(frames)
 
     def feed(self, chunk: bytes) -> list[SpdyEvent]:
-        """What the bytes received so far mean; frames may be cut anywhere."""
+        """The events in the bytes received so far; a frame may arrive in parts."""
         self._buffer += chunk
         events: list[SpdyEvent] = []
         while len(self._buffer) >= _HEAD.size:
@@ -94,7 +95,7 @@ class Mux:
                 break
             body = bytes(self._buffer[_HEAD.size : end])
             del self._buffer[:end]
-            event = _understand(first, second >> 24, body)
+            event = _event(first, second >> 24, body)
             if event is not None:
                 events.append(event)
         return events
@@ -104,7 +105,7 @@ def _control(kind: int, flags: int, body: bytes) -> bytes:
     return _HEAD.pack(_CONTROL | _VERSION | kind, flags << 24 | len(body)) + body
 
 
-def _understand(first: int, flags: int, body: bytes) -> SpdyEvent | None:
+def _event(first: int, flags: int, body: bytes) -> SpdyEvent | None:
     if not first & _CONTROL:
         return Data(first, body, bool(flags & _FIN))
     kind = first & 0xFFFF
@@ -112,8 +113,8 @@ def _understand(first: int, flags: int, body: bytes) -> SpdyEvent | None:
         return Opened(struct.unpack_from(">I", body)[0])
     if kind == _RST_STREAM:
         return Reset(struct.unpack_from(">I", body)[0])
-    if kind == _PING and struct.unpack_from(">I", body)[0] % 2 == 0:  # even: the server asks
+    if kind == _PING and struct.unpack_from(">I", body)[0] % 2 == 0:  # even: sent by the server
         return Reply(_control(_PING, 0, body))
     if kind == _GOAWAY:
         raise Unreachable("the server ended the port-forward")
-    return None  # settings and windows tell us nothing we need
+    return None  # settings and window updates do not matter here

@@ -1,14 +1,15 @@
 """Websockets to the server, for exec, attach and port-forward.
 
-Opened by `transport.py` for who needs one, so that daemons never import aiohttp for it. Promise:
-every failure arrives as Unreachable, Untrusted or the refusal the server gave, never as an aiohttp
-error.
+The only module of this package that imports aiohttp, and loaded only when a websocket is opened.
+Every failure is raised as Unreachable, UntrustedCertificate or the server's own error, never as an
+error of aiohttp.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -29,52 +30,17 @@ if TYPE_CHECKING:
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request
 
-HANG_UP_TURNS = 1000
-
-# By name, so that the table can speak of classes which only some versions of aiohttp have.
-ERRORS: dict[str, type[MusterError]] = {
-    "ClientError": Unreachable,
-    "ClientConnectionError": Unreachable,
-    "ClientConnectionResetError": Unreachable,
-    "ClientConnectorError": Unreachable,
-    "ClientConnectorDNSError": Unreachable,
-    "ClientConnectorSSLError": UntrustedCertificate,
-    "ClientConnectorCertificateError": UntrustedCertificate,
-    "ClientSSLError": UntrustedCertificate,
-    "ServerFingerprintMismatch": UntrustedCertificate,
-    "ClientHttpProxyError": Unreachable,
-    "ClientProxyConnectionError": Unreachable,
-    "ClientOSError": Unreachable,
-    "ClientPayloadError": Unreachable,
-    "ClientResponseError": Unreachable,
-    "ConnectionTimeoutError": Unreachable,
-    "ContentTypeError": Unreachable,
-    "InvalidURL": ConfigError,
-    "InvalidUrlClientError": ConfigError,
-    "InvalidUrlRedirectClientError": ConfigError,
-    "NonHttpUrlClientError": ConfigError,
-    "NonHttpUrlRedirectClientError": ConfigError,
-    "RedirectClientError": Unreachable,
-    "ServerConnectionError": Unreachable,
-    "ServerDisconnectedError": Unreachable,
-    "ServerTimeoutError": Unreachable,
-    "SocketTimeoutError": Unreachable,
-    "TooManyRedirects": Unreachable,
-    "UnixClientConnectorError": Unreachable,
-    "UploadAbortedError": Unreachable,
-    "WSServerHandshakeError": Unreachable,
-    "TimeoutError": Unreachable,
-    "SSLError": UntrustedCertificate,
-    "OSError": Unreachable,
-}
+CLOSE_ATTEMPTS = 1000
+_CERTIFICATE_ERRORS = (ssl.SSLError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch)
+_ADDRESS_ERRORS = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
 
 
 class WebSocketConnector:
-    """The websockets to one server."""
+    """Opens websockets to one server."""
 
     def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
         self._endpoint, self._base = endpoint, endpoint.url
-        self._made: WeakSet[socket.socket] = WeakSet()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -86,7 +52,7 @@ class WebSocketConnector:
     async def connect(
         self, request: Request, protocols: Sequence[str], credential: Credential
     ) -> AsyncIterator[AiohttpWebSocket]:
-        """An open one, closed with the block."""
+        """Open a websocket; it is closed with the block."""
         headers = {"Accept": request.accept}
         if credential.authorization:
             headers["Authorization"] = credential.authorization
@@ -103,9 +69,9 @@ class WebSocketConnector:
         except aiohttp.WSServerHandshakeError as error:
             if error.status < 400:
                 raise self.explain(error) from error
-            refusal = Response(error.status, error.headers or {}, b"")
+            response = Response(error.status, error.headers or {}, b"")
             expired = tls.expired_certificate(self._endpoint) if error.status == 401 else ""
-            raise error_from_response(refusal, request, expired=expired) from error
+            raise error_from_response(response, request, expired=expired) from error
         except (aiohttp.ClientError, OSError) as error:
             raise self.explain(error) from error
         try:
@@ -115,45 +81,52 @@ class WebSocketConnector:
 
     async def close(self) -> None:
         await self._session.close()
-        await self._hang_up()
+        await self._shut_down_sockets()
 
-    async def _hang_up(self) -> None:
-        """End the connections that were let go of in the midst of something.
+    async def _shut_down_sockets(self) -> None:
+        """Close the connections that were left in the middle of a message.
 
-        Over TLS asyncio keeps such a one for half a minute, until the server has said goodbye too.
-        A loop that ends before would leave it open.
+        Over TLS, asyncio keeps such a connection for half a minute, until the server closes it too.
+        An event loop that ends before that would leave it open.
         """
-        for made in self._made:
+        for sock in self._sockets:
             with suppress(OSError):
-                made.shutdown(socket.SHUT_RDWR)
-        for _ in range(HANG_UP_TURNS):  # a socket tells nobody that it was closed
-            if all(made.fileno() < 0 for made in self._made):
+                sock.shutdown(socket.SHUT_RDWR)
+        for _ in range(CLOSE_ATTEMPTS):  # nothing signals that a socket was closed
+            if all(sock.fileno() < 0 for sock in self._sockets):
                 return
             await asyncio.sleep(0.001)
 
     def _socket(self, address: Any) -> socket.socket:
-        made = socket.socket(*address[:3])
-        enable_keepalive(made)
-        self._made.add(made)
-        return made
+        sock = socket.socket(*address[:3])
+        enable_keepalive(sock)
+        self._sockets.add(sock)
+        return sock
 
     def explain(self, error: Exception) -> MusterError:
-        """What went wrong, in our own words."""
-        kind = next(ERRORS[c.__name__] for c in type(error).__mro__ if c.__name__ in ERRORS)
+        """The error of this program for one of aiohttp or of the system."""
+        kind = error_type(error)
         if kind is UntrustedCertificate:
             return UntrustedCertificate(tls.explain_untrusted(self._endpoint, error))
         if isinstance(error, TimeoutError):
-            return kind(f"no answer from {self._base} in time")
+            return Unreachable(f"no answer from {self._base} in time")
         return kind(f"cannot reach {self._base}: {tls.explain_connect_error(error)}")
+
+
+def error_type(error: Exception) -> type[MusterError]:
+    """Whose fault an error of aiohttp or of the system is."""
+    if isinstance(error, _CERTIFICATE_ERRORS):
+        return UntrustedCertificate
+    return ConfigError if isinstance(error, _ADDRESS_ERRORS) else Unreachable
 
 
 class AiohttpWebSocket:
     """A two-way stream of binary messages."""
 
     def __init__(
-        self, raw: aiohttp.ClientWebSocketResponse[bool], sockets: WebSocketConnector
+        self, raw: aiohttp.ClientWebSocketResponse[bool], connector: WebSocketConnector
     ) -> None:
-        self._raw, self._sockets = raw, sockets
+        self._raw, self._connector = raw, connector
 
     @property
     def protocol(self) -> str:
@@ -163,7 +136,7 @@ class AiohttpWebSocket:
         try:
             await self._raw.send_bytes(data)
         except (aiohttp.ClientError, OSError) as error:
-            raise self._sockets.explain(error) from error
+            raise self._connector.explain(error) from error
 
     async def receive(self) -> bytes | None:
         message = await self._raw.receive()

@@ -1,10 +1,10 @@
-"""One blocking HTTP/1.1 connection: a request out, its answer in, one at a time.
+"""One blocking HTTP/1.1 connection: one request at a time, and its response.
 
-Made and kept by `wire.py`; `connection.py` is the same for an event loop. It is as narrow as that
-one, and reads by itself because whatever it imported a quick verb would pay for at its start.
+It parses HTTP itself, because every import would delay the start of `arena list`: http.client alone
+loads the whole email package. `connection.py` is the same for an event loop.
 
-Promises: an answer is read to its end or the connection is not used again; a connection that ends
-before an answer begins is a ConnectionResetError, and whatever else breaks is some OSError.
+A response is read to its end, or the connection is not used again. A connection that ends before
+the response begins raises ConnectionResetError; every other failure is some OSError.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LONGEST_LINE = 64 * 1024
 
 
 class BrokenResponse(ConnectionError):
-    """What came is not an answer, or not all of one."""
+    """The bytes are not an HTTP response, or not all of one."""
 
 
 class ServerAddress(NamedTuple):
-    """How to get to a server: its address, the proxy's if there is one, and what TLS shows."""
+    """The address of a server, the proxy in front of it if there is one, and the TLS context."""
 
     host: str
     port: int
@@ -41,13 +41,13 @@ class ServerAddress(NamedTuple):
 
 
 class BlockingConnection:
-    """Send with `ask`, then read `pieces`; look at `reusable` before asking again."""
+    """Use `send`, then `response` or `body`. Check `reusable` before the next request."""
 
-    def __init__(self, made: socket.socket) -> None:
-        self._socket, self._reader = made, made.makefile("rb")
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket, self._reader = sock, sock.makefile("rb")
         self.status, self.headers = 0, dict[str, str]()
         self.reusable = True
-        self._lasting = True
+        self._keep_alive = True
 
     def __enter__(self) -> Self:
         return self
@@ -59,44 +59,44 @@ class BlockingConnection:
         self._reader.close()
         self._socket.close()
 
-    def wait_at_most(self, seconds: float | None) -> None:
-        """How long the other side may be silent from now on."""
+    def set_timeout(self, seconds: float | None) -> None:
+        """Limit how long the server may be silent."""
         self._socket.settimeout(seconds)
 
-    def ask(self, message: bytes) -> None:
-        """Send a request and read the head of the answer."""
+    def send(self, message: bytes) -> None:
+        """Send a request and read the head of the response."""
         self.reusable = False
         self._socket.sendall(message)
         self.status = 0
-        while self.status < 200:  # lower ones only announce the answer
+        while self.status < 200:  # lower ones only announce the response
             self._read_head()
 
-    def whole(self) -> Response:
-        """The answer with all of its body."""
-        return Response(self.status, self.headers, b"".join(self.pieces()))
+    def response(self) -> Response:
+        """The response with its whole body."""
+        return Response(self.status, self.headers, b"".join(self.body()))
 
-    def pieces(self) -> Iterator[bytes]:
-        """The body, as it comes."""
+    def body(self) -> Iterator[bytes]:
+        """The body in chunks, as it arrives."""
         if "chunked" in self.headers.get("transfer-encoding", "").lower():
             while size := _number(self._line().partition(b";")[0], 16):
-                yield from self._measured(size)
+                yield from self._read_exactly(size)
                 self._line()
             while self._line():
-                pass  # headers that come after the body; nobody sends any that matter
+                pass  # trailers
         elif self.status in (204, 304):
             pass
         elif length := self.headers.get("content-length"):
-            yield from self._measured(_number(length.encode(), 10))
+            yield from self._read_exactly(_number(length.encode(), 10))
         else:
-            self._lasting = False  # such an answer ends with its connection
-            while piece := self._reader.read1(CHUNK):
-                yield piece
-        self.reusable = self._lasting
+            self._keep_alive = False  # a response without a length ends with its connection
+            while chunk := self._reader.read1(CHUNK):
+                yield chunk
+        self.reusable = self._keep_alive
 
     def _read_head(self) -> None:
         first = self._reader.readline(LONGEST_LINE)
         if not first:
-            raise ConnectionResetError("it closed the connection without an answer")
+            raise ConnectionResetError("it closed the connection without a response")
         version, _, rest = first.rstrip().partition(b" ")
         if not version.startswith(b"HTTP/1."):
             raise BrokenResponse(f"not HTTP: {first[:40]!r}")
@@ -104,60 +104,62 @@ class BlockingConnection:
         while line := self._line():
             name, _, value = line.decode("latin-1").partition(":")
             self.headers[name.lower()] = value.strip()
-        said = self.headers.get("connection", "").lower()
-        self._lasting = "close" not in said and (version != b"HTTP/1.0" or "keep-alive" in said)
+        option = self.headers.get("connection", "").lower()
+        persistent = version != b"HTTP/1.0" or "keep-alive" in option
+        self._keep_alive = persistent and "close" not in option
 
     def _line(self) -> bytes:
         line = self._reader.readline(LONGEST_LINE)
         if not line.endswith(b"\n"):
             raise BrokenResponse(
-                "the answer was cut short" if len(line) < LONGEST_LINE else "not HTTP"
+                "the response was cut short" if len(line) < LONGEST_LINE else "not HTTP"
             )
         return line.rstrip(b"\r\n")
 
-    def _measured(self, size: int) -> Iterator[bytes]:
+    def _read_exactly(self, size: int) -> Iterator[bytes]:
         while size:
-            piece = self._reader.read1(min(size, CHUNK))
-            if not piece:
-                raise BrokenResponse("the answer was cut short")
-            size -= len(piece)
-            yield piece
+            chunk = self._reader.read1(min(size, CHUNK))
+            if not chunk:
+                raise BrokenResponse("the response was cut short")
+            size -= len(chunk)
+            yield chunk
 
 
-def open_connection(way: ServerAddress) -> BlockingConnection:
-    """Connect: directly or through the proxy's tunnel, and shake hands if the way is by TLS."""
-    via = urlsplit(way.proxy)
-    address = (via.hostname or "", via.port or 80) if way.proxy else (way.host, way.port)
-    made = _connected(*address)
+def open_connection(server: ServerAddress) -> BlockingConnection:
+    """Connect directly or through the proxy, with TLS if the address has a context."""
+    via = urlsplit(server.proxy)
+    address = (via.hostname or "", via.port or 80) if server.proxy else (server.host, server.port)
+    sock = _connect(*address)
     try:
-        if way.proxy:
-            _open_tunnel(made, way)
-        if way.tls is not None:
-            made = way.tls.wrap_socket(made, server_hostname=_plain(way.server_name or way.host))
+        if server.proxy:
+            _open_tunnel(sock, server)
+        if server.tls is not None:
+            name = _host_bytes(server.server_name or server.host)
+            sock = server.tls.wrap_socket(sock, server_hostname=name)
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return BlockingConnection(made)
+    return BlockingConnection(sock)
 
 
-def _connected(host: str, port: int) -> socket.socket:
-    name: str = _plain(host)  # type: ignore[assignment] # the system takes either
-    made = socket.create_connection((name, port), CONNECT_TIMEOUT)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+def _connect(host: str, port: int) -> socket.socket:
+    name: str = _host_bytes(host)  # type: ignore[assignment] # the system takes either
+    sock = socket.create_connection((name, port), CONNECT_TIMEOUT)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
 
 
-def _plain(host: str) -> bytes:
-    """A name as bytes: given text, Python first loads its tables of international names."""
+def _host_bytes(host: str) -> bytes:
+    """A host name as bytes: for text, Python first loads its tables of international names."""
     return host.encode("ascii" if host.isascii() else "idna")
 
 
-def _open_tunnel(made: socket.socket, way: ServerAddress) -> None:
-    link = BlockingConnection(made)
-    link.ask(proxy.connect_request(way.proxy, way.host, way.port))
-    if link.status != 200:
-        name = urlsplit(way.proxy).hostname
-        raise ConnectionRefusedError(f"the proxy {name} answers {link.status}")
+def _open_tunnel(sock: socket.socket, server: ServerAddress) -> None:
+    connection = BlockingConnection(sock)
+    connection.send(proxy.connect_request(server.proxy, server.host, server.port))
+    if connection.status != 200:
+        name = urlsplit(server.proxy).hostname
+        raise ConnectionRefusedError(f"the proxy {name} answers {connection.status}")
 
 
 def _number(text: bytes, base: int) -> int:

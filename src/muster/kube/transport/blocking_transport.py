@@ -1,7 +1,7 @@
-"""Bytes to one endpoint: connections, streams, and failures in our own words.
+"""The blocking transport: one connection that stays open between calls, and one per stream.
 
-Used by `blocking.py` alone. Promises: imports no asyncio; one connection stays open between calls;
-a GET that finds it gone stale is sent once more over a new one, anything else is not.
+A GET over a connection that turns out to be closed is sent once more over a new one; no other
+request is. Imports no asyncio.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ STALE_CONNECTION_ERRORS = (BrokenPipeError, ConnectionResetError)
 
 
 class BlockingTransport:
-    """Bytes to and from one endpoint."""
+    """Sends requests to one endpoint."""
 
     def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
         self._endpoint, self._user_agent = endpoint, user_agent
         self._proxy = proxy.proxy_for(endpoint)
-        self._link: blocking_connection.BlockingConnection | None = None
+        self._connection: blocking_connection.BlockingConnection | None = None
         self._tls: ssl.SSLContext | None = None
         self._tls_of: tuple[Any, ...] | None = None
 
-    def send(self, ask: Request) -> Response:
-        response = self._once(ask)
+    def send(self, request: Request) -> Response:
+        response = self._send(request)
         if response.status == 401 and self._endpoint.credentials.reject():
-            response = self._once(ask)
+            response = self._send(request)
         return response
 
-    def stream(self, ask: Request) -> Iterator[bytes]:
-        """The body as it comes, over a connection of its own."""
-        message = self._message(ask)
+    def stream(self, request: Request) -> Iterator[bytes]:
+        """The body as it arrives, over a connection of its own."""
+        message = self._message(request)
         try:
-            with self._dial() as own:
-                own.ask(message)
-                if own.status >= 300:
-                    found = own.whole()
-                    raise error_from_response(found, ask, expired=self.expired(found.status))
-                # No answer for a while is the nature of a stream.
-                own.wait_at_most(None if ask.timeout == 0 else TIMEOUT)
-                yield from own.pieces()
+            with self._open() as connection:
+                connection.send(message)
+                if connection.status >= 300:
+                    response = connection.response()
+                    expired = self.expired(response.status)
+                    raise error_from_response(response, request, expired=expired)
+                # A followed log may be silent for hours.
+                connection.set_timeout(None if request.timeout == 0 else TIMEOUT)
+                yield from connection.body()
         except OSError as error:
             raise self._explain(error) from error
 
@@ -59,50 +60,50 @@ class BlockingTransport:
         return tls.expired_certificate(self._endpoint) if status == 401 else ""
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    def _once(self, ask: Request) -> Response:
+    def _send(self, request: Request) -> Response:
         while True:
-            may_resend = self._link is not None and ask.method == "GET"
+            may_resend = self._connection is not None and request.method == "GET"
             try:
-                return self._exchange(ask)
+                return self._exchange(request)
             except OSError as error:
-                self.close()  # so that the next turn is the last
+                self.close()  # so that the second attempt is the last one
                 if not (may_resend and isinstance(error, STALE_CONNECTION_ERRORS)):
                     raise self._explain(error) from error
 
-    def _exchange(self, ask: Request) -> Response:
-        message = self._message(ask)
-        if self._link is None:
-            self._link = self._dial()
-        self._link.ask(message)
-        found = self._link.whole()
-        if not self._link.reusable:
+    def _exchange(self, request: Request) -> Response:
+        message = self._message(request)
+        if self._connection is None:
+            self._connection = self._open()
+        self._connection.send(message)
+        response = self._connection.response()
+        if not self._connection.reusable:
             self.close()
-        return found
+        return response
 
-    def _message(self, ask: Request) -> bytes:
+    def _message(self, request: Request) -> bytes:
         credential = self._endpoint.credentials.get()
         if self._tls_of != credential[1:]:
             self.close()
             self._tls, self._tls_of = tls.client_context(self._endpoint, credential), credential[1:]
-        return ask.message(self._endpoint.url, self._user_agent, credential.authorization)
+        return request.message(self._endpoint.url, self._user_agent, credential.authorization)
 
-    def _dial(self) -> blocking_connection.BlockingConnection:
+    def _open(self) -> blocking_connection.BlockingConnection:
         if urlsplit(self._proxy).scheme == "https":
-            raise ConfigError(f"{self._proxy}: only an http proxy will do here")
+            raise ConfigError(f"{self._proxy}: only an http proxy is supported here")
         base = urlsplit(self._endpoint.url)
         port = base.port or (443 if base.scheme == "https" else 80)
         name = self._endpoint.server_name
-        made = blocking_connection.open_connection(
+        connection = blocking_connection.open_connection(
             blocking_connection.ServerAddress(
                 base.hostname or "", port, self._proxy, self._tls, name
             )
         )
-        made.wait_at_most(TIMEOUT)
-        return made
+        connection.set_timeout(TIMEOUT)
+        return connection
 
     def _explain(self, error: OSError) -> MusterError:
         url = self._endpoint.url
@@ -113,5 +114,5 @@ class BlockingTransport:
         if isinstance(error, STALE_CONNECTION_ERRORS) and (
             expired := tls.expired_certificate(self._endpoint)
         ):
-            return UntrustedCertificate(f"{url} hung up: {expired}")
+            return UntrustedCertificate(f"{url} closed the connection: {expired}")
         return Unreachable(f"cannot reach {url}: {tls.explain_connect_error(error)}")

@@ -1,11 +1,11 @@
-"""One HTTP/1.1 connection to a server: a request out, its answer in, one at a time.
+"""One HTTP/1.1 connection of an event loop: one request at a time, and its response.
 
-Made and kept by `pool.py`. It is this short because it is this narrow: no redirects, no cookies,
-no compression, no proxies, no forms. A request costs a tenth of a millisecond here, a fifth of
-what a general client takes, and on a busy scheduler the requests are most of the work.
+Written by hand because it is narrow: no redirects, cookies, compression or forms. With aiohttp in
+its place the scheduler uses a third more processor time and the operator half as much again
+(`benchmarks/results/http_client.md`), because requests are most of their work.
 
-Promises: an answer is read to its end or the connection is not used again; a stream nobody reads
-stops the server instead of filling memory; a broken connection is a `HungUp`, whatever broke it.
+A response is read to its end, or the connection is not used again. A stream that nobody reads stops
+the server instead of filling memory. Whatever breaks a connection is raised as ConnectionClosed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 MAX_BUFFERED_BYTES = 1 << 20
-"""Bytes of a stream that may wait to be read before the server has to."""
+"""Bytes of a stream that may wait to be read; after that, the server has to wait."""
 
 
 class ConnectionClosed(ConnectionError):
-    """The connection ended before the answer did. `answered`: some of it had come."""
+    """The connection ended before the response did. `answered`: a part of it had arrived."""
 
     def __init__(self, why: str, *, answered: bool) -> None:
         super().__init__(why)
@@ -34,94 +34,94 @@ class ConnectionClosed(ConnectionError):
 
 
 class _Stage(IntEnum):
-    """How far an answer has come; who waits for a point is woken by any later one too."""
+    """How much of a response has arrived; a later stage includes the earlier ones."""
 
     HEAD = 1
-    PIECE = 2
+    CHUNK = 2
     END = 3
 
 
 class Connection(asyncio.Protocol):
-    """Ask with `whole` or `head` and `pieces`; look at `reusable` before asking again."""
+    """Use `exchange`, or `send` and then `body`. Check `reusable` before the next request."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self.lost: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._wanted = _Stage.HEAD
         self._busy = self._paused = False
-        self._broken = ""
+        self._failure = ""
         self._reset()
 
     def _reset(self) -> None:
         self.status, self.headers = 0, dict[str, str]()
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._answered = self._ended = False
 
-    # Asking
+    # Requests
 
     @property
     def reusable(self) -> bool:
         """Whether another request may be sent."""
-        return not (self._busy or self._broken or self._transport.is_closing())
+        return not (self._busy or self._failure or self._transport.is_closing())
 
-    async def whole(self, message: bytes) -> Response:
-        """Send a request and read the answer to its end."""
-        self._send(message)
-        await self._until(_Stage.END)
-        return Response(self.status, self.headers, self._take())
+    async def exchange(self, message: bytes) -> Response:
+        """Send a request and read the whole response."""
+        self._write(message)
+        await self._wait_for(_Stage.END)
+        return Response(self.status, self.headers, self._take_chunks())
 
-    async def head(self, message: bytes) -> int:
-        """Send a request and read only the head of the answer; `pieces` are to follow."""
-        self._send(message)
-        await self._until(_Stage.HEAD)
+    async def send(self, message: bytes) -> int:
+        """Send a request and read the head of the response; returns its status."""
+        self._write(message)
+        await self._wait_for(_Stage.HEAD)
         return self.status
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The rest of the answer, as it comes."""
+    async def body(self) -> AsyncIterator[bytes]:
+        """The body of the response, as it arrives."""
         while True:
-            if self._pieces:
-                yield self._take()
+            if self._chunks:
+                yield self._take_chunks()
             elif self._ended:
                 return
             else:
-                await self._until(_Stage.PIECE)
+                await self._wait_for(_Stage.CHUNK)
 
     def abort(self) -> None:
-        """End it now, without a goodbye."""
+        """Close at once."""
         self._transport.abort()
 
-    def _send(self, message: bytes) -> None:
+    def _write(self, message: bytes) -> None:
         self._reset()
         self._busy = True
         self._transport.write(message)
 
-    async def _until(self, point: _Stage) -> None:
-        reached = _Stage.END if self._ended else _Stage.HEAD if self.status else 0
-        if reached >= point or (point is _Stage.PIECE and self._pieces):
+    async def _wait_for(self, stage: _Stage) -> None:
+        current = _Stage.END if self._ended else _Stage.HEAD if self.status else 0
+        if current >= stage or (stage is _Stage.CHUNK and self._chunks):
             return
-        if self._broken:
-            raise ConnectionClosed(self._broken, answered=self._answered)
-        self._wanted, self._waiter = point, self._loop.create_future()
+        if self._failure:
+            raise ConnectionClosed(self._failure, answered=self._answered)
+        self._wanted, self._waiter = stage, self._loop.create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
 
-    def _take(self) -> bytes:
-        pieces, self._pieces = self._pieces, []
+    def _take_chunks(self) -> bytes:
+        chunks, self._chunks = self._chunks, []
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def _reached(self, point: _Stage) -> None:
-        if self._waiter is not None and not self._waiter.done() and point >= self._wanted:
+    def _wake(self, stage: _Stage) -> None:
+        if self._waiter is not None and not self._waiter.done() and stage >= self._wanted:
             self._waiter.set_result(None)
 
-    # What the event loop tells
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's has other ancestors
@@ -131,46 +131,46 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            self._break(f"not HTTP: {error}")
-        if self._wanted is not _Stage.END and sum(map(len, self._pieces)) > MAX_BUFFERED_BYTES:
+            self._fail(f"not HTTP: {error}")
+        if self._wanted is not _Stage.END and sum(map(len, self._chunks)) > MAX_BUFFERED_BYTES:
             self._paused = True
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._busy and self.status and not self._measured():
-            self.on_message_complete()  # such an answer ends with its connection
-        self._break(str(error or "closed"))
-        if not self.lost.done():
-            self.lost.set_result(None)
+        if self._busy and self.status and not self._has_length():
+            self.on_message_complete()  # a response without a length ends with its connection
+        self._fail(str(error or "closed"))
+        if not self.closed.done():
+            self.closed.set_result(None)
 
-    def _break(self, why: str) -> None:
-        self._broken = self._broken or why
+    def _fail(self, why: str) -> None:
+        self._failure = self._failure or why
         self._transport.abort()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(ConnectionClosed(why, answered=self._answered))
 
-    def _measured(self) -> bool:
+    def _has_length(self) -> bool:
         names = {name.lower() for name in self.headers}
         return not names.isdisjoint(("content-length", "transfer-encoding"))
 
-    # What the parser tells
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         if not self._busy:
-            self._break("an answer to no question")
+            self._fail("a response without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1")] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status >= 200:  # lower ones only announce the answer
+        if status >= 200:  # lower ones only announce the response
             self.status = status
-            self._reached(_Stage.HEAD)
+            self._wake(_Stage.HEAD)
 
     def on_body(self, body: bytes) -> None:
-        self._pieces.append(body)
-        self._reached(_Stage.PIECE)
+        self._chunks.append(body)
+        self._wake(_Stage.CHUNK)
 
     def on_message_complete(self) -> None:
         if not self.status:
@@ -179,4 +179,4 @@ class Connection(asyncio.Protocol):
         self._ended, self._busy = True, False
         if not self._parser.should_keep_alive():
             self._transport.close()
-        self._reached(_Stage.END)
+        self._wake(_Stage.END)

@@ -1,8 +1,8 @@
-"""The connections to one server: dialled when there is no idle one, kept while they are good.
+"""The connections to one server: opened when none is idle, kept while they can be used again.
 
-Held by `transport.py`. Promises: over a connection that had gone stale GET, PUT and DELETE are
-sent again, which mean the same twice, and nothing else is; a server that vanished without a word
-is noticed within a minute, also by a silent watch; closing leaves nothing open.
+A request over a connection that turns out to be closed is sent again on a new one if it is a GET,
+PUT or DELETE, which mean the same twice; no other request is. TCP keepalive notices a server that
+vanished within a minute, also for a silent watch.
 """
 
 from __future__ import annotations
@@ -27,84 +27,84 @@ IDLE_SECONDS = 60.0
 
 
 class ConnectFailed(OSError):
-    """No connection came about; the cause says why."""
+    """The connection could not be opened; the cause says why."""
 
 
 class EncodedRequest(NamedTuple):
-    """A request as it goes over the wire, and whether it may go twice."""
+    """The bytes of a request, and whether they may be sent twice."""
 
     data: bytes
-    repeatable: bool
+    idempotent: bool
 
 
 class ConnectionPool:
     """Connections to the server at `url`, perhaps through a proxy."""
 
-    def __init__(self, url: str, *, server_name: str = "", via: str = "") -> None:
+    def __init__(self, url: str, *, server_name: str = "", proxy_url: str = "") -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._server_name = server_name or self._host
-        self._proxy = via
+        self._proxy = proxy_url
         self._tls: ssl.SSLContext | None = None
         self._idle: list[tuple[float, Connection]] = []
         self._all: set[Connection] = set()
 
-    def trust(self, tls: ssl.SSLContext | None) -> None:
-        """What new connections show and trust; idle ones that showed something else are ended."""
+    def set_tls_context(self, tls: ssl.SSLContext | None) -> None:
+        """Use this context for new connections; idle ones with another context are closed."""
         if tls is not self._tls:
             self._tls = tls
             for _, connection in self._idle:
                 connection.abort()
             self._idle.clear()
 
-    async def whole(self, message: EncodedRequest) -> Response:
-        """Send, and read the answer to its end."""
-        connection = self._kept()
-        if connection is not None and message.repeatable:
+    async def exchange(self, message: EncodedRequest) -> Response:
+        """Send a request and read the whole response."""
+        connection = self._take_idle()
+        if connection is not None and message.idempotent:
             try:
-                return await self._whole(connection, message)
+                return await self._exchange(connection, message)
             except ConnectionClosed as stale:
                 if stale.answered:
                     raise
                 connection = None
-        return await self._whole(connection or await self._dial(), message)
+        return await self._exchange(connection or await self._open(), message)
 
     @asynccontextmanager
-    async def streamed(self, message: EncodedRequest) -> AsyncIterator[Connection]:
-        """Send, and read the head of the answer; the connection is the block's."""
-        connection = self._kept()
+    async def stream(self, message: EncodedRequest) -> AsyncIterator[Connection]:
+        """Send a request and read the head of the response; only the block uses the connection."""
+        connection = self._take_idle()
         try:
             if connection is not None:
                 try:
-                    await connection.head(message.data)
+                    await connection.send(message.data)
                 except ConnectionClosed as stale:
-                    if stale.answered or not message.repeatable:
+                    if stale.answered or not message.idempotent:
                         raise
                     connection = None
             if connection is None:
-                connection = await self._dial()
-                await connection.head(message.data)
+                connection = await self._open()
+                await connection.send(message.data)
             yield connection
         finally:
             if connection is not None:
-                self._keep(connection)
+                self._return(connection)
 
     async def close(self) -> None:
-        """End all connections and wait until they are."""
-        ending = list(self._all)
-        for connection in ending:
+        """Close all connections and wait until they are closed."""
+        closing = list(self._all)
+        for connection in closing:
             connection.abort()
-        await asyncio.gather(*(connection.lost for connection in ending))
+        await asyncio.gather(*(connection.closed for connection in closing))
 
-    async def _whole(self, connection: Connection, message: EncodedRequest) -> Response:
+    async def _exchange(self, connection: Connection, message: EncodedRequest) -> Response:
         try:
-            return await connection.whole(message.data)
+            return await connection.exchange(message.data)
         finally:
-            self._keep(connection)
+            self._return(connection)
 
-    def _kept(self) -> Connection | None:
+    def _take_idle(self) -> Connection | None:
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
             since, connection = self._idle.pop()
@@ -113,27 +113,27 @@ class ConnectionPool:
             connection.abort()
         return None
 
-    def _keep(self, connection: Connection) -> None:
+    def _return(self, connection: Connection) -> None:
         if connection.reusable:
             self._idle.append((asyncio.get_running_loop().time(), connection))
         else:
             connection.abort()
 
-    # Dialling
+    # Opening
 
-    async def _dial(self) -> Connection:
+    async def _open(self) -> Connection:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                connection = await (self._tunnelled() if self._proxy else self._direct())
+                connection = await (self._open_tunnel() if self._proxy else self._open_direct())
         except TimeoutError:
             raise
         except OSError as error:
             raise ConnectFailed(str(error)) from error
         self._all.add(connection)
-        connection.lost.add_done_callback(lambda _: self._all.discard(connection))
+        connection.closed.add_done_callback(lambda _: self._all.discard(connection))
         return connection
 
-    async def _direct(self) -> Connection:
+    async def _open_direct(self) -> Connection:
         transport, connection = await asyncio.get_running_loop().create_connection(
             Connection,
             self._host,
@@ -144,42 +144,37 @@ class ConnectionPool:
         enable_keepalive(transport.get_extra_info("socket"))
         return connection
 
-    async def _tunnelled(self) -> Connection:
-        """Ask the proxy to connect us, then speak TLS through it, or plain HTTP."""
-        loop, via = asyncio.get_running_loop(), urlsplit(self._proxy)
-        secure = via.scheme == "https"
+    async def _open_tunnel(self) -> Connection:
+        """Open a tunnel through the proxy, then use TLS or plain HTTP inside it."""
+        loop, proxy_url = asyncio.get_running_loop(), urlsplit(self._proxy)
+        secure = proxy_url.scheme == "https"
         transport, connection = await loop.create_connection(
             Connection,
-            via.hostname or "",
-            via.port or (443 if secure else 80),
+            proxy_url.hostname or "",
+            proxy_url.port or (443 if secure else 80),
             ssl=secure or None,
         )
         enable_keepalive(transport.get_extra_info("socket"))
-        status = await connection.head(proxy.connect_request(self._proxy, self._host, self._port))
+        status = await connection.send(proxy.connect_request(self._proxy, self._host, self._port))
         if status != 200:
             transport.abort()
-            raise ConnectionRefusedError(f"the proxy {via.hostname} answers {status}")
-        through = Connection()
+            raise ConnectionRefusedError(f"the proxy {proxy_url.hostname} answers {status}")
+        tunnelled = Connection()
         if self._tls is None:
-            transport.set_protocol(through)
-            through.connection_made(transport)
-            return through
+            transport.set_protocol(tunnelled)
+            tunnelled.connection_made(transport)
+            return tunnelled
         name = self._server_name
-        inner = await loop.start_tls(transport, through, self._tls, server_hostname=name)
-        through.connection_made(_made(inner))
-        return through
+        secured = await loop.start_tls(transport, tunnelled, self._tls, server_hostname=name)
+        if secured is None:  # asyncio's way to say that the peer left during the handshake
+            raise ConnectionResetError("closed during the handshake")
+        tunnelled.connection_made(secured)
+        return tunnelled
 
 
-def _made(transport: asyncio.Transport | None) -> asyncio.Transport:
-    """The transport of a finished handshake; asyncio gives none if the peer left meanwhile."""
-    if transport is None:
-        raise ConnectionResetError("closed during the handshake")
-    return transport
-
-
-def enable_keepalive(made: socket.socket) -> None:
+def enable_keepalive(sock: socket.socket) -> None:
     """Let the system notice when the other side is gone."""
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,11 +1,10 @@
-"""Requests over real sockets, and the one seam behind which they can be replaced.
+"""The `Transport` protocol, and its implementation over HTTP/1.1.
 
-`Client` holds a `Transport`; tests hold a scripted one. Promises: every failure of the network
-arrives as Unreachable or Untrusted; a 401 makes a credential that can be renewed be renewed once;
-a stream has no limit on the length of its lines.
+`Client` holds a `Transport`, so tests can hold a scripted one. Every failure of the network is
+raised as Unreachable or UntrustedCertificate; a 401 renews a credential that can be renewed, once.
 
-The number of requests in flight is bounded by `Client`, not here: a watch or a followed log holds
-its connection for hours and must not eat the others' share.
+`Client` bounds the number of requests in flight, not the transport: a watch or a followed log holds
+its connection for hours and must not use up the share of short requests.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ class WebSocket(Protocol):
     async def send(self, data: bytes) -> None: ...
 
     async def receive(self) -> bytes | None:
-        """The next message, or None when the other side has closed."""
+        """The next message; None when the other side has closed."""
 
     async def close(self) -> None: ...
 
 
 class Transport(Protocol):
-    """All that the client knows of the network."""
+    """What the client needs of the network."""
 
     async def send(self, request: Request) -> Response: ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The body piece by piece; a refusal is raised on entering."""
+        """The body in chunks; an error response is raised on entering."""
 
     def websocket(
         self, request: Request, protocols: Sequence[str]
@@ -65,16 +64,16 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """HTTP/1.1, with TLS as the endpoint asks for. Nothing is sent before the first request."""
+    """HTTP/1.1, with TLS if the endpoint has it. Connects with the first request."""
 
     def __init__(self, endpoint: Endpoint, *, user_agent: str = "muster") -> None:
         self._endpoint = endpoint
         self._user_agent = user_agent
         self._base = endpoint.url
         self._pool = ConnectionPool(
-            endpoint.url, server_name=endpoint.server_name, via=proxy.proxy_for(endpoint)
+            endpoint.url, server_name=endpoint.server_name, proxy_url=proxy.proxy_for(endpoint)
         )
-        self._sockets: WebSocketConnector | None = None
+        self._websockets: WebSocketConnector | None = None
         self._tls_of: tuple[bytes, bytes] | None = None
 
     async def send(self, request: Request) -> Response:
@@ -92,38 +91,37 @@ class HttpTransport:
         message = self._message(request, await self._credential())
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(_seconds(request)):
-                    connection = await stack.enter_async_context(self._pool.streamed(message))
+                async with asyncio.timeout(_timeout(request)):
+                    connection = await stack.enter_async_context(self._pool.stream(message))
             except OSError as error:
                 raise self._explain(error) from error
             if connection.status >= 300:
-                raise await self._refusal(request, connection)
-            yield self._pieces(connection)
+                raise await self._error_of(request, connection)
+            yield self._body(connection)
 
     @asynccontextmanager
     async def websocket(
         self, request: Request, protocols: Sequence[str]
     ) -> AsyncIterator[WebSocket]:
-        from muster.kube.streams.websocket import (
-            WebSocketConnector,  # aiohttp: only who needs it pays for it
-        )
+        # Imported here because it loads aiohttp, which most processes do not need.
+        from muster.kube.streams.websocket import WebSocketConnector
 
-        if self._sockets is None:
-            self._sockets = WebSocketConnector(self._endpoint, self._user_agent)
+        if self._websockets is None:
+            self._websockets = WebSocketConnector(self._endpoint, self._user_agent)
         credential = await self._credential()
-        async with self._sockets.connect(request, protocols, credential) as socket:
+        async with self._websockets.connect(request, protocols, credential) as socket:
             yield socket
 
     async def close(self) -> None:
         await self._pool.close()
-        if self._sockets is not None:
-            await self._sockets.close()
+        if self._websockets is not None:
+            await self._websockets.close()
 
     async def _send(self, request: Request) -> Response:
         message = self._message(request, await self._credential())
         try:
-            async with asyncio.timeout(_seconds(request)):
-                return await self._pool.whole(message)
+            async with asyncio.timeout(_timeout(request)):
+                return await self._pool.exchange(message)
         except OSError as error:
             raise self._explain(error) from error
 
@@ -131,7 +129,7 @@ class HttpTransport:
         source = self._endpoint.credentials
         credential = source.get() if source.is_ready() else await asyncio.to_thread(source.get)
         if self._tls_of != credential[1:]:
-            self._pool.trust(tls.client_context(self._endpoint, credential))
+            self._pool.set_tls_context(tls.client_context(self._endpoint, credential))
             self._tls_of = credential[1:]
         return credential
 
@@ -139,21 +137,21 @@ class HttpTransport:
         data = request.message(self._base, self._user_agent, credential.authorization)
         return EncodedRequest(data, request.method in IDEMPOTENT_METHODS)
 
-    async def _refusal(self, request: Request, connection: Connection) -> MusterError:
+    async def _error_of(self, request: Request, connection: Connection) -> MusterError:
         try:
             async with asyncio.timeout(TIMEOUT):
-                body = b"".join([piece async for piece in connection.pieces()])
+                body = b"".join([chunk async for chunk in connection.body()])
         except OSError as error:
             return self._explain(error)
         if connection.status == 401:
             self._endpoint.credentials.reject()
-        refusal = Response(connection.status, connection.headers, body)
-        return error_from_response(refusal, request, expired=self._expired(refusal.status))
+        response = Response(connection.status, connection.headers, body)
+        return error_from_response(response, request, expired=self._expired(response.status))
 
-    async def _pieces(self, connection: Connection) -> AsyncIterator[bytes]:
+    async def _body(self, connection: Connection) -> AsyncIterator[bytes]:
         try:
-            async for piece in connection.pieces():
-                yield piece
+            async for chunk in connection.body():
+                yield chunk
         except OSError as error:
             raise self._explain(error) from error
 
@@ -169,11 +167,11 @@ class HttpTransport:
             if isinstance(cause, ssl.SSLError):
                 return UntrustedCertificate(tls.explain_untrusted(self._endpoint, cause))
             return Unreachable(f"cannot reach {self._base}: {tls.explain_connect_error(cause)}")
-        # After the handshake a server can only show by hanging up that it dislikes our certificate.
+        # After the handshake, a server that rejects our certificate can only close the connection.
         if expired := tls.expired_certificate(self._endpoint):
-            return UntrustedCertificate(f"{self._base} hung up: {expired}")
-        return Unreachable(f"{self._base} broke the connection off")
+            return UntrustedCertificate(f"{self._base} closed the connection: {expired}")
+        return Unreachable(f"{self._base} closed the connection")
 
 
-def _seconds(request: Request) -> float | None:
+def _timeout(request: Request) -> float | None:
     return TIMEOUT if request.timeout is None else request.timeout or None

@@ -1,8 +1,7 @@
-"""Whether a proxy stands between us and the server, and how it is asked to connect us.
+"""The proxy between this process and the server, if there is one.
 
-Called once per connection set-up by both transports. The kubeconfig's proxy goes before the
-environment's. Follows what kubectl does: loopback is never proxied from the environment, and
-NO_PROXY lists hosts, domains, networks or `*`.
+The kubeconfig's proxy goes before the environment's. As in kubectl, loopback is never proxied from
+the environment, and NO_PROXY lists hosts, domains, networks or `*`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def proxy_for(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:
-    """The proxy's URL, or nothing."""
+    """The URL of the proxy; empty if there is none."""
     if endpoint.proxy:
         return _usable(endpoint.proxy, f"proxy-url of context {endpoint.name}")
     server = urlsplit(endpoint.url)
@@ -35,7 +34,7 @@ def proxy_for(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> st
 
 
 def connect_request(proxy: str, host: str, port: int) -> bytes:
-    """The request for a tunnel to a server."""
+    """The request that opens a tunnel to a server."""
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     via = urlsplit(proxy)

@@ -1,7 +1,6 @@
-"""TLS contexts, and saying why a connection failed: a certificate, or the network.
+"""TLS contexts, and the reasons why a connection failed: a certificate, or the network.
 
-Called by both transports. Promise: private keys touch the disk only as long as OpenSSL takes to
-read them, in a file only we can open.
+Private keys touch the disk only while OpenSSL reads them, in a file that only this user can open.
 """
 
 from __future__ import annotations
@@ -20,38 +19,40 @@ if TYPE_CHECKING:
 
 
 def client_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext | None:
-    """What to connect with; None for plain http."""
+    """The context of an endpoint and credential; None for plain http."""
     if not endpoint.url.startswith("https"):
         return None
     try:
-        found = ssl.create_default_context(
+        context = ssl.create_default_context(
             cadata=endpoint.ca.decode("ascii") if endpoint.ca else None
         )
     except (ssl.SSLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{_who(endpoint)}: certificate-authority: {error}") from error
+        raise ConfigError(f"{_name_of(endpoint)}: certificate-authority: {error}") from error
     if not endpoint.verify:
-        found.check_hostname = False
-        found.verify_mode = ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     if credential.certificate:
-        _load(found, endpoint, credential)
-    return found
+        _load_certificate(context, endpoint, credential)
+    return context
 
 
-def _load(found: ssl.SSLContext, endpoint: Endpoint, credential: Credential) -> None:
-    import tempfile  # slow to load, and few need it
+def _load_certificate(context: ssl.SSLContext, endpoint: Endpoint, credential: Credential) -> None:
+    import tempfile  # slow to load and rarely needed
 
     # OpenSSL reads a certificate only from a file. mkstemp's is readable by us alone.
     with tempfile.NamedTemporaryFile(prefix="muster-") as file:
         file.write(credential.certificate + b"\n" + credential.key)
         file.flush()
         try:
-            found.load_cert_chain(file.name)
+            context.load_cert_chain(file.name)
         except (ssl.SSLError, OSError) as error:
-            raise ConfigError(f"{_who(endpoint)}: client certificate and key: {error}") from error
+            raise ConfigError(
+                f"{_name_of(endpoint)}: client certificate and key: {error}"
+            ) from error
 
 
 def expired_certificate(endpoint: Endpoint, now: datetime | None = None) -> str:
-    """`the client certificate of … expired on …`, or nothing. Looks only; asks no plugin."""
+    """`the client certificate of … expired on …`, or nothing. Runs no plugin."""
     if not endpoint.credentials.is_ready():
         return ""
     certificate = endpoint.credentials.get().certificate
@@ -65,29 +66,29 @@ def expired_certificate(endpoint: Endpoint, now: datetime | None = None) -> str:
         return ""
     if end > (now or datetime.now(UTC)):
         return ""
-    return f"the client certificate of {_who(endpoint)} expired on {end:%Y-%m-%d %H:%M} UTC"
+    return f"the client certificate of {_name_of(endpoint)} expired on {end:%Y-%m-%d %H:%M} UTC"
 
 
 def explain_untrusted(endpoint: Endpoint, error: Exception) -> str:
-    """Whose certificate was refused, and why."""
+    """Whose certificate was rejected, and why."""
     ours = expired_certificate(endpoint)
     if ours:
-        return f"{endpoint.url} refused us: {ours}"
+        return f"{endpoint.url} rejected the connection: {ours}"
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     why = getattr(inner, "verify_message", "") or str(inner)
     return f"the certificate of {endpoint.url} is not trusted: {why}"
 
 
 def explain_connect_error(error: Exception) -> str:
-    """Why no connection came about, in the system's own words and without its addresses."""
+    """Why the connection failed, in the system's own words and without its addresses."""
     inner = getattr(error, "os_error", error)
     number = getattr(inner, "errno", None)
     if several := re.search(r"^Multiple exceptions: .*\[Errno (\d+)\]", str(inner)):
-        number = int(several[1])  # a name with several addresses; asyncio tells them as one text
+        number = int(several[1])  # a name with several addresses; asyncio joins their errors
     if number is not None and number > 0 and not isinstance(inner, ssl.SSLError):
         return os.strerror(number)
     return getattr(inner, "strerror", None) or str(error) or type(error).__name__
 
 
-def _who(endpoint: Endpoint) -> str:
+def _name_of(endpoint: Endpoint) -> str:
     return f"context {endpoint.name}" if endpoint.name else endpoint.url

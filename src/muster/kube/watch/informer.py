@@ -1,12 +1,9 @@
-"""Watched objects in memory: list, then watch, forever.
+"""Informers: the objects of one kind, held in memory by result once and watching for ever.
 
-Made by the manager and by `scheduler`; decisions read it, nobody writes to it. What to do after a
-failure is decided in `watch.py`, what changed in `store.py`; this module only sequences them.
-
-Promises: listeners hear every change once, in the order of the server, before anybody can read the
-next state; a broken stream resumes where it was; history that is gone means a new list, of which
-listeners hear only the differences. A kind that is not installed is an empty one, and is looked for
-until it appears.
+A broken watch resumes from the last resource version it saw. When the server no longer has that
+history (410 Gone), the informer lists again, and listeners are called only for the differences. So
+listeners see every change once, in the order of the server, before the next one is visible in the
+cache. A kind that is not installed counts as empty, and is looked for until it appears.
 """
 
 from __future__ import annotations
@@ -42,22 +39,21 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PAGE = 5000
-"""Objects per page: most lists are one answer out of the server's memory."""
+"""Objects per page: large enough that most lists are one response from the server's cache."""
 
 
 TRANSIENT_ERRORS = (ServerError, TooManyRequests, Unauthorized)
-"""Answers that say nothing of the version: a server that starts knows nobody for a moment."""
+"""Errors that do not make the version useless: a starting server rejects everybody for a moment."""
 UNREACHABLE_BACKOFF = Backoff(first=0.1, cap=5.0)
 FORBIDDEN_BACKOFF = Backoff(first=0.1, cap=30.0)
-"""A server that says no is asked less often than one that is away: rights change by hand."""
+"""Longer than for an unreachable server, because permissions change by hand."""
 
 
 class WatchProgress:
-    """Where one list+watch stands: the version seen so far, and the pause before the next try.
+    """Where one list and watch stands: the version seen so far, and the failures in a row.
 
-    The version moves with every event and bookmark, so that a broken stream resumes where it was.
-    It is forgotten, which means a new list, when the server no longer has the history, and when it
-    says something that watching on would not mend.
+    The version follows every event and bookmark. It is dropped, which means a new list, when the
+    server no longer has the history, and after any other error that resuming would not repair.
     """
 
     def __init__(self, random: Callable[[], float] = random.random) -> None:
@@ -78,14 +74,14 @@ class WatchProgress:
         self._failures = 0
 
     def ended(self, lasted: float) -> float:
-        """The server closed the stream. One that lasted is renewed at once."""
+        """The pause after the server closed the watch; none after one that lasted."""
         if lasted >= 1.0:
             self._failures = 0
             return 0.0
         return self._pause(UNREACHABLE_BACKOFF)
 
     def failed(self, error: MusterError) -> float:
-        """The pause after an error; also decides whether the version is still worth anything."""
+        """The pause after an error; also drops the version if it is of no use any more."""
         if isinstance(error, ApiError) and not isinstance(error, TRANSIENT_ERRORS):
             self.version = ""
         if isinstance(error, Forbidden | Unauthorized):
@@ -101,7 +97,7 @@ class WatchProgress:
 
 
 class Informer(Generic[T]):
-    """One kind, whole or in one namespace or by a selector."""
+    """The objects of one kind: all of them, those of a namespace, or those of a selector."""
 
     def __init__(
         self,
@@ -115,33 +111,33 @@ class Informer(Generic[T]):
     ) -> None:
         self.kind = kind
         self.installed = True
-        """Whether the server has the kind at all, as far as known."""
+        """Whether the server has the kind, as far as known."""
         self.stale_reason = ""
-        """Why the state may be old, in one sentence; empty in ordinary times."""
+        """Why the cache may be out of date, in one sentence; usually empty."""
         self._client, self._namespace = client, namespace
         self._labels, self._fields = labels, fields
-        self._store: InformerCache[T] = InformerCache(indexes or {})
+        self._cache: InformerCache[T] = InformerCache(indexes or {})
         self._listeners: list[Callable[[Change[T]], None]] = []
         self._synced = asyncio.Event()
         self._progress = WatchProgress()
 
     def get(self, key: Key) -> T | None:
-        return self._store.get(key)
+        return self._cache.get(key)
 
     def all(self) -> Collection[T]:
         """A live view; copy it before awaiting."""
-        return self._store.all()
+        return self._cache.all()
 
     def by(self, index: str, value: str) -> list[T]:
-        return self._store.by(index, value)
+        return self._cache.by(index, value)
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> None:
-        """Call `listener` with every change from now on. It must not block, and not raise."""
+        """Call `listener` with every later change. It must neither block nor raise."""
         self._listeners.append(listener)
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first list is in (an absent kind counts as an empty one)."""
+        """Whether the first list is complete (a kind that is not installed counts as empty)."""
         return self._synced.is_set()
 
     async def synced(self) -> None:
@@ -157,7 +153,7 @@ class Informer(Generic[T]):
             await asyncio.sleep(pause)
 
     async def _follow(self) -> float:
-        """One round: a list if there must be one, then one watch to its end."""
+        """One round: a list if one is needed, then one watch until it ends."""
         if self._progress.must_list:
             await self._list()
         loop = asyncio.get_running_loop()
@@ -175,25 +171,25 @@ class Informer(Generic[T]):
         return self._progress.ended(loop.time() - started)
 
     async def _list(self) -> None:
-        listing = await self._client.list(
+        result = await self._client.list(
             self.kind, self._namespace, labels=self._labels, fields=self._fields, page=PAGE
         )
-        for unreadable in listing.unreadable:
+        for unreadable in result.unreadable:
             log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, unreadable)
         self.installed = True
         self._recovered()
-        self._progress.listed(listing.resource_version)
-        self._notify(self._store.replace(listing.items))
+        self._progress.listed(result.resource_version)
+        self._notify(self._cache.replace(result.items))
         self._synced.set()
 
     def _apply(self, event: WatchEvent[T]) -> None:
         if self.stale_reason:
             self._recovered()
-        who = identity_of(event.object)
+        identity = identity_of(event.object)
         if event.type == "UNREADABLE":
-            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, who.key)
-        self._notify(self._store.apply(event))
-        self._progress.saw(who.version)
+            log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, identity.key)
+        self._notify(self._cache.apply(event))
+        self._progress.saw(identity.version)
 
     def _notify(self, changes: list[Change[T]]) -> None:
         for change in changes:
@@ -212,7 +208,7 @@ class Informer(Generic[T]):
                 log.info("%s; waiting until it has", error)
             self.installed = False
             self._recovered()
-            self._notify(self._store.replace(()))
+            self._notify(self._cache.replace(()))
             self._synced.set()
         elif not isinstance(error, Gone) and str(error) != self.stale_reason:
             self.stale_reason = str(error)

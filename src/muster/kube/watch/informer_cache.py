@@ -1,8 +1,7 @@
-"""The objects an informer holds, their indexes, and the changes between two states. No I/O.
+"""The objects of an informer, their indexes, and the changes between two states. No I/O.
 
-Used by `informer.py` alone. Promises: each call returns the changes that lead from the state before
-to the state after, each once, none of them empty; a new UID under an old name is a deletion and an
-addition, whether it shows in an event or in a list.
+Each call returns the changes that lead from the old state to the new one, each once. A new uid
+under an old name is a deletion and an addition, whether an event or a list shows it.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ T = TypeVar("T")
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """Added: `old` is None. Deleted: `new` is None, `old` as it was last seen."""
+    """One change. Added: `old` is None. Deleted: `new` is None, `old` is the last state seen."""
 
     old: T | None
     new: T | None
 
     @property
     def current(self) -> T:
-        """The newest state known: `new`, or of a deletion `old`."""
+        """The newest known state: `new`, or `old` after a deletion."""
         return cast("T", self.old if self.new is None else self.new)
 
 
 class Identity(NamedTuple):
-    """Which object, which incarnation, which state of it."""
+    """The key, uid and version of an object."""
 
     key: Key
     uid: str
@@ -69,41 +68,41 @@ class InformerCache(Generic[T]):
         return list(self._indexes[index].get(value, {}).values())
 
     def replace(self, items: Iterable[T]) -> list[Change[T]]:
-        """Become what a list shows."""
+        """Take over the state of a list."""
         listed = {identity_of(item).key: item for item in items}
-        gone = [key for key in self._objects if key not in listed]
-        changes = [Change(self._remove(key), None) for key in gone]
+        missing = [key for key in self._objects if key not in listed]
+        changes = [Change(self._remove(key), None) for key in missing]
         for item in listed.values():
             changes += self._put(item)
         return changes
 
     def apply(self, event: WatchEvent[T]) -> list[Change[T]]:
-        """Take in one event of a watch."""
+        """Apply one event of a watch."""
         if event.type in ("ADDED", "MODIFIED"):
             return self._put(event.object)
         if event.type not in ("DELETED", "UNREADABLE"):
             return []
-        who = identity_of(event.object)
-        old = self._objects.get(who.key)
-        # The deletion of a former incarnation says nothing about the one we hold.
-        if old is None or (event.type == "DELETED" and identity_of(old).uid != who.uid):
+        identity = identity_of(event.object)
+        old = self._objects.get(identity.key)
+        # The deletion of an earlier object of this name does not concern the one held.
+        if old is None or (event.type == "DELETED" and identity_of(old).uid != identity.uid):
             return []
-        return [Change(self._remove(who.key), None)]
+        return [Change(self._remove(identity.key), None)]
 
     def _put(self, item: T) -> list[Change[T]]:
-        who = identity_of(item)
-        old = self._objects.get(who.key)
+        identity = identity_of(item)
+        old = self._objects.get(identity.key)
         changes: list[Change[T]] = []
         if old is not None:
             known = identity_of(old)
-            if known == who:
-                return []  # a replay of what we have
-            self._unindex(who.key, old)
-            if known.uid != who.uid:
+            if known == identity:
+                return []  # seen before
+            self._unindex(identity.key, old)
+            if known.uid != identity.uid:
                 changes.append(Change(old, None))
                 old = None
-        self._objects[who.key] = item
-        self._index(who.key, item)
+        self._objects[identity.key] = item
+        self._index(identity.key, item)
         changes.append(Change(old, item))
         return changes
 
@@ -121,8 +120,8 @@ class InformerCache(Generic[T]):
         for name, values in self._indexers.items():
             index = self._indexes[name]
             for value in values(item):
-                held = index.get(value)
-                if held is not None:
-                    held.pop(key, None)
-                    if not held:
+                bucket = index.get(value)
+                if bucket is not None:
+                    bucket.pop(key, None)
+                    if not bucket:
                         del index[value]

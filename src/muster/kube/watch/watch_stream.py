@@ -25,20 +25,20 @@ T = TypeVar("T")
 
 
 class LineSplitter:
-    """Bytes in, complete lines out; an unfinished line is kept in pieces (no quadratic copy)."""
+    """Splits chunks into lines; an unfinished line stays in parts, to avoid quadratic copying."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         head, newline, rest = chunk.partition(b"\n")
-        self._pieces.append(head)
+        self._parts.append(head)
         if not newline:
             return []
-        first = b"".join(self._pieces)
-        *whole, tail = rest.split(b"\n")
-        self._pieces = [tail] if tail else []
-        return [first, *whole] if first else whole
+        first = b"".join(self._parts)
+        *lines, tail = rest.split(b"\n")
+        self._parts = [tail] if tail else []
+        return [first, *lines] if first else lines
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
@@ -60,7 +60,7 @@ def _event_decoder(model: Any) -> Callable[[bytes], WatchEvent[Any]]:
 
 
 def event_reader(kind: Kind[T], request: Request) -> Callable[[bytes], WatchEvent[T]]:
-    """A function from a line to its event; it raises what an ERROR event stands for."""
+    """A function from a line to its event; an ERROR event is raised as an error."""
     decode = _event_decoder(cast(Any, kind.model))
 
     def read(line: bytes) -> WatchEvent[T]:
@@ -78,7 +78,7 @@ def event_reader(kind: Kind[T], request: Request) -> Callable[[bytes], WatchEven
 def _read_slowly(
     line: bytes, kind: Kind[T], request: Request, why: msgspec.DecodeError | None
 ) -> WatchEvent[T]:
-    """What the typed decode did not take: errors, bookmarks with nulls in them, odd objects."""
+    """Lines that do not fit the typed decode: errors, bookmarks with nulls, odd objects."""
     try:
         event = msgspec.json.decode(line, type=_RawEvent)
         if event.type == "ERROR":
@@ -87,7 +87,7 @@ def _read_slowly(
         known = msgspec.json.decode(event.object, type=MetadataOnly)
         bare = msgspec.convert(msgspec.to_builtins(known), kind.model)
     except msgspec.DecodeError as error:
-        what = f"an event about {kind.resource} cannot be understood"
+        what = f"an event about {kind.resource} cannot be decoded"
         raise unreadable_response(what, why or error) from error
     gone = event.type in ("BOOKMARK", "DELETED")
     return WatchEvent(event.type if gone else "UNREADABLE", bare)
