@@ -77,7 +77,7 @@ def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[
         for member in members:
             state.pod_changed(None, member)
     for key in state.due(0.0):
-        for action in consider(state, key, 0.0):
+        for action in consider(state, key, 0.0).actions:
             if isinstance(action, Bind):
                 placed += len(action.pairs)
     return placed / (time.process_time() - started), placed

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 
 from muster.api.core import Node, Pod
-from muster.api.gang_dialects import GangKey
+from muster.api.gang_dialects import PLAN_ANNOTATION, GangKey
 from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Condition
 from muster.api.pod_groups import VolcanoPodGroup
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decide import consider
-from muster.scheduler.decisions.decision import PLAN_ANNOTATION, Bind, Delete
+from muster.scheduler.decisions.decision import Bind, Delete
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests.scheduler.builders import GPU, START, node, pod, volcano_group
@@ -180,7 +180,7 @@ class RandomHistory:
         """Time passes and the scheduler looks at what is due."""
         self.now += seconds
         for key in self.state.due(self.now):
-            for action in consider(self.state, key, self.now):
+            for action in consider(self.state, key, self.now).actions:
                 if isinstance(action, Bind):
                     self._check_whole(action)
                     assert all(one.spec.scheduler_name == "muster" for one, _ in action.pairs)
@@ -228,8 +228,8 @@ class RandomHistory:
         least = self.groups[name].spec.min_member
         flying = {one.metadata.uid for b, one, _ in self.in_flight if b.gang == bind.gang}
         there = len(self.bound(name)) + self.done(name) + len(flying)
-        kept = len(self.state.rooms(GangKey("volcano", "default", name)))
-        assert there + len(bind.pairs) + kept >= least, f"{name}: half a gang was let go"
+        held = len(self.state.snapshot.held_for.get(GangKey("volcano", "default", name), ()))
+        assert there + len(bind.pairs) + held >= least, f"{name}: half a gang was let go"
 
     def _check_capacity(self, where: str) -> None:
         if where not in self.nodes:

@@ -11,6 +11,7 @@ import msgspec
 
 from muster.api.core import Pod
 from muster.scheduler import published_line
+from muster.scheduler.effects.line_publisher import encode_line
 from muster.scheduler.job_explanation import explain_job, place_in_words
 from muster.scheduler.published_line import WaitingGang
 from tests.scheduler.builders import gang, pod
@@ -109,7 +110,7 @@ def test_a_job_without_pods_and_gated_pods_are_told_apart() -> None:
 def test_the_line_survives_being_published_and_read() -> None:
     line = [row("default/big", 1, held=2)]
 
-    assert published_line.read(published_line.write(line)) == line
+    assert published_line.read(encode_line(line)) == line
     assert published_line.read({"line": "not json"}) == []
 
 

@@ -15,7 +15,7 @@ from muster.api.affinity import (  # noqa: TC001
     Toleration,
     TopologySpreadConstraint,
 )
-from muster.api.meta import Condition, Object, ObjectMeta
+from muster.api.meta import Condition, Object, ObjectMeta, find_condition
 
 Quantity = str | int | float
 Resources = dict[str, Quantity]
@@ -162,6 +162,12 @@ class Pod(Object, frozen=True):
     def finished(self) -> bool:
         """Whether it has ended and uses no resources any more."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def bound_at(self) -> datetime | None:
+        """When it got its node, by the server's clock."""
+        scheduled = find_condition(self.status.conditions, "PodScheduled")
+        return scheduled.last_transition_time if scheduled and scheduled.status == "True" else None
 
 
 class Taint(Object, frozen=True):

@@ -33,6 +33,19 @@ if TYPE_CHECKING:
 
 ROLE_ANNOTATION = "volcano.sh/task-spec"
 ROLE_LABEL = "training.kubeflow.org/replica-type"
+HOLD_ANNOTATION = "muster.dev/hold"
+"""On a group: how long room is held for a missing member."""
+ON_HOLD_END_ANNOTATION = "muster.dev/on-hold-end"
+"""On a group: `restart` deletes the remaining members when a hold ends, so that all restart."""
+RESTART_ANNOTATION = "muster.dev/restart"
+"""On a group: `gang` if all members are recreated when one fails."""
+PLACEMENT_ANNOTATION = "muster.dev/placement"
+"""On a group or on its pods: `pack` or `spread`."""
+PLAN_ANNOTATION = "muster.dev/plan"
+"""On a bound pod: the plan it was bound by."""
+LATE_ANNOTATION = "muster.dev/late"
+"""On a group: members that start after the others and are not counted in its minimum, as JSON from
+role to the requests of one such member. Their room is placed with the gang and held."""
 BUDGET_SCHEDULERS = frozenset({"kube-batchd", "kube-batch", "muster"})
 SERVICE_CONTROLLERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
 

@@ -1,11 +1,9 @@
-"""THE scheduling loop: something changed -> who is next -> decide -> bind; then wait for a change.
+"""The scheduling loop: which gang is next, what to do about it, hand the actions on, repeat.
 
-Run by the service, and by tests on virtual time. Decisions live in `decide`; this module only
-sequences them and hands their actions on. No polling: it sleeps until a watch event wakes it or a
-hold or a repair is due by time.
+No polling: it sleeps until a watch event wakes it or the timer of a gang is due.
 
-Promise: gangs are looked at one at a time, first of the line first, and binds of earlier
-decisions are under way while later ones are taken.
+Promise: gangs are considered one at a time, first in line first, and binds of earlier decisions
+are in flight while later ones are made.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from muster.scheduler import metrics
-from muster.scheduler.decisions import takedown
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import RELEASED, Action, Bind, Delete, Provision, Report
@@ -89,7 +86,7 @@ class Loop:
         fruitless = 0
         for key in self.state.due(self._clock()):
             with metrics.DECISION_SECONDS.time():
-                actions = consider(self.state, key, self._clock())
+                actions = consider(self.state, key, self._clock()).actions
             for action in actions:
                 self._do(action)
             fruitless += 1
@@ -114,7 +111,6 @@ class Loop:
                 metrics.REPAIRS.labels("mended").inc()
             self._hands.bind(action)
         elif isinstance(action, Delete):
-            takedown.takedown_started(self.state, action)
             metrics.DELETED.labels(action.reason).inc(len(action.pods))
             if action.reason == RELEASED:
                 metrics.REPAIRS.labels("released").inc()

@@ -1,7 +1,7 @@
 """The line as it is published: one row per waiting gang, in the ConfigMap `muster-line`.
 
-Written by `line`, read by `get`, `explain` and the dashboard, which must start quickly: this
-module imports no arrays. `read` takes what it finds; rows it cannot understand are left out.
+Read by commands and the dashboard, which must start quickly: this module imports neither numpy nor
+asyncio. Data that cannot be read counts as an empty line.
 """
 
 from __future__ import annotations
@@ -35,11 +35,6 @@ class WaitingGang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
     def __str__(self) -> str:
         return f"{self.reason}; {ordinal(self.place)} in line"
-
-
-def write(rows: list[WaitingGang]) -> dict[str, str]:
-    """The ConfigMap's data."""
-    return {DATA_KEY: msgspec.json.encode(rows).decode()}
 
 
 def read(data: Mapping[str, str]) -> list[WaitingGang]:

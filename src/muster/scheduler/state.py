@@ -1,8 +1,7 @@
 """Everything the scheduler knows, kept current by watch events; no await, no client, no clock.
 
-The service feeds it changes, `decide` reads it and records its decisions in it, the loop asks it
-who is next. It joins the snapshot (room), the roster (membership), the parked gangs and the rooms
-held.
+It joins the snapshot (room), the roster (membership), the records of gangs and the line. Decisions
+are recorded here at once, so that the next gang's decision builds on them.
 
 Promise: when a member leaves its room and its gang still needs it, the room passes to a hold
 within the same call, so there is no moment in which another gang could take it.
@@ -12,13 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang_dialects import SINGLE_POD, GangKey, role_of
+from muster.api.gang_dialects import GangKey
 from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
 from muster.scheduler.gangs import holds
-from muster.scheduler.gangs.line import DueGangs, LinePosition, ParkedGangs, Wake, line_position
+from muster.scheduler.gangs.line import (
+    DueGangs,
+    Idle,
+    LinePosition,
+    ParkedGangs,
+    Rest,
+    Wake,
+    line_position,
+)
+from muster.scheduler.gangs.members import Members, find_missing, pod_seen, sort_members
 from muster.scheduler.gangs.phase import GangRecord
-from muster.scheduler.gangs.roster import Gang, Members, Roster, sort_members
+from muster.scheduler.gangs.roster import Gang, Roster
 from muster.scheduler.placement.known_failures import KnownFailures
 
 if TYPE_CHECKING:
@@ -28,7 +36,6 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key
     from muster.api.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
-    from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.settings import Settings
 
@@ -37,7 +44,7 @@ NOBODY = GangKey("", "", "")
 
 
 class State:
-    """The scheduler's mind."""
+    """Nodes, pods, gangs, and what is remembered of each."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -50,20 +57,18 @@ class State:
         self.freed: set[str] = set()
         self.failures = KnownFailures()
         self.events_seen = 0
-        """Grows with every event: what fails by other pods may succeed after any of them."""
+        """Grows with every event: a placement that depends on other pods may succeed after any."""
         self.now = 0.0
         self.wall_offset = 0.0
-        """What the clock is behind the time of day, for words that name a time."""
+        """Seconds from the clock to the time of day, for reasons that name a time."""
         self.process_id = "plan"
-        """Tells this process's plans from those of others."""
+        """Tells this process's plans from those of other processes."""
         self.plans = 0
         self.starving: dict[GangKey, tuple[PodClass, ...]] = {}
         """Gangs that have waited too long, with the classes that lack room."""
-        self._keepers: dict[str, dict[str, GangKey]] = {}
-        """Rooms held, by node: for whom."""
         self._due = DueGangs()
 
-    # -- what the watches say ------------------------------------------------------------------
+    # -- watch events --------------------------------------------------------------------------
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went."""
@@ -79,11 +84,11 @@ class State:
             self.snapshot.remove(uid)
         if new is None or new.spec.node_name or new.finished:
             self._not_assumed(uid)
-        self._room_changed(slot, self.snapshot.slots.get(uid))
+        self.room_changed(slot, self.snapshot.slots.get(uid))
         if before == key and self._one_of_many(slot, new, key):
             return
-        if before is None and key in self.records and self.records[key].expects:
-            self.records[key].expects.pop(0)
+        if before is None and key in self.records and self.records[key].run.expects:
+            self.records[key].run.expects.pop(0)
         for gang in {before, key} - {None}:
             assert gang is not None
             self._member_changed(gang, pod, slot, gone=new is None)
@@ -96,7 +101,7 @@ class State:
             self.snapshot.drop_node(old.metadata.name)
             self._happened(Wake.LOST | Wake.PODS)  # with a domain gone, spread may be even
         if old is not None and (new is None or not is_schedulable(new)):
-            self._drop_holds_on(old.metadata.name)
+            holds.drop_holds_on(self, old.metadata.name)
         if new is not None and (old is None or scheduling_fields(old) != scheduling_fields(new)):
             self._happened(Wake.NODES)
 
@@ -146,12 +151,12 @@ class State:
         self._happened(Wake.STORAGE)
 
     def not_provisioned(self, gang: GangKey, claim: Key, when: float) -> None:
-        """A claim could not be told what it gets: look at the gang again at that time."""
+        """A volume choice could not be written: look at the gang again at that time."""
         self.snapshot.volumes.not_chosen(claim)
         self.wake_at(gang, when)
 
     def begin_writing(self) -> None:
-        """This process leads now: what it left unwritten when it last did is decided anew."""
+        """This process leads now: choices that its last term left unwritten are decided again."""
         for claim in list(self.snapshot.volumes.chosen):
             self.snapshot.volumes.not_chosen(claim)
             self._happened(Wake.STORAGE)
@@ -159,16 +164,20 @@ class State:
     # -- who is next ---------------------------------------------------------------------------
 
     def mark_due(self, key: GangKey) -> None:
-        """Something about this gang changed: look at it again."""
+        """Look at this gang: something about it changed."""
         self._due.add(key)
 
     def wake_at(self, key: GangKey, when: float) -> None:
-        """Look at this gang again at that time, whatever happens."""
+        """Look at this gang at that time at the latest."""
         self._due.wake_at(when, key)
 
     def next_timer(self) -> float | None:
         """When the next gang is due by time alone."""
         return self._due.next_timer()
+
+    def timer_of(self, key: GangKey) -> float | None:
+        """When this gang is due by time alone."""
+        return self._due.timer_of(key)
 
     def due(self, now: float) -> Iterator[GangKey]:
         """Gangs to look at, first of the line first; changes between two steps are seen."""
@@ -194,20 +203,29 @@ class State:
         gang = self.roster.gangs.get(key)
         if gang is None:
             return line_position(key, priority=0, half_bound=True, surplus=False, created=None)
-        missing = self.missing(gang, self.members(gang))
+        missing = find_missing(self, gang).total
         bound = any(p.spec.node_name and not p.finished for p in gang.pods.values())
         return line_position(
             key,
             priority=self.roster.priority(gang),
-            half_bound=bool(missing.total) and (bound or bool(self.record(key).holds)),
-            surplus=not missing.total,
+            half_bound=bool(missing) and (bound or key in self.snapshot.held_for),
+            surplus=not missing,
             created=gang.created,
         )
+
+    def rest(self, key: GangKey, rest: Rest, timer: float | None) -> None:
+        """What a gang rests in after a decision, and when it is looked at again."""
+        self.record(key).rest = rest
+        self.parked.rest(key, rest)
+        self._due.set_timer(key, timer)
 
     # -- reading -------------------------------------------------------------------------------
 
     def record(self, key: GangKey) -> GangRecord:
-        return self.records.setdefault(key, GangRecord())
+        found = self.records.get(key)
+        if found is None:
+            found = self.records[key] = GangRecord()
+        return found
 
     def members(self, gang: Gang) -> Members:
         """The gang's members by what they are doing now."""
@@ -215,78 +233,15 @@ class State:
             gang.sorted_members = sort_members(gang, self.assumed, self.roster.names)
         return gang.sorted_members
 
-    def missing(self, gang: Gang, members: Members) -> holds.Missing:
-        """What the gang lacks; members that succeeded and are gone still count."""
-        terms = gang.terms
-        if terms is None:
-            return holds.Missing(0, {})
-        record = self.records.get(gang.key)
-        if record is None or not (record.succeeded or record.recalled):
-            return holds.missing(terms, members)
-        return holds.missing(terms, members, self._gone(gang, record), record.recalled)
-
-    def succeeded(self, gang: Gang, members: Members) -> int:
-        """How many members succeeded in this run, or in the last one if no other has begun."""
-        record = self.record(gang.key)
-        now = len(members.succeeded) + len(self._gone(gang, record)) + record.recalled
-        return now or record.done
-
-    @staticmethod
-    def _gone(gang: Gang, record: GangRecord) -> tuple[str, ...]:
-        """The roles of members that succeeded in this run and whose objects are gone."""
-        if not record.succeeded:
-            return ()
-        present = {pod.metadata.name for pod in gang.pods.values()}
-        return tuple(role for name, role in record.succeeded.items() if name not in present)
-
-    def rooms(self, key: GangKey) -> tuple[Slot, ...]:
-        """The slots kept for a gang, in a fixed order."""
-        found = (self.snapshot.slots.get(uid) for uid in sorted(self.record(key).holds))
-        return tuple(slot for slot in found if slot is not None)
-
-    def kept_rooms(self, nodes: Mask) -> dict[GangKey, list[holds.Hold]]:
-        """The rooms kept on some nodes, by the gang that they are kept for."""
-        found: dict[GangKey, list[holds.Hold]] = {}
-        for node, kept in self._keepers.items():
-            row = self.snapshot.nodes.rows.get(node)
-            if row is not None and nodes[row]:
-                for uid, key in kept.items():
-                    found.setdefault(key, []).append(self.record(key).holds[uid])
-        return found
-
-    def no_longer_starving(self, key: GangKey) -> None:
-        """It got what it waited for, or is gone: those behind it may look again."""
-        self.record(key).guarded = False
-        self.stop_starving(key)
-
     def stop_starving(self, key: GangKey) -> None:
-        """No nodes are kept for it any more."""
+        """No nodes are reserved for this gang any more: others may try them."""
         if self.starving.pop(key, None) is not None:
             self._happened(Wake.NODES)
 
-    # -- rooms ---------------------------------------------------------------------------------
-
-    def keep_room(self, key: GangKey, slot: Slot, kept: holds.Hold) -> None:
-        """Keep the room of a slot for a gang."""
-        uid = f"hold/{key.dialect}/{key}/{slot.uid}"
-        priority = self.roster.priority(self.roster.gangs[key])
-        self.snapshot.put(
-            Slot(uid, slot.node, slot.cls, slot.pod, SlotKind.HOLD, False, priority, key)
-        )
-        self.record(key).holds[uid] = kept
-        self._keepers.setdefault(slot.node, {})[uid] = key
-        self.wake_at(key, kept.until)
-
-    def drop_room(self, key: GangKey, uid: str) -> None:
-        """Give a kept room up."""
-        self.record(key).holds.pop(uid, None)
-        slot = self.snapshot.remove(uid)
-        if slot is not None:
-            self._keepers[slot.node].pop(uid, None)
-        self._room_changed(slot, None)
+    # -- binds in flight -----------------------------------------------------------------------
 
     def assume(self, gang: Gang, placements: Iterable[Placement]) -> None:
-        """Binds are on their way: their rooms are taken from now on."""
+        """Binds are in flight: they occupy room from now on."""
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node
         self.snapshot.assume(placements, gang.key)
@@ -299,42 +254,39 @@ class State:
             gang.sorted_members = None
 
     def unassume(self, uid: str) -> Slot | None:
-        """A bind did not happen: give its room back. Gives the slot, for whoever keeps the room."""
+        """A bind did not happen: free its room. Returns the slot, in case it is to be held."""
         self._not_assumed(uid)
         slot = self.snapshot.slots.get(uid)
         if slot is None or slot.kind is not SlotKind.ASSUMED:
             return None
         self.snapshot.remove(uid)
-        self._room_changed(slot, None)
+        self.room_changed(slot, None)
         return slot
 
     def forget(self, key: GangKey) -> None:
-        """A gang without members or declaration: nothing of it is kept."""
-        for uid in list(self.record(key).holds):
-            self.drop_room(key, uid)
-        self.no_longer_starving(key)
+        """A gang without members or declaration: drop everything known of it."""
+        if key in self.snapshot.held_for:
+            holds.drop_holds(self, key)
+        self.stop_starving(key)
+        self.failures.hopeless.pop(key, None)
+        self.rest(key, Idle(), None)
         self.records.pop(key, None)
         self.roster.gangs.pop(key, None)
-        self.parked.unpark(key)
 
     # -- inside --------------------------------------------------------------------------------
 
     def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
         self.mark_due(key)
-        if pod.status.phase == "Succeeded":
-            gang = self.roster.gangs.get(key)
-            if gang is not None and not gone and pod.metadata.uid not in gang.earlier_run:
-                self.record(key).succeeded[pod.metadata.name] = role_of(pod)
-        elif not gone and not pod.finished:
-            record = self.records.get(key)
-            if record is not None:
-                record.succeeded.pop(pod.metadata.name, None)
+        gang = self.roster.gangs.get(key)
+        if gang is None:
+            return
+        pod_seen(gang, self.record(key).run, pod, gone=gone)
         was_there = slot is not None and slot.kind in (SlotKind.POD, SlotKind.ASSUMED)
         if slot is not None and was_there and pod.metadata.uid not in self.snapshot.slots:
-            self._left_room(key, pod, slot, gone=gone)
+            holds.member_left(self, gang, pod, slot, gone=gone)
 
     def _one_of_many(self, slot: Slot | None, new: Pod | None, key: GangKey | None) -> bool:
-        """Whether a bind was confirmed while siblings' are still out: the last one tells all."""
+        """Whether a bind was confirmed while siblings' binds are in flight: the last one counts."""
         if slot is None or slot.kind is not SlotKind.ASSUMED or new is None or new.finished:
             return False
         gang = self.roster.gangs.get(key) if key is not None else None
@@ -342,41 +294,14 @@ class State:
             return False
         return any(uid in self.assumed for uid in gang.pods)
 
-    def _left_room(self, key: GangKey, pod: Pod, slot: Slot, *, gone: bool) -> None:
-        gang = self.roster.gangs.get(key)
-        if gang is None or key.dialect == SINGLE_POD.name or gang.ended or self.record(key).gave_up:
-            return
-        if pod.spec.scheduler_name not in self.roster.names:
-            return
-        node = self.snapshot.nodes.get(slot.node)
-        left = holds.departure_of(slot.pod, None if gone else pod, node_lost=node is None)
-        kept = holds.hold_after(left, self.now, self.hold_seconds(gang))
-        if kept is not None:
-            self.record(key).expects.append(kept.until)
-            self.wake_at(key, kept.until)
-        members = self.members(gang)
-        if gang.label_only and not members.bound:
-            return
-        lacks = self.missing(gang, members).total > len(self.record(key).holds)
-        if kept is not None and lacks and node is not None and is_schedulable(node):
-            self.keep_room(key, slot, kept)
-
-    def hold_seconds(self, gang: Gang) -> float:
-        """How long rooms are kept for this gang."""
-        annotations = gang.declared.metadata.annotations if gang.declared is not None else {}
-        return holds.hold_seconds(annotations, self.settings.hold_seconds)
-
-    def _drop_holds_on(self, node: str) -> None:
-        for slot in list(self.snapshot.on_node.get(node, {}).values()):
-            if slot.kind is SlotKind.HOLD and isinstance(slot.owner, GangKey):
-                self.drop_room(slot.owner, slot.uid)
-                self.mark_due(slot.owner)
-
-    def _room_changed(self, old: Slot | None, new: Slot | None) -> None:
+    def room_changed(self, old: Slot | None, new: Slot | None) -> None:
+        """A slot came, changed or went: note which events that is."""
         if old is not None and (new is None or new.node != old.node or new.cls is not old.cls):
             self.freed.add(old.node)
-            for key in self._keepers.get(old.node, {}).values():
-                self.mark_due(key)  # room beside or inside what is kept for it
+            if self.snapshot.held_for:
+                for slot in self.snapshot.on_node.get(old.node, {}).values():
+                    if slot.kind is SlotKind.HOLD and slot.owner is not None:
+                        self.mark_due(slot.owner)  # it may fit better beside its hold now
             self._happened(Wake.ROOM | Wake.PODS)
         elif new is not None and old is None:
             self._happened(Wake.PODS)
@@ -384,5 +309,5 @@ class State:
     def _happened(self, event: int) -> None:
         self.events |= event
         self.events_seen += 1
-        if event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
+        if self.failures.known and event & (Wake.ROOM | Wake.NODES | Wake.STORAGE):
             self.failures.forget()

@@ -20,6 +20,7 @@ from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.effects.reporter import MAX_REFRESHED_PODS, Reporter
+from muster.scheduler.gangs.line import Idle, Parked, Wake
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests.scheduler.builders import KIND_OF, gang, node, pod, volcano_group
@@ -52,7 +53,7 @@ def waiting() -> tuple[State, Report]:
     for member in gang("g", 3, gpus=1, role="worker"):
         state.pod_changed(None, member)
     (key,) = state.due(0.0)
-    (say,) = consider(state, key, 0.0)
+    (say,) = consider(state, key, 0.0).actions
     assert isinstance(say, Report)
     return state, say
 
@@ -89,7 +90,7 @@ async def test_a_gang_that_waits_only_a_moment_is_not_spoken_of_to_its_pods() ->
     async with reporting(state) as (reporter, writes):
         reporter.say(say)
         await asyncio.sleep(0.5)
-        state.record(say.gang).reason = None
+        state.rest(say.gang, Idle(), None)
         reporter.say(Report(say.gang, None))
         await asyncio.sleep(60)
 
@@ -101,7 +102,7 @@ async def test_a_reason_that_changes_every_second_is_written_every_half_minute()
     async with reporting(state) as (reporter, writes):
         for second in range(90):
             reason = Reason("NotEnoughRoom", f"short {second} nvidia.com/gpu")
-            state.record(say.gang).reason = reason
+            state.rest(say.gang, Parked(reason, Wake.ROOM), None)
             reporter.say(Report(say.gang, reason))
             await asyncio.sleep(1)
 
@@ -117,7 +118,7 @@ async def test_a_new_pod_of_an_old_name_is_told_as_soon_as_any_other() -> None:
         for _ in range(2):
             made = pod("p", gpus=1)
             state.pod_changed(None, made)
-            for action in consider(state, key, 0.0):
+            for action in consider(state, key, 0.0).actions:
                 assert isinstance(action, Report)
                 reporter.say(action)
             await asyncio.sleep(2)  # pace: virtual
@@ -140,8 +141,8 @@ async def test_pods_of_a_gang_that_is_not_large_are_told_new_numbers(
     (key,) = state.due(0.0)
     async with reporting(state) as (reporter, writes):
         for text in ("short 1", "short 2"):
-            state.record(key).reason = Reason("NotEnoughRoom", text)
-            reporter.say(Report(key, state.record(key).reason))
+            state.rest(key, Parked(Reason("NotEnoughRoom", text), Wake.ROOM), None)
+            reporter.say(Report(key, state.record(key).rest.reason))
             await asyncio.sleep(40)  # pace: virtual
 
     messages = [
@@ -208,7 +209,7 @@ async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
     async with reporting(state) as (reporter, writes):
 
         async def look(seconds: float) -> None:
-            for action in consider(state, key, asyncio.get_running_loop().time()):
+            for action in consider(state, key, asyncio.get_running_loop().time()).actions:
                 assert isinstance(action, Report)
                 reporter.say(action)
             await asyncio.sleep(seconds)  # pace: virtual
@@ -232,7 +233,7 @@ async def test_good_news_lets_binds_go_first_but_not_for_long() -> None:
     async with reporting(state, busy=lambda: backlog[0]) as (reporter, writes):
 
         async def look(seconds: float) -> int:
-            for action in consider(state, key, asyncio.get_running_loop().time()):
+            for action in consider(state, key, asyncio.get_running_loop().time()).actions:
                 assert isinstance(action, Report)
                 reporter.say(action)
             await asyncio.sleep(seconds)  # pace: virtual
@@ -296,7 +297,7 @@ async def test_a_right_that_is_missing_is_logged_once_and_not_for_every_pod(
     with caplog.at_level(logging.WARNING):
         async with reporting(state, Rightless()) as (reporter, _):
             for key in list(state.due(0.0)):
-                for action in consider(state, key, 0.0):
+                for action in consider(state, key, 0.0).actions:
                     assert isinstance(action, Report)
                     reporter.say(action)
             await asyncio.sleep(60)  # pace: virtual

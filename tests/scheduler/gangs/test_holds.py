@@ -104,7 +104,7 @@ async def test_a_member_that_succeeded_leaves_its_room_to_others() -> None:
         cluster.delete_pod("g-1")  # cleaned up: it is still remembered as done
         await cluster.settle()
 
-    assert cluster.state.records[next(iter(cluster.state.records))].holds == {}
+    assert cluster.state.snapshot.held_for == {}
 
 
 async def test_no_room_is_kept_once_the_group_is_gone() -> None:

@@ -249,7 +249,7 @@ async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
             cluster.state, asyncio.get_running_loop().time(), datetime.now(UTC)
         )
 
-    published = published_line.read(published_line.write(found))
+    published = published_line.read(line_publisher.encode_line(found))
     assert [(row.gang, row.place, row.pending) for row in published] == [
         ("default/b", 1, 2),
         ("default/a", 2, 3),

@@ -11,6 +11,7 @@ from muster.api.core import Pod
 from muster.api.pod_groups import PodGroupStatus
 from muster.errors import Unreachable
 from muster.scheduler.gangs.group_status import GroupCounts, group_status
+from muster.scheduler.gangs.members import count_succeeded
 from muster.scheduler.state import State
 from tests.scheduler.builders import (
     coscheduling_group,
@@ -192,6 +193,6 @@ def told(cluster: FakeCluster, group: Any) -> Any:
     (found,) = (g for g in cluster.state.roster.gangs.values() if g.key.name == "g")
     members, terms = cluster.state.members(found), found.terms
     assert terms is not None
-    standing = GroupCounts(terms, members, cluster.state.succeeded(found, members), None)
+    standing = GroupCounts(terms, members, count_succeeded(cluster.state, found), None)
     status = group_status(found.key, standing, "2026-01-01T00:00:00Z")
     return msgspec.structs.replace(group, status=msgspec.convert(status, PodGroupStatus))

@@ -99,6 +99,8 @@ class PodCounts:
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.size = 0
+        self.active = False
+        """Whether anything is counted yet: on most clusters nothing ever is."""
         self._ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
         self.claims: dict[Key, Counter[int]] = {}
         """Claims in use: rows and how many pods."""
@@ -111,6 +113,8 @@ class PodCounts:
 
     def take(self, use: Use) -> None:
         """Count pods in, or out where `n` is negative."""
+        cls = use.cls
+        self.active = self.active or bool(cls.coupled or cls.claims)
         for pod_count in self._counting.to(use.cls):
             pod_count.take(use)
         for term in use.cls.anti_affinity:
@@ -138,6 +142,7 @@ class PodCounts:
         key = (tuple(term._replace(topology="") for term in terms), living)
         found = self._matching.get(key)
         if found is None:
+            self.active = True
             if len(self._matching) >= MAX_COUNTS:
                 self._forget(self._counting, self._matching)
             counts = np.zeros(self.size, np.int64)

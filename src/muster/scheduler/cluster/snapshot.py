@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from muster.api.core import Namespace, Node, Pod
+    from muster.api.gang_dialects import GangKey
 
 
 class SlotKind(Enum):
@@ -31,13 +32,22 @@ class SlotKind(Enum):
 
     POD = "pod"  # a pod bound to the node; ends when it finishes or is gone
     ASSUMED = "assumed"  # our bind is in flight; ends by a watch event or a settled failure
-    HOLD = "hold"  # kept for a member to come; ends by its rule in `hold`
+    HOLD = "hold"  # held for a member to come; ends by the rules in `gangs.holds`
     NOMINATED = "nominated"  # another scheduler means to put a pod there
+
+
+class Hold(NamedTuple):
+    """Until when a slot is held, and whether that is already for the full time."""
+
+    until: float
+    promised: bool
+    late: str = ""
+    """The role of the late member it is for, if it is for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Room on one node occupied by, or kept for, one pod."""
+    """Room on one node occupied by one pod, or held for one."""
 
     uid: str
     node: str
@@ -46,7 +56,8 @@ class Slot:
     kind: SlotKind = SlotKind.POD
     terminating: bool = False
     priority: int = 0
-    owner: object = None
+    owner: GangKey | None = None
+    hold: Hold | None = None
 
 
 class Placement(NamedTuple):
@@ -71,6 +82,7 @@ class Snapshot:
         self.slots: dict[str, Slot] = {}
         self.on_node: dict[str, dict[str, Slot]] = {}
         self.of_class: dict[PodClass, dict[str, Slot]] = {}
+        self.held_for: dict[GangKey, dict[str, Slot]] = {}
         self.priorities: Counter[int] = Counter()
         self.touched: list[int] = []
         self.log_generation = 0
@@ -106,8 +118,8 @@ class Snapshot:
         else:
             self.remove(uid)
 
-    def assume(self, placements: Iterable[Placement], owner: object = None) -> None:
-        """Binds are on their way: their rooms are taken from now on, row by row."""
+    def assume(self, placements: Iterable[Placement], owner: GangKey | None = None) -> None:
+        """Binds are in flight: they occupy room from now on."""
         taken: Counter[tuple[PodClass, str]] = Counter()
         for pod, node, cls in placements:
             uid = pod.metadata.uid
@@ -187,14 +199,15 @@ class Snapshot:
         if len(nodes.free) < len(self.classes.resources):
             nodes.widen()
         nodes.free[cls.columns, use.row] -= cls.amounts * use.n
-        self.pod_counts.take(use)
+        if self.pod_counts.active or cls.coupled or cls.claims:
+            self.pod_counts.take(use)
         self.touched.append(use.row)
         if len(self.touched) > LOG_LIMIT:
             self.touched, self.log_generation = [], self.log_generation + 1
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _slot(self, pod: Pod, node: str, kind: SlotKind, owner: object = None) -> Slot:
+    def _slot(self, pod: Pod, node: str, kind: SlotKind, owner: GangKey | None = None) -> Slot:
         return Slot(
             uid=pod.metadata.uid,
             node=node,
@@ -211,6 +224,8 @@ class Snapshot:
         self.on_node.setdefault(slot.node, {})[slot.uid] = slot
         self.of_class.setdefault(slot.cls, {})[slot.uid] = slot
         self.priorities[slot.priority] += 1
+        if slot.kind is SlotKind.HOLD and slot.owner is not None:
+            self.held_for.setdefault(slot.owner, {})[slot.uid] = slot
 
     def _leave(self, slot: Slot) -> None:
         del self.slots[slot.uid]
@@ -225,6 +240,11 @@ class Snapshot:
         self.priorities[slot.priority] -= 1
         if not self.priorities[slot.priority]:
             del self.priorities[slot.priority]
+        if slot.kind is SlotKind.HOLD and slot.owner is not None:
+            held = self.held_for[slot.owner]
+            del held[slot.uid]
+            if not held:
+                del self.held_for[slot.owner]
 
     def _count(self, slot: Slot, n: int) -> None:
         row = self.nodes.rows.get(slot.node)
@@ -236,7 +256,7 @@ class Snapshot:
         for slot in list(self.slots.values()):
             cls = self.classes.of(slot.pod)
             if cls is not slot.cls:
-                self.put(_with_class(slot, cls))
+                self.put(replace(slot, cls=cls))
         self._recount()
 
     def _recount(self) -> None:
@@ -258,7 +278,7 @@ class Trial:
         self.log.append(use)
 
     def remove_slots(self, slots: Iterable[Slot]) -> None:
-        """Take slots away for the length of the trial: rooms held for this gang, or victims."""
+        """Remove slots for the length of the trial: the gang's own holds, or victims."""
         for slot in slots:
             row = self.snapshot.nodes.rows.get(slot.node)
             if row is not None:
@@ -279,9 +299,3 @@ class Trial:
 
 def _same_room(one: Slot, other: Slot) -> bool:
     return one.cls is other.cls and one.node == other.node and one.terminating == other.terminating
-
-
-def _with_class(slot: Slot, cls: PodClass) -> Slot:
-    return Slot(
-        slot.uid, slot.node, cls, slot.pod, slot.kind, slot.terminating, slot.priority, slot.owner
-    )

@@ -95,8 +95,8 @@ class Volumes:
         late = storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer"
         return late and not claim.bound and not claim.spec.volume_name
 
-    def trouble(self, pod: Pod) -> str:
-        """Why no node would do for this pod, whatever it is; empty if storage is no obstacle."""
+    def problem_of(self, pod: Pod) -> str:
+        """Why no node could run this pod; empty if storage is no obstacle."""
         for name in claims_of(pod):
             claim = self.claims.get(Key(pod.metadata.namespace, name))
             if claim is None:

@@ -1,26 +1,27 @@
-"""Binds that did not happen: the room is kept, the gang goes first, and it is tried less and less.
+"""Binds that failed: the room is held, the gang goes first in line and is retried less and less.
 
-Called by the loop when a bind is settled and by `decide` before it tries a gang again. A gang that
-stays bound by half because the server refuses one of its members is released like one that finds
-no room, and each time it is left alone for longer.
+A gang that stays half-bound because the server refuses one of its members is released like one
+that finds no room, and pauses longer after each release.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.scheduler.cluster.snapshot import Slot, SlotKind
+from muster.scheduler.cluster.snapshot import Hold
 from muster.scheduler.decisions import reasons
-from muster.scheduler.decisions.decision import wait
+from muster.scheduler.decisions.decision import Decision
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.decisions.shortage import CANNOT_DELETE, release
-from muster.scheduler.gangs import holds
-from muster.scheduler.gangs.line import Spot, Wake
+from muster.scheduler.gangs import holds, phase
+from muster.scheduler.gangs.line import Idle, Parked, Wake
+from muster.scheduler.gangs.members import find_missing
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.gang_dialects import GangKey
-    from muster.scheduler.decisions.decision import Action, GangView
+    from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.roster import Gang
     from muster.scheduler.state import State
 
@@ -29,8 +30,23 @@ MAX_RETRY_PAUSE_HALF_BOUND = 5.0
 FIRST_PAUSE_AFTER_RELEASE, MAX_PAUSE_AFTER_RELEASE = 10.0, 300.0
 
 
+@dataclass(frozen=True)
+class BindRetry:
+    """When a gang may be tried again, and why it must wait; None in its record once it is whole."""
+
+    not_before: float = 0.0
+    failures: int = 0
+    """Plans of which a bind failed, since the gang last had all its nodes."""
+    plan: str = ""
+    """The last of these plans: its failures count once."""
+    message: str = ""
+    """What the server said to the last bind that failed."""
+    releases: int = 0
+    """How often the gang was released because of that."""
+
+
 class BindFailure(NamedTuple):
-    """How a bind failed: whether the pod is gone, of which plan it was, what the server said."""
+    """How a bind failed: whether the pod is gone, its plan, and the server's message."""
 
     gone: bool = False
     plan: str = ""
@@ -40,33 +56,32 @@ class BindFailure(NamedTuple):
 def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindFailure) -> None:
     """A bind settled without success: the room stays with the gang, which goes first in line.
 
-    A pod that is gone stays a member until the watch says so too: answers can be wrong. Failures
-    of one plan count once.
+    A pod that is gone stays a member until the watch says so too: answers can be wrong.
     """
     state.now, (gone, plan, why) = now, failure
-    record = state.record(key)
     slot = state.unassume(pod.metadata.uid)
     gang = state.roster.gangs.get(key)
     if gang is None:
         return
-    others = state.missing(gang, state.members(gang)).total
-    if slot is not None and gang.terms is not None and gang.terms.min > 1 and others:
-        seconds = holds.SECONDS_AFTER_DELETION if gone else state.hold_seconds(gang)
-        kept = holds.Hold(now + seconds, promised=not gone)
-        state.keep_room(key, Slot(slot.uid, slot.node, slot.cls, slot.pod, SlotKind.POD), kept)
+    is_gang = gang.terms is not None and gang.terms.min > 1
+    if slot is not None and is_gang and find_missing(state, gang).total:
+        brief = Hold(now + holds.SECONDS_AFTER_DELETION, promised=False)
+        holds.hold_room(state, key, slot, brief if gone else holds.full_hold(state, gang))
+    record = state.record(key)
+    retry = record.retry or BindRetry()
     if not gone and why:
-        record.refused = f"{pod.metadata.name} could not be bound: {why}"
-    if not plan or plan != record.failed_plan:
-        record.failures, record.failed_plan = record.failures + 1, plan
-        record.not_before = max(record.not_before, now + _pause(gang, record.failures))
-    if record.release_at is None and record.whole is False:
-        record.release_at = now + state.settings.repair_seconds
-        state.wake_at(key, record.release_at)
+        retry = replace(retry, message=f"{pod.metadata.name} could not be bound: {why}")
+    if not plan or plan != retry.plan:
+        failures = retry.failures + 1
+        not_before = max(retry.not_before, now + _pause_after(gang, failures))
+        retry = replace(retry, failures=failures, plan=plan, not_before=not_before)
+    record.retry = retry
+    phase.half_bound_until(record, now + state.settings.repair_seconds)
     state.mark_due(key)
 
 
-def _pause(gang: Gang, failures: int) -> float:
-    """The first failure is nothing; then longer and longer, not so long while bound by half."""
+def _pause_after(gang: Gang, failures: int) -> float:
+    """None after the first failure, then longer and longer, less so while members are bound."""
     if failures < 2:
         return 0.0
     started = any(pod.spec.node_name and not pod.finished for pod in gang.pods.values())
@@ -74,33 +89,50 @@ def _pause(gang: Gang, failures: int) -> float:
     return min(longest, 0.1 * 2.0 ** min(failures, 20))
 
 
-def release_half_bound(view: GangView) -> list[Action]:
-    """Release a gang that the server's refusals have kept bound by half for too long."""
-    record = view.record
-    overdue = record.release_at is not None and record.release_at <= view.now
-    half = record.failures and record.whole is False and view.missing.total and view.started
-    if not (overdue and half) or record.kept:
-        return []
-    rest = min(MAX_PAUSE_AFTER_RELEASE, FIRST_PAUSE_AFTER_RELEASE * 2.0 ** min(record.releases, 10))
-    actions = release(view, f"bound by half and cannot be made whole: {record.refused}")
-    if not record.kept:
-        record.releases += 1
-        record.not_before = max(record.not_before, view.now + rest)
-    return actions
-
-
-def wait_for_retry(view: GangView) -> list[Action]:
-    """Say what was refused, and look again when the pause is over."""
-    view.state.wake_at(view.key, view.record.not_before)
-    reason = bind_failure_reason(view)
-    return wait(view, reason, Spot(Wake.NONE)) if reason is not None else []
-
-
-def bind_failure_reason(view: GangView) -> Reason | None:
-    """Why the last binds failed, until the gang has all its nodes."""
-    record = view.record
-    if not record.failures or not record.refused:
+def pause(view: GangView) -> Decision | None:
+    """What a gang does instead of trying again: leave, or wait; None if it may be tried."""
+    record, retry = view.record, view.record.retry
+    assert retry is not None
+    if isinstance(record.phase, phase.Whole | phase.Done) and not view.members.pending:
+        record.retry = None
         return None
-    return Reason(
-        reasons.BIND_FAILED, record.refused + (f"; {CANNOT_DELETE}" if record.kept else "")
-    )
+    released = _release_half_bound(view, retry)
+    if released is not None:
+        return released
+    if retry.not_before <= view.now:
+        return None
+    if not view.members.pending and not retry.message:
+        return Decision(Idle(until=retry.not_before))
+    waits = reason(view) or view.record.rest.reason or Reason(reasons.BIND_FAILED, "a pod is gone")
+    wakes = Wake.STORAGE if waits.code == reasons.PROVISIONING else Wake.OWN
+    return Decision(Parked(waits, wakes, until=_wake_at(view, retry)))
+
+
+def _wake_at(view: GangView, retry: BindRetry) -> float:
+    now = phase.standing(view.record.phase)
+    release_at = now.release_at if isinstance(now, phase.HalfBound) else None
+    return retry.not_before if release_at is None else min(retry.not_before, release_at)
+
+
+def _release_half_bound(view: GangView, retry: BindRetry) -> Decision | None:
+    """Release a gang that failed binds have left half-bound for too long."""
+    now = phase.standing(view.record.phase)
+    if not retry.failures or not view.missing.total or not isinstance(now, phase.HalfBound):
+        return None
+    if not view.started or now.undeletable or now.release_at is None or now.release_at > view.now:
+        return None
+    released = release(view, f"half-bound and cannot be made whole: {retry.message}")
+    if released is not None:
+        rest = FIRST_PAUSE_AFTER_RELEASE * 2.0 ** min(retry.releases, 10)
+        until = max(retry.not_before, view.now + min(MAX_PAUSE_AFTER_RELEASE, rest))
+        view.record.retry = replace(retry, releases=retry.releases + 1, not_before=until)
+    return released
+
+
+def reason(view: GangView) -> Reason | None:
+    """Why the last binds failed, until the gang has all its nodes."""
+    retry, now = view.record.retry, phase.standing(view.record.phase)
+    if retry is None or not retry.failures or not retry.message:
+        return None
+    stays = isinstance(now, phase.HalfBound) and now.undeletable
+    return Reason(reasons.BIND_FAILED, retry.message + (f"; {CANNOT_DELETE}" if stays else ""))

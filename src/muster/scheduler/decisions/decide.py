@@ -1,211 +1,227 @@
-"""What to do about one gang: the scheduler's decision, taken on the state it finds.
+"""What to do about one gang: observe, decide, apply.
 
-Called by the loop for one gang at a time, first of the line first. No await, no client; the clock
-is an argument. A decision is recorded in the state at once (binds in flight take their room,
-holds are kept or given up) and returned as actions for the loop to carry out, so the next gang's
-decision builds on it.
+No await, no client; the clock is an argument. `consider` looks at one gang. A decision is recorded
+in the state at once (binds in flight occupy room, holds are made or dropped), so that the next
+gang's decision builds on it, and is returned for the loop to carry out.
 
-Promises: a gang below its minimum gets a bind only when all that it lacks was placed in one
-trial; a member that dies leaves its room to its replacement; a gang that was bound by half and
-cannot be made whole is released.
+Promises: a gang below its minimum gets a bind only when all that it lacks was placed in one trial;
+a member that dies leaves its room to its replacement; a half-bound gang that cannot be made whole
+is released. A gang with pending members always has a reason, and something that will wake it:
+`apply` checks that after every decision.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
-from math import comb
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import GangKey, role_of
-from muster.scheduler.cluster.pod_class import parse_resources
-from muster.scheduler.cluster.snapshot import Slot
-from muster.scheduler.decisions import bind_failures, reasons, shortage
-from muster.scheduler.decisions import shortage as trouble
-from muster.scheduler.decisions.decision import (
-    PLAN_ANNOTATION,
-    Action,
-    Bind,
-    GangView,
-    PlanMark,
-    Report,
-    fingerprint,
-    read_plan_mark,
-    say,
-    wait,
+from muster.api.gang_dialects import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms, role_of
+from muster.scheduler.decisions import bind_failures, provisioning, reasons, shortage, takedown
+from muster.scheduler.decisions.decision import Action, Bind, Decision, Delete, GangView, Report
+from muster.scheduler.decisions.reasons import Reason
+from muster.scheduler.gangs import holds, phase, plan_mark
+from muster.scheduler.gangs.line import Idle, InFlight, Parked, Wake
+from muster.scheduler.gangs.members import (
+    count_succeeded,
+    find_missing,
+    missing_pods,
+    review_run,
 )
-from muster.scheduler.decisions.provisioning import (
-    choose_volumes,
-    volumes_reason,
-    wait_for_volumes,
-    write_choices,
-)
-from muster.scheduler.decisions.shortage import (
-    handle_unplaced,
-    reason_for,
-    release,
-    repair_or_release,
-    wakes_for,
-)
-from muster.scheduler.decisions.takedown import bound_at, continue_takedown
-from muster.scheduler.gangs import holds
-from muster.scheduler.gangs import holds as rooms
-from muster.scheduler.gangs import members as runs
-from muster.scheduler.gangs.line import Spot, Wake
-from muster.scheduler.placement import known_failures
 from muster.scheduler.placement.demand import ClassDemand, Demand, NodePreference, Plan, Unplaced
 from muster.scheduler.placement.place import place, place_surplus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from muster.api.core import Pod
+    from muster.api.gang_dialects import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
-    from muster.scheduler.decisions.reasons import Reason
-    from muster.scheduler.gangs.roster import Members
+    from muster.scheduler.cluster.snapshot import Hold, Slot
+    from muster.scheduler.gangs.line import Rest
+    from muster.scheduler.gangs.roster import Gang
     from muster.scheduler.state import State
 
-PLACEMENT_ANNOTATION = "muster.dev/placement"
-"""On a group or on its pods: `pack` or `spread`."""
-MOST_TRIED = 100_000
-"""Sets of waiting members that are compared with a plan's mark before it is taken at its word."""
+RETRY_AFTER_BROKEN_PROMISE = 30.0
+CURED_BY_ITSELF = frozenset(
+    {reasons.NOT_ENOUGH_MEMBERS, reasons.NO_SUCH_GROUP, reasons.UNSUPPORTED, reasons.LEAVING}
+)
+"""Reasons that only a change of the gang's own objects can end."""
 
 
-def consider(state: State, key: GangKey, now: float) -> list[Action]:
-    """Everything to be done about one gang now."""
+def consider(state: State, key: GangKey, now: float) -> Decision:
+    """Decide about one gang now."""
     state.now = now
-    state.parked.unpark(key)
-    actions = _consider(state, key, now)
-    shortage.review_starvation(state, key)
-    return actions
-
-
-def _consider(state: State, key: GangKey, now: float) -> list[Action]:
     gang = state.roster.gangs.get(key)
     if gang is None or (not gang.pods and gang.declared is None):
         state.forget(key)
-        return []
-    record = state.record(key)
-    terms, members = gang.terms, state.members(gang)
-    taken_down = continue_takedown(state, gang, members)
-    if taken_down is not None:
-        return taken_down
-    if not members.ours and not record.holds:
-        return []
-    if terms is None:
-        rooms.drop_holds(state, key)
-        return say(state, key, reasons.no_group(key) if members.pending else None)
-    runs.review_run(state, gang, terms, now)
-    members = state.members(gang)
-    view = GangView(state, gang, record, terms, members, state.missing(gang, members), now)
-    _review_wholeness(view)
-    actions: list[Action] = []
-    if rooms.review_holds(view):
-        record.gave_up = True
-        if holds.restarts_on_end(view.annotations):
-            actions += release(view, "the room kept for its missing members has run out")
-    released = bind_failures.release_half_bound(view)
-    if released or record.not_before > now:
-        actions += [*released, *bind_failures.wait_for_retry(view)]
-    else:
-        actions += _fill(view)
-    return [*actions, *_status_changed(view, actions)]
+        return Decision(Idle())
+    review_run(state, gang, now)
+    view = _view(state, gang, now)
+    return apply(view, _decide(view))
 
 
-def _status_changed(view: GangView, actions: list[Action]) -> list[Action]:
-    """A gang whose counts change has its object's status written, also without a reason."""
-    members, succeeded = view.members, view.state.succeeded(view.gang, view.members)
-    counts = (members.running, succeeded, len(members.failed))
-    phase = (view.started, not view.missing.total, *counts)
-    if phase == view.record.phase or view.gang.label_only:
-        return []
-    view.record.phase = phase
-    said = any(isinstance(action, Report) for action in actions)
-    return [] if said else [Report(view.key, view.record.reason)]
-
-
-def _review_wholeness(view: GangView) -> None:
-    """Whether the gang is or ever was whole."""
-    record, members = view.record, view.members
-    confirmed = all(pod.spec.node_name for pod in members.bound)
-    if not view.missing.total:
-        if confirmed:
-            record.whole, record.gave_up, record.kept, record.release_at = True, False, False, None
-        if confirmed and not members.pending:
-            record.failures, record.releases, record.refused = 0, 0, ""
-    elif not view.started and not record.holds:
-        record.whole = False
-    elif record.whole is None and confirmed:
-        record.whole = not was_half_bound(members)
-    record.half = view.started and bool(view.missing.total) and record.whole is False
-
-
-def was_half_bound(members: Members) -> bool:
-    """After a restart: whether binds were cut short, rather than a member lost since.
-
-    After a plan that was cut short, fewer members are bound than make the gang whole, and those
-    that the plan lacks wait: its mark names them or, if it has more than it can name, they are
-    older than its binds, and the mark says that it is they and not others of the same second. Both
-    times are the server's own.
-    """
-    plans: dict[str, list[Pod]] = {}
-    for pod in members.bound:
-        if mark := pod.metadata.annotations.get(PLAN_ANNOTATION):
-            plans.setdefault(mark, []).append(pod)
-    return any(
-        len(members.bound) < read_plan_mark(mark).size
-        and _was_cut_short(read_plan_mark(mark), pods, members)
-        for mark, pods in plans.items()
+def _view(state: State, gang: Gang, now: float) -> GangView:
+    record, members, names = state.record(gang.key), state.members(gang), state.roster.names
+    return GangView(
+        state=state,
+        gang=gang,
+        key=gang.key,
+        record=record,
+        terms=gang.terms or GangTerms(),
+        annotations=gang.annotations,
+        members=members,
+        missing=find_missing(state, gang),
+        started=any(pod.spec.scheduler_name in names for pod in members.bound),
+        now=now,
+        explained_at=record.rest.explained_at if isinstance(record.rest, Parked) else -1e9,
     )
 
 
-def _was_cut_short(plan: PlanMark, bound: list[Pod], members: Members) -> bool:
-    if any(fingerprint([pod.metadata.uid]) in plan.last for pod in members.pending):
-        return True  # also if members that were bound are lost since
-    times = [when for pod in bound if (when := bound_at(pod)) is not None]
-    old = [
-        pod.metadata.uid
-        for pod in members.pending
-        if times and pod.metadata.creation_timestamp is not None
-        if pod.metadata.creation_timestamp <= max(times)
-    ]
-    lack = plan.pods - len(bound)
-    if lack <= 0:
-        return False
-    if comb(len(old), lack) > MOST_TRIED:
-        return True
-    who = plan.who ^ fingerprint(pod.metadata.uid for pod in bound)
-    return any(fingerprint(uids) == who for uids in combinations(old, lack))
+def _decide(view: GangView) -> Decision:
+    state, record, members = view.state, view.record, view.members
+    leaving = takedown.continue_takedown(view) if _may_be_leaving(view) else None
+    if leaving is not None:
+        return leaving
+    if not members.ours and view.key not in state.snapshot.held_for:
+        return Decision(Idle())
+    if view.gang.terms is None:
+        holds.drop_holds(state, view.key)
+        no_group = Parked(reasons.no_group(view.key), Wake.OWN)
+        return Decision(no_group if members.pending else Idle())
+    view.observed = True
+    if phase.observe(view):
+        holds.drop_holds(state, view.key)
+    if view.key in state.snapshot.held_for and holds.review_holds(view):
+        released = _holds_ended(view)
+        if released is not None:
+            return released
+    pause = bind_failures.pause(view) if record.retry is not None else None
+    return _fill(view) if pause is None else pause
 
 
-# -- placing -----------------------------------------------------------------------------------
+def _may_be_leaving(view: GangView) -> bool:
+    placed = (*view.members.bound, *view.members.leaving)
+    marked = any(takedown.TAKEDOWN_ANNOTATION in pod.metadata.annotations for pod in placed)
+    return marked or isinstance(view.record.phase, phase.Leaving)
 
 
-def _fill(view: GangView) -> list[Action]:
-    """Place what is missing, then what is beyond the minimum, but for what no node would do."""
-    found = trouble.find_unplaceable(view)
-    return (
-        _fill_placeable(view)
-        if found is None
-        else trouble.decide_without(view, found, _fill_placeable)
-    )
+def _holds_ended(view: GangView) -> Decision | None:
+    phase.end_holds(view.record)
+    if not holds.restarts_on_end(view.annotations):
+        return None
+    return shortage.release(view, "the room held for its missing members has run out")
 
 
-def _fill_placeable(view: GangView) -> list[Action]:
+# -- applying --------------------------------------------------------------------------------------
+
+
+def apply(view: GangView, decision: Decision) -> Decision:
+    """Record a decision: the one place where phase, rest and timer of a gang change after it."""
+    state, key, record = view.state, view.key, view.record
+    if decision.phase is not None:
+        phase.move(record, decision.phase)
+    for action in decision.actions:
+        if isinstance(action, Delete) and action.whole and action.gang != key:
+            _leave(state, action)
+    rest = _rest_since(view, decision.rest)
+    problem = check_rest(state, view.gang, rest)
+    if problem:
+        phase.broken(f"{key}: {problem}")
+        until = view.now + RETRY_AFTER_BROKEN_PROMISE
+        rest = Parked(Reason(reasons.INTERNAL, problem), Wake.ALL, until=until, since=view.now)
+    ends = [slot.hold.until for slot in state.snapshot.held_for.get(key, {}).values() if slot.hold]
+    ends += [until for until in record.run.expects if until > view.now]
+    ends += [rest.until] if rest.until is not None else []
+    state.rest(key, rest, min(ends, default=None))
+    if key in state.starving and not (isinstance(rest, Parked) and rest.wakes & Wake.NODES):
+        state.stop_starving(key)
+    return Decision(rest, (*decision.actions, *_report(view)), record.phase)
+
+
+def _leave(state: State, delete: Delete) -> None:
+    """Another gang is evicted whole: nothing is placed beside its pods from now on."""
+    if delete.gang in state.roster.gangs:
+        phase.leave(state.record(delete.gang), {pod.metadata.uid for pod in delete.pods})
+        state.mark_due(delete.gang)
+
+
+def _rest_since(view: GangView, rest: Rest) -> Rest:
+    """A rest with the time since when the gang has waited."""
+    before, retry = view.record.rest.since, view.record.retry
+    if isinstance(rest, Parked):
+        since = view.now if before is None else before
+        return replace(rest, since=since, explained_at=view.explained_at)
+    if isinstance(rest, InFlight) and retry is not None and retry.failures:
+        return replace(rest, since=before)
+    return rest
+
+
+def check_rest(state: State, gang: Gang, rest: Rest) -> str:
+    """What is wrong with a gang's rest: its pending members must have a reason and be woken."""
+    if not state.members(gang).pending:
+        return ""
+    if isinstance(rest, Idle):
+        return "members wait and the gang is idle"
+    if isinstance(rest, InFlight):
+        now = state.record(gang.key).phase
+        awaited = now.pods if isinstance(now, phase.Leaving) else frozenset[str]()
+        under_way = any(uid in state.assumed or uid in awaited for uid in gang.pods)
+        return "" if under_way else "members wait for binds, and none is in flight"
+    if not rest.reason.text:
+        return "members wait without a reason"
+    cured = rest.reason.code in CURED_BY_ITSELF
+    wakes = rest.wakes & ~Wake.OWN or rest.until is not None or cured
+    return "" if wakes else f"members wait and nothing will wake them: {rest.reason.text}"
+
+
+def _report(view: GangView) -> tuple[Action, ...]:
+    """A report if the reason, the pods that wait, or the counts in the group's status changed."""
+    record, reason = view.record, view.record.rest.reason
+    pending = view.state.members(view.gang).pending if reason is not None else ()
+    to = frozenset(pod.metadata.uid for pod in pending)
+    counts = said = record.said.counts
+    if view.observed and not view.gang.label_only:
+        members = view.members
+        whole, succeeded = not view.missing.total, count_succeeded(view.state, view.gang)
+        counts = (view.started, whole, members.running, succeeded, len(members.failed))
+    same = reason == record.said.reason and to <= record.said.to and counts == said
+    record.said = phase.Said(reason, to, counts)
+    return () if same else (Report(view.key, reason),)
+
+
+# -- placing ---------------------------------------------------------------------------------------
+
+
+def _fill(view: GangView) -> Decision:
+    """Place missing members, then surplus; members that no node could ever run are left out."""
+    if any(pod.spec.volumes or pod.spec.resource_claims for pod in view.members.pending):
+        unplaceable = shortage.find_unplaceable(view)
+        if unplaceable is not None:
+            able = [p for p in view.members.pending if p.metadata.uid not in unplaceable.pods]
+            others = replace(view, members=replace(view.members, pending=tuple(able)))
+            decision = _fill_placeable(others)
+            view.explained_at = others.explained_at
+            return shortage.with_unplaceable(decision, unplaceable)
+    return _fill_placeable(view)
+
+
+def _fill_placeable(view: GangView) -> Decision:
     pending, missing = view.members.pending, view.missing
     if not missing.total:
-        return _surplus(view) if pending else say(view.state, view.key, None)
+        return _surplus(view) if pending else Decision(Idle())
     if not pending and not view.started:
-        return say(view.state, view.key, None)
-    absent = rooms.missing_pods(view)
-    if absent and (not view.started or view.record.gave_up or rooms.holds_will_follow(view)):
-        return wait(view, _too_few(view, absent) if pending else None, Spot(Wake.NONE))
-    if rooms.exceeds_cluster(view, absent):
-        reason = _too_few(view, absent)
-        return [*wait(view, reason, Spot(Wake.NODES)), *repair_or_release(view, reason)]
-    phantoms = tuple(rooms.placeholders(view, absent))
-    if not pending and len(phantoms) <= len(view.record.holds):
-        return []
-    return _place(view, (*pending, *phantoms))
+        return Decision(Idle())
+    absent = missing_pods(view)
+    if not absent:
+        return _place(view, pending)
+    if not view.started or phase.holds_ended(view.record.phase) or holds.holds_will_follow(view):
+        return Decision(Parked(_too_few(view, absent), Wake.OWN) if pending else Idle())
+    if holds.exceeds_cluster(view, absent):
+        return shortage.repair_or_release(view, Parked(_too_few(view, absent), Wake.NODES))
+    placeholders = tuple(holds.placeholders(view, absent))
+    if not pending and len(placeholders) <= len(view.state.snapshot.held_for.get(view.key, ())):
+        return Decision(Idle())
+    return _place(view, (*pending, *placeholders))
 
 
 def _too_few(view: GangView, absent: dict[str, int]) -> Reason:
@@ -214,54 +230,60 @@ def _too_few(view: GangView, absent: dict[str, int]) -> Reason:
     return reasons.too_few(view.terms, there, members, absent)
 
 
-def _place(view: GangView, pods: tuple[Pod, ...]) -> list[Action]:
-    demand = _demand(view, pods)
-    short = _below_min_resources(view, demand)
-    if short is not None:
-        return wait(view, short, Spot(Wake.NODES | Wake.PODS))
+def _place(view: GangView, pods: tuple[Pod, ...]) -> Decision:
+    held = view.key in view.state.snapshot.held_for
+    own = holds.holds_of(view.state.snapshot, view.key) if held else ()
+    demand = _demand(view, pods, own)
+    if view.terms.min_resources and not view.started:
+        short = shortage.below_min_resources(view, demand)
+        if short is not None:
+            return Decision(Parked(short, Wake.NODES | Wake.PODS))
     result = _trial(view, demand)
-    if isinstance(result, Plan):
-        waits = wait_for_volumes(view, result)
-        return _commit(view, result) if waits is None else waits
-    return handle_unplaced(view, demand, result)
+    if isinstance(result, Unplaced):
+        return shortage.handle_unplaced(view, demand, result)
+    if any(want.cls.claims for want in demand.wants):
+        waits = provisioning.wait_for_volumes(view, result)
+        if waits is not None:
+            return waits
+    return _bind(view, result)
 
 
 def _trial(view: GangView, demand: Demand) -> Plan | Unplaced:
-    """The trial, unless it is known to fail and what is said of that need not be as of now."""
-    state, record = view.state, view.record
-    alike = known_failures.signature(demand, state.events_seen)
-    stale = view.now >= record.reasoned_at + state.settings.report_every
-    exact = record.reason is None or stale
-    known = state.failures.find(alike, state.snapshot, exact=exact)
-    if exact or known is None:
-        record.reasoned_at = view.now
-    if known is not None:
-        return known
+    """The trial, unless it is known to fail and the numbers in the gang's reason are recent."""
+    state, failures = view.state, view.state.failures
+    exact = view.now >= view.explained_at + state.settings.report_every
+    if failures.known:
+        known = failures.find(demand, state.events_seen, state.snapshot, exact=exact)
+        if known is not None:
+            view.explained_at = view.now if exact else view.explained_at
+            return known
+    view.explained_at = view.now
     result = place(state.snapshot, demand)
     if isinstance(result, Unplaced):
-        state.failures.add(alike, result, state.snapshot)
+        failures.add(demand, state.events_seen, result, state.snapshot)
     return result
 
 
-def _demand(view: GangView, pods: tuple[Pod, ...]) -> Demand:
-    late = {} if view.started else rooms.late_members(view)
+def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> Demand:
+    state, comes_late = view.state, LATE_ANNOTATION in view.annotations and not view.started
+    late = holds.late_members(view) if comes_late else {}
     return Demand(
-        wants=group_by_class(view.state, (*pods, *late.values())),
+        wants=group_by_class(state, (*pods, *late.values())),
         need=view.missing.total + len(late),
         roles={**view.missing.roles, **dict.fromkeys(late, 1)},
-        holds=view.state.rooms(view.key),
+        holds=held,
         used_nodes=tuple(sorted({pod.spec.node_name for pod in view.members.bound} - {""})),
-        reserved=shortage.reserved_nodes(view.state, view.key),
-        preference=_manner(view),
+        reserved=shortage.reserved_nodes(state, view.key) if state.starving else None,
+        preference=_preference(view),
     )
 
 
-def _manner(view: GangView) -> NodePreference:
-    """How this gang wants its nodes chosen: its own word, else the settings'."""
+def _preference(view: GangView) -> NodePreference:
+    """How this gang wants its nodes chosen: by its own annotation, else by the settings."""
     settings = view.state.settings
     pods = (pod.metadata.annotations for pod in view.members.pending[:1])
-    said = (marks.get(PLACEMENT_ANNOTATION) for marks in (view.annotations, *pods))
-    wish = next(filter(None, said), settings.placement)
+    wishes = (marks.get(PLACEMENT_ANNOTATION) for marks in (view.annotations, *pods))
+    wish = next(filter(None, wishes), settings.placement)
     return NodePreference(settings.weights, settings.rack_label, wish == "spread")
 
 
@@ -277,92 +299,85 @@ def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]
     return tuple(ClassDemand(cls, role, tuple(members)) for (cls, role), members in groups.items())
 
 
-def _below_min_resources(view: GangView, demand: Demand) -> Reason | None:
-    """A group that asks for more than its members do waits until so much is free in all."""
-    wanted = parse_resources(view.terms.min_resources)
-    if not wanted or view.started:
-        return None
-    asked: dict[str, int] = {}
-    for want in demand.wants:
-        for name, each in want.cls.requests.items():
-            asked[name] = asked.get(name, 0) + each * len(want.pods)
-    nodes, resources = view.state.snapshot.nodes, view.state.snapshot.classes.resources
-    lacks = {}
-    for name, n in wanted.items():
-        if n > asked.get(name, 0):
-            column = resources.get(name, len(nodes.free))
-            free = nodes.free[column][nodes.ready].clip(0) if column < len(nodes.free) else None
-            lacks[name] = n - (int(free.sum()) if free is not None else 0)
-    lacks = {name: n for name, n in lacks.items() if n > 0}
-    return reasons.min_resources(lacks) if lacks else None
+# -- binding ---------------------------------------------------------------------------------------
 
 
-def _commit(view: GangView, plan: Plan) -> list[Action]:
-    """Take the room now; the binds follow."""
-    state, record, key = view.state, view.record, view.key
-    kept = sorted(
-        (one for one in record.holds.values() if not one.late),
-        key=lambda one: one.until,
-        reverse=True,
-    )
-    rooms.drop_holds(state, key)
-    members = [p for p in plan.placements if not rooms.is_placeholder(p.pod)]
-    state.assume(view.gang, members)
-    until = view.now + state.hold_seconds(view.gang)
-    late = rooms.late_members(view)
-    for pod, node, cls in plan.placements:
-        if rooms.is_placeholder(pod):
-            role = role_of(pod) if role_of(pod) in late else ""
-            again = kept.pop(0) if kept and not role else holds.Hold(until, True, role)
-            state.keep_room(key, Slot(pod.metadata.uid, node, cls, pod), again)
-    if not members:
-        return []
-    if not record.failures:
-        record.release_at, record.waits_since = None, None
-    record.preempts = False
+def _bind(view: GangView, plan: Plan) -> Decision:
+    """Carry out a plan for the minimum; one of placeholders only leaves the surplus to try."""
+    held = view.key in view.state.snapshot.held_for
+    resumes = phase.standing(view.record.phase)
+    former = holds.drop_holds(view.state, view.key) if held else []
+    binds = _commit(view, plan, former)
+    if not binds:
+        return _surplus(view) if view.members.pending else Decision(Idle())
     if not view.started:
-        record.whole = False
+        resumes = phase.Waiting()
+    elif isinstance(resumes, phase.HalfBound) and view.record.retry is None:
+        resumes = replace(resumes, release_at=None)
+    return Decision(_in_flight(view), binds, phase.Binding(resumes))
+
+
+def _in_flight(view: GangView) -> InFlight:
+    return InFlight(bind_failures.reason(view) if view.record.retry is not None else None)
+
+
+def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Action, ...]:
+    """Occupy the room of a plan now; the binds, unless it is for placeholders only."""
+    state = view.state
+    real = [p for p in plan.placements if not p.pod.metadata.uid.startswith(holds.PLACEHOLDER)]
+    if len(real) < len(plan.placements):
+        holds.hold_placeholders(view, [p for p in plan.placements if p not in real], former)
+    if not real:
+        return ()
+    state.assume(view.gang, real)
     state.plans += 1
-    pairs = tuple((p.pod, p.node) for p in members)
-    size = 0 if record.whole else len(view.members.bound) + view.missing.total
     plan_id = f"{state.process_id}-{state.plans}"
+    was_whole = phase.was_whole(view.record.phase)
+    size = 0 if was_whole else len(view.members.bound) + view.missing.total
+    mark = plan_mark.write(plan_id, size, [p.pod.metadata.uid for p in real])
     mends = view.started and bool(view.missing.total)
-    return [
-        Bind(key, plan_id, pairs, size, view.now, mends),
-        *say(state, key, bind_failures.bind_failure_reason(view)),
-    ]
+    pairs = tuple((p.pod, p.node) for p in real)
+    return (Bind(view.key, plan_id, pairs, mark, view.now, mends),)
 
 
-def _surplus(view: GangView) -> list[Action]:
-    """Members beyond the minimum: as many as fit, late ones first; the rest wait."""
-    pods = sorted(view.members.pending, key=lambda pod: role_of(pod) not in _late_roles(view))
-    demand = _demand(view, tuple(pods))
-    plan = place_surplus(view.state.snapshot, demand)
-    actions = _commit_surplus(view, plan) if plan.placements else []
+def _surplus(view: GangView) -> Decision:
+    """Bind members beyond the minimum, late ones first, as many as fit; the others wait."""
+    state, pods = view.state, view.members.pending
+    held: tuple[Slot, ...] = ()
+    if view.key in state.snapshot.held_for:
+        held = holds.late_holds(view)
+        late = {slot.hold.late for slot in held if slot.hold is not None}
+        pods = tuple(sorted(pods, key=lambda pod: role_of(pod) not in late))
+    demand = _demand(view, pods, held)
+    plan = place_surplus(state.snapshot, demand)
+    actions, waits = _bind_surplus(view, plan, held)
     placed = {p.pod.metadata.uid for p in plan.placements}
     left = tuple(pod for pod in pods if pod.metadata.uid not in placed)
-    if not left:
-        return actions
-    result = place(view.state.snapshot, Demand(group_by_class(view.state, left), len(left)))
-    if isinstance(result, Plan):
-        return actions
-    reason = reason_for(view, result)
-    return [*actions, *wait(view, reason, wakes_for(result))]
+    if left:
+        held = () if placed else held
+        wants = group_by_class(state, left)
+        demand = replace(demand, wants=wants, need=len(left), roles={}, holds=held)
+        result = place(state.snapshot, demand)
+        if isinstance(result, Unplaced):
+            parked = shortage.park(view, demand, result)
+            wakes = parked.wakes | (waits.wakes if waits is not None else Wake.NONE)
+            return Decision(replace(parked, wakes=wakes), actions)
+        more, later = _bind_surplus(view, result, held)  # it fits in another order
+        actions, waits = (*actions, *more), later or waits
+    return Decision(_in_flight(view) if waits is None else waits, actions)
 
 
-def _commit_surplus(view: GangView, plan: Plan) -> list[Action]:
-    """Bind those that wait for no volume; the others are tried again once theirs are bound."""
-    choices = choose_volumes(view.state.snapshot, plan.placements)
-    if not choices:
-        return _commit(view, plan)
-    volumes = view.state.snapshot.volumes
-    ready = [p for p in plan.placements if not volumes.waiting(p.cls.namespace, p.cls.claims)]
-    told = [
-        *write_choices(view, choices),
-        *wait(view, volumes_reason(len(choices)), Spot(Wake.STORAGE)),
-    ]
-    return [*(_commit(view, Plan(tuple(ready))) if ready else []), *told]
-
-
-def _late_roles(view: GangView) -> set[str]:
-    return {kept.late for kept in view.record.holds.values()} - {""}
+def _bind_surplus(
+    view: GangView, plan: Plan, held: tuple[Slot, ...]
+) -> tuple[tuple[Action, ...], Parked | None]:
+    """Bind the pods that wait for no volume; the others are tried again once theirs are bound."""
+    if not plan.placements:
+        return (), None
+    for slot in held:
+        holds.drop_hold(view.state, slot)
+    if not any(p.cls.claims for p in plan.placements):
+        return _commit(view, plan), None
+    ready, choices = provisioning.split_ready(view.state.snapshot, plan.placements)
+    actions = provisioning.write_choices(view, choices)
+    waits = Parked(provisioning.reason(len(choices)), Wake.STORAGE) if choices else None
+    return (*(_commit(view, Plan(ready)) if ready else ()), *actions), waits

@@ -1,11 +1,11 @@
 """Whom to evict so that a gang fits: surplus members first, then whole gangs, never half of one.
 
-Called by `decide` when a gang of some priority does not fit. Pure: the answer is a plan that fits
-once the victims are gone, and the victims; nothing is evicted unless such a plan exists.
+The answer is a plan that fits once the victims are gone, and the victims; nothing is evicted
+unless such a plan exists.
 
-Theory: victims stand in the order in which they are best spared last. The shortest run of them
-that makes room is found by halving, then each of it, the most valuable first, is spared if the
-gang fits without its room. Both steps ask `place` itself, so every constraint is honoured.
+Theory: victims are sorted by harm, the least harmful first. The shortest prefix that makes room is
+found by bisection; then each victim in it, the most valuable first, is spared if the gang fits
+without its room. Both steps ask `place` itself, so every constraint is honoured.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ import numpy as np
 
 from muster.api.gang_dialects import GangKey, GangTerms, role_of, single_pod_gang
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
+from muster.scheduler.decisions.decision import PREEMPTED, Delete
+from muster.scheduler.gangs.holds import drop_holds, hold_plan
 from muster.scheduler.gangs.line import END_OF_TIME
-from muster.scheduler.gangs.roster import Gang, count_by_role
+from muster.scheduler.gangs.members import count_by_role
+from muster.scheduler.gangs.phase import Preempting
 from muster.scheduler.placement import filters
 from muster.scheduler.placement.demand import Demand, Plan
 from muster.scheduler.placement.place import place
@@ -30,15 +33,18 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Key
+    from muster.scheduler.decisions.decision import GangView
+    from muster.scheduler.gangs.phase import GangRecord
+    from muster.scheduler.gangs.roster import Gang
     from muster.scheduler.state import State
 
 MAX_SPARED = 64
-"""How many victims are looked at once more, to be spared."""
+"""How many victims are checked again, to be spared."""
 
 
 @dataclass(frozen=True)
 class Victim:
-    """What is evicted together: one surplus member, or all a gang has, its holds included."""
+    """Slots evicted together: one surplus member, or all of a gang, its holds included."""
 
     gang: GangKey
     slots: tuple[Slot, ...]
@@ -60,7 +66,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class Preemption:
-    """Who must go, and where the gang then goes."""
+    """Whom to evict, and where the gang then goes."""
 
     plan: Plan
     victims: tuple[Victim, ...]
@@ -189,7 +195,7 @@ def possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
     by_gang: dict[GangKey, list[Slot]] = {}
     for slot in state.snapshot.slots.values():
         key = slot.owner if slot.kind is SlotKind.HOLD else state.roster.of_pod.get(slot.uid)
-        if isinstance(key, GangKey):
+        if key is not None:
             by_gang.setdefault(key, []).append(slot)
         elif _may_go(slot, ours):
             yield _under_budgets(state, lone_victim(slot))
@@ -229,8 +235,50 @@ def disruptions_left(state: State) -> dict[Key, int]:
     left = state.roster.allowed()
     if not left:
         return left
-    for uid in {uid for record in state.records.values() for uid in record.victims}:
+    for uid in {uid for record in state.records.values() for uid in _victims(record)}:
         slot = state.snapshot.slots.get(uid)
         for key in state.roster.budgets_over(slot.pod) if slot is not None else ():
             left[key] -= 1
     return left
+
+
+def _victims(record: GangRecord) -> frozenset[str]:
+    return record.phase.victims if isinstance(record.phase, Preempting) else frozenset()
+
+
+# -- for one gang ----------------------------------------------------------------------------------
+
+
+def find_preemption(view: GangView, demand: Demand) -> tuple[Preemption | None, list[Key]]:
+    """How to make room for a gang, or else the budgets that alone prevent it."""
+    state = view.state
+    if any(pod.spec.preemption_policy == "Never" for pod in view.members.pending):
+        return None, []
+    victims, left = list(possible_victims(state, view.gang)), disruptions_left(state)
+    found = preempt(state.snapshot, demand, victims, left)
+    if found is not None:
+        return found, []
+    return None, _blocking_budgets(state.snapshot, demand, victims, left)
+
+
+def _blocking_budgets(
+    snapshot: Snapshot, demand: Demand, victims: Sequence[Victim], left: Mapping[Key, int]
+) -> list[Key]:
+    """The budgets that protect pods in whose place the gang would fit."""
+    under = Counter(key for key, _ in {one for victim in victims for one in victim.budgets})
+    spent = sorted(key for key, n in under.items() if n > left.get(key, 0))
+    return spent if spent and _fits_without(snapshot, demand, victims) is not None else []
+
+
+def evict(view: GangView, preemption: Preemption) -> tuple[Delete, ...]:
+    """Hold the room of the plan, and delete the pods that use it."""
+    state, deletes = view.state, []
+    for victim in preemption.victims:
+        if victim.whole and victim.gang in state.roster.gangs:
+            drop_holds(state, victim.gang)
+            state.mark_due(victim.gang)
+        pods = tuple(slot.pod for slot in victim.slots if slot.kind is SlotKind.POD)
+        why = f"makes room for {view.key}, which has a higher priority"
+        deletes += [Delete(victim.gang, pods, why, PREEMPTED, victim.whole)] if pods else []
+    hold_plan(state, view.gang, preemption.plan.placements)
+    return tuple(deletes)

@@ -1,22 +1,22 @@
-"""Claims that wait for a node: choose their volumes, keep the gang's rooms, and wait for them.
+"""Claims that wait for a node: choose their volumes, hold the gang's room, and wait for them.
 
-Called by `decide` with a plan that stands. A claim gets an existing volume where one suits it, else
-its node is written to it and whoever makes volumes makes one there. The rooms are kept meanwhile;
-when that takes longer than rooms are kept, the gang gives way for a moment and then tries again.
+A claim gets an existing volume where one suits it; otherwise its node is written to it, and the
+provisioner of its class makes a volume there. The room of the whole plan is held meanwhile. If that
+takes longer than room is held, the gang yields to others for a moment and then tries again.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.scheduler.cluster.snapshot import Slot
 from muster.scheduler.cluster.volumes import VolumeChoice
 from muster.scheduler.decisions import reasons
-from muster.scheduler.decisions.decision import Action, GangView, Provision, wait
+from muster.scheduler.decisions.bind_failures import BindRetry
+from muster.scheduler.decisions.decision import Action, Decision, GangView, Provision
 from muster.scheduler.decisions.reasons import Reason
-from muster.scheduler.gangs import holds
-from muster.scheduler.gangs import holds as rooms
-from muster.scheduler.gangs.line import Spot, Wake
+from muster.scheduler.gangs import holds, phase
+from muster.scheduler.gangs.line import Parked, Wake
 from muster.scheduler.placement import volume_rules
 
 if TYPE_CHECKING:
@@ -28,59 +28,66 @@ if TYPE_CHECKING:
     from muster.scheduler.placement.demand import Plan
 
 YIELD_SECONDS = 10.0
-"""Seconds for which others may have the rooms of a gang whose volumes do not come."""
+"""Seconds for which others may take the room of a gang whose volumes do not come."""
 
 
-def wait_for_volumes(view: GangView, plan: Plan) -> list[Action] | None:
-    """What to do before this plan can be carried out; None if nothing keeps it."""
-    state, record = view.state, view.record
+def wait_for_volumes(view: GangView, plan: Plan) -> Decision | None:
+    """What to do before this plan can be carried out; None if it can be."""
+    state, now = view.state, view.record.phase
     choices = choose_volumes(state.snapshot, plan.placements)
     if not choices:
-        record.told = False
         return None
-    kept = {slot.pod.metadata.uid: slot.node for slot in state.rooms(view.key)}
-    if kept != {p.pod.metadata.uid: p.node for p in plan.placements}:
-        if record.told and not kept:
-            return _yield_holds(view, len(choices))
-        rooms.drop_holds(state, view.key)
-        until = holds.Hold(view.now + state.hold_seconds(view.gang), promised=True)
-        for pod, node, cls in plan.placements:
-            state.keep_room(view.key, Slot(pod.metadata.uid, node, cls, pod), until)
-        record.preempts = record.told = True
-    return [
-        *write_choices(view, choices),
-        *wait(view, volumes_reason(len(choices)), Spot(Wake.STORAGE)),
-    ]
+    held = {slot.pod.metadata.uid: slot.node for slot in holds.holds_of(state.snapshot, view.key)}
+    waits = Parked(reason(len(choices)), Wake.STORAGE)
+    if held != {p.pod.metadata.uid: p.node for p in plan.placements}:
+        if isinstance(now, phase.Provisioning) and not held:
+            until = view.now + YIELD_SECONDS
+            view.record.retry = replace(view.record.retry or BindRetry(), not_before=until)
+            return Decision(replace(waits, until=until), (), now.resumes)
+        holds.hold_plan(state, view.gang, plan.placements)
+    provisioning = phase.Provisioning(phase.standing(now))
+    return Decision(waits, write_choices(view, choices), provisioning)
 
 
-def write_choices(view: GangView, choices: dict[Key, VolumeChoice]) -> list[Action]:
+def write_choices(view: GangView, choices: dict[Key, VolumeChoice]) -> tuple[Action, ...]:
     """Have the choices written that are not written yet."""
     volumes = view.state.snapshot.volumes
     fresh = tuple((key, one) for key, one in choices.items() if not _written(volumes, key, one))
     if not fresh:
-        return []
+        return ()
     volumes.choose(dict(fresh))
-    return [Provision(view.key, fresh)]
+    return (Provision(view.key, fresh),)
+
+
+def split_ready(
+    snapshot: Snapshot, placements: tuple[Placement, ...]
+) -> tuple[tuple[Placement, ...], dict[Key, VolumeChoice]]:
+    """The placements that wait for no volume, and the choices for the claims of the others."""
+    choices, volumes = choose_volumes(snapshot, placements), snapshot.volumes
+    if not choices:
+        return placements, {}
+    ready = (p for p in placements if not volumes.waiting(p.cls.namespace, p.cls.claims))
+    return tuple(ready), choices
 
 
 def choose_volumes(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[Key, VolumeChoice]:
-    """For every claim of these pods that waits, the node and the volume it gets."""
+    """The node and the volume for every claim of these pods that waits."""
     rows = snapshot.nodes.rows
     nodes: dict[Key, str] = {}
-    asked: dict[Key, volume_rules.PendingClaim] = {}
+    waiting: dict[Key, volume_rules.PendingClaim] = {}
     for pod, node, cls in placements:
         if not cls.claims:
             continue
         for claim in snapshot.volumes.waiting(pod.metadata.namespace, cls.claims):
             key = claim.metadata.key
-            before = asked[key].rows if key in asked else ()
-            asked[key] = volume_rules.PendingClaim(claim, (*before, rows[node]))
+            before = waiting[key].rows if key in waiting else ()
+            waiting[key] = volume_rules.PendingClaim(claim, (*before, rows[node]))
             pinned = snapshot.volumes.pinned(claim)
             nodes.setdefault(key, pinned if pinned in rows else node)
-    if not asked:
+    if not waiting:
         return {}
-    volumes = volume_rules.match_volumes(snapshot, asked.values())
-    return {key: VolumeChoice(nodes[key], volumes.get(key, "")) for key in asked}
+    volumes = volume_rules.match_volumes(snapshot, waiting.values())
+    return {key: VolumeChoice(nodes[key], volumes.get(key, "")) for key in waiting}
 
 
 def _written(volumes: Volumes, key: Key, choice: VolumeChoice) -> bool:
@@ -90,15 +97,7 @@ def _written(volumes: Volumes, key: Key, choice: VolumeChoice) -> bool:
     return volume.is_claimed_by(claim) if volume is not None else claim.selected == choice.node
 
 
-def _yield_holds(view: GangView, claims: int) -> list[Action]:
-    """The rooms have run out: let others have them before they are kept again."""
-    view.record.told = False
-    view.record.not_before = view.now + YIELD_SECONDS
-    view.state.wake_at(view.key, view.record.not_before)
-    return wait(view, volumes_reason(claims), Spot(Wake.STORAGE))
-
-
-def volumes_reason(claims: int) -> Reason:
+def reason(claims: int) -> Reason:
     """So many claims have no volume yet."""
     what = "a volume" if claims == 1 else f"{claims} volumes"
     return Reason(reasons.PROVISIONING, f"waits for {what} to be bound to its claims")

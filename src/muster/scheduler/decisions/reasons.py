@@ -1,7 +1,6 @@
-"""Why a gang waits, in words a person can act on.
+"""Why a gang waits, in words a person can act on. Pure.
 
-`decide` asks for the words when a gang is parked; `report` writes them to pods, events and group
-status; `muster explain` shows the same. Pure.
+The same sentence goes to pod conditions, events, group status and `muster explain`.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muster.api.meta import Key
-    from muster.scheduler.gangs.holds import Hold
-    from muster.scheduler.gangs.roster import Members
+    from muster.scheduler.cluster.snapshot import Hold
+    from muster.scheduler.gangs.members import Members
     from muster.scheduler.placement.demand import ClassShortage, Unplaced
 
 
@@ -44,6 +43,8 @@ BIND_FAILED = "BindFailed"
 PREEMPTING = "Preempting"
 PROVISIONING = "Provisioning"
 NO_VOLUME = "NoVolume"
+LEAVING = "Leaving"
+INTERNAL = "Internal"
 
 
 def no_group(key: GangKey) -> Reason:
@@ -96,6 +97,12 @@ def with_holds(
     if len(rooms) > MAX_NAMED_GANGS:
         said.append(f"others for {len(rooms) - MAX_NAMED_GANGS} more gangs")
     return Reason(reason.code, "; ".join((reason.text, *said)))
+
+
+def with_reserved(reason: Reason, nodes: int, gang: GangKey) -> Reason:
+    """A reason, and the nodes that are reserved for a starving gang."""
+    text = f"{nodes} nodes are kept for {gang}, which waited too long"
+    return Reason(reason.code, f"{reason.text}; {text}")
 
 
 def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:

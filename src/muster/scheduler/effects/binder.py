@@ -16,9 +16,9 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from muster.api.gang_dialects import PLAN_ANNOTATION
 from muster.api.kinds import PODS
 from muster.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
-from muster.scheduler.decisions.decision import PLAN_ANNOTATION, Bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.kinds import Kind
     from muster.api.meta import Key
+    from muster.scheduler.decisions.decision import Bind
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,13 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
 from muster.errors import MusterError, NotFound
 from muster.scheduler import metrics, published_line
+from muster.scheduler.gangs.phase import is_half_bound
 from muster.scheduler.published_line import WaitingGang
 
 if TYPE_CHECKING:
@@ -32,41 +35,48 @@ MAX_ROWS = 1000
 def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]:
     """Every waiting gang in the order in which they are tried."""
     found = []
-    line = sorted(
-        state.place_of(key) for key, record in state.records.items() if record.reason is not None
-    )
+    waiting = [key for key, record in state.records.items() if record.rest.reason is not None]
+    line = sorted(map(state.place_of, waiting))
     for number, place in enumerate(line[:MAX_ROWS], start=1):
         gang, record = state.roster.gangs.get(place.key), state.records[place.key]
-        if gang is None or record.reason is None:
+        rest = record.rest
+        if gang is None or rest.reason is None:
             continue
         members = state.members(gang)
-        since = wall - timedelta(seconds=now - (record.waits_since or now))
+        since = wall - timedelta(seconds=now - (now if rest.since is None else rest.since))
         found.append(
             WaitingGang(
                 gang=str(place.key),
                 place=number,
-                code=record.reason.code,
-                reason=record.reason.text,
+                code=rest.reason.code,
+                reason=rest.reason.text,
                 since=timestamp(since),
                 dialect=place.key.dialect,
                 priority=-place.neg_priority,
                 least=gang.terms.min if gang.terms else 1,
                 bound=len(members.bound),
                 pending=len(members.pending),
-                held=len(record.holds),
+                held=len(state.snapshot.held_for.get(place.key, ())),
             )
         )
     return found
 
 
+def encode_line(line: list[WaitingGang]) -> dict[str, str]:
+    """The ConfigMap's data."""
+    return {published_line.DATA_KEY: msgspec.json.encode(line).decode()}
+
+
 def set_gauges(state: State) -> None:
     """Set the gauges."""
     metrics.WAITING.clear()
-    codes = Counter(e.reason.code for e in state.records.values() if e.reason is not None)
+    waiting = (record.rest.reason for record in state.records.values())
+    codes = Counter(reason.code for reason in waiting if reason is not None)
     for code, n in codes.items():
         metrics.WAITING.labels(code).set(n)
-    metrics.ROOMS_HELD.set(sum(len(record.holds) for record in state.records.values()))
-    metrics.HALF_BOUND.set(sum(1 for e in state.records.values() if e.half))
+    metrics.ROOMS_HELD.set(sum(map(len, state.snapshot.held_for.values())))
+    half_bound = (is_half_bound(record.phase) for record in state.records.values())
+    metrics.HALF_BOUND.set(sum(half_bound))
 
 
 class LinePublisher:
@@ -95,7 +105,7 @@ class LinePublisher:
             await asyncio.sleep(PUBLISH_EVERY if done else RETRY_SECONDS)
 
     async def _publish(self, line: list[WaitingGang]) -> bool:
-        data = published_line.write(line)
+        data = encode_line(line)
         if data == self._written or (self._written is None and not line):
             return True
         try:

@@ -31,6 +31,7 @@ from muster.kube.request import PatchType
 from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.decisions.reasons import BIND_FAILED
 from muster.scheduler.gangs.group_status import GroupCounts, group_status
+from muster.scheduler.gangs.members import count_succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -164,7 +165,7 @@ class Reporter:
             self._told.pop(key, None)
             return
         told = self._told.setdefault(key, _Reported(self._which(key)))
-        reason = record.reason
+        reason = record.rest.reason
         if reason is None and self._busy() and told.stood_back < MAX_DEFERRALS:
             told.stood_back += 1
             self._due[key] = now + 1.0
@@ -184,7 +185,7 @@ class Reporter:
 
     def _succeeded(self, key: GangKey) -> int:
         gang = self._state.roster.gangs.get(key)
-        return 0 if gang is None else self._state.succeeded(gang, self._state.members(gang))
+        return 0 if gang is None else count_succeeded(self._state, gang)
 
     def _which(self, key: GangKey) -> str:
         """Tells a gang from one of the same name that was there before."""
@@ -203,7 +204,7 @@ class Reporter:
         if terms is None or gang.kind is None or gang.declared is None:
             return True
         members = self._state.members(gang)
-        standing = GroupCounts(terms, members, self._state.succeeded(gang, members), reason)
+        standing = GroupCounts(terms, members, count_succeeded(self._state, gang), reason)
         status = group_status(gang.key, standing, "")
         if status is None or status == told.status:
             return True

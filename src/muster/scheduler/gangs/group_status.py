@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muster.api.gang_dialects import GangKey, GangTerms
     from muster.api.meta import Raw
     from muster.scheduler.decisions.reasons import Reason
-    from muster.scheduler.gangs.roster import Members
+    from muster.scheduler.gangs.members import Members
 
 
 SUCCEEDED = "muster.dev/Succeeded"

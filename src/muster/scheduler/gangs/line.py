@@ -1,20 +1,14 @@
-"""Whose turn it is: gangs that are to be looked at, the first in line first, and timers.
+"""Whose turn it is: the order of gangs, what each one waits for, and one timer per gang.
 
-Part of the state. A gang's place is found again only when the gang was touched, so that a change to
-one gang does not sort all the others anew.
+A gang with running members that lacks others goes first: its room is held or was lost through no
+fault of its own, and until it is whole all it occupies is wasted. Then priority decides, then gangs
+that need their minimum before the surplus of gangs that have it, then age, then name, so that the
+order never depends on the order of events.
 
-Which gang goes first.
-
-Called by the line. Pure. A gang that has members running but lacks some goes before everything:
-its room is kept or was lost through no fault of its own, and until it is whole all it holds is
-wasted. Then priority, then gangs that need their minimum before the surplus of gangs that have
-it, then age, then name, so that the order never depends on the order of events.
-
-Gangs that do not fit now, each with the events that would help it.
-
-The loop parks a gang when its trial fails and wakes it only by an event that could change the
-answer: room freed on a node where a class that was short now fits, a node that came or changed,
-pods that came near. With nothing happening nothing is tried, however many gangs wait.
+After each decision a gang rests: `Idle`, `InFlight` or `Parked`. A parked gang is tried again only
+after an event that could change the answer: room freed on a node where a class that was short now
+fits, a node that came or changed, pods that were placed nearby. While nothing happens nothing is
+tried, however many gangs wait.
 """
 
 from __future__ import annotations
@@ -32,13 +26,66 @@ if TYPE_CHECKING:
     from muster.api.gang_dialects import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Snapshot
+    from muster.scheduler.decisions.reasons import Reason
 
 
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
+class Wake:
+    """Kinds of events, as bits."""
+
+    NONE = 0
+    ROOM = 1  # room was freed on some node
+    NODES = 2  # a node came, or its labels, taints, readiness or size changed
+    PODS = 4  # a pod was placed or left: what affinity and spread look at
+    STORAGE = 8  # a claim, volume or storage class changed
+    BUDGETS = 16  # a disruption budget allows more, or is gone
+    LOST = 32  # a node is gone: a gang that starves may have become impossible
+    OWN = 64  # the gang's own pods, group or budget changed: that wakes every gang
+    ALL = ROOM | NODES | PODS | STORAGE | BUDGETS | LOST | OWN
+
+
+@dataclass(frozen=True)
+class Idle:
+    """No member waits for a node from us."""
+
+    reason: None = None
+    since: None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """Binds or deletions are under way: their end makes the gang due."""
+
+    reason: Reason | None = None
+    """Why earlier binds failed, until the gang has all its nodes."""
+    since: float | None = None
+    """Since when it has waited, if earlier binds failed."""
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class Parked:
+    """Members wait: why, and what will wake the gang."""
+
+    reason: Reason
+    wakes: int
+    classes: tuple[PodClass, ...] = ()
+    """The classes that lack room: freed room wakes the gang only if one of them fits there."""
+    until: float | None = None
+    """When the gang is tried again, whatever happens."""
+    since: float = 0.0
+    explained_at: float = 0.0
+    """When the numbers in the reason were last computed."""
+
+
+Rest = Idle | InFlight | Parked
+
+
 class LinePosition(NamedTuple):
-    """Sorts gangs in the order they are tried."""
+    """Sorts gangs in the order in which they are tried."""
 
     not_running: bool
     neg_priority: int
@@ -60,36 +107,61 @@ def line_position(
 
 
 class DueGangs:
-    """A heap of places; a gang's last place counts, whatever else of it is in there."""
+    """Gangs to be looked at, in order, and one timer per gang.
+
+    Both heaps are lazy: an entry counts only if it is the gang's last place, or its current timer.
+    A gang's place is computed only when the gang was marked, so a change to one gang does not sort
+    all the others again.
+    """
 
     def __init__(self) -> None:
         self._heap: list[LinePosition] = []
         self._places: dict[GangKey, LinePosition] = {}
         self._moved: set[GangKey] = set()
         self._timers: list[tuple[float, GangKey]] = []
+        self._when: dict[GangKey, float] = {}
 
     def add(self, key: GangKey) -> None:
         """Look at this gang; its place may have changed."""
         self._moved.add(key)
 
     def all_due(self) -> None:
-        """Everybody's place may have changed."""
+        """Any place may have changed."""
         self._moved.update(self._places)
 
+    def set_timer(self, key: GangKey, when: float | None) -> None:
+        """Replace the gang's timer."""
+        if when is None:
+            self._when.pop(key, None)
+        elif self._when.get(key) != when:
+            self._when[key] = when
+            heapq.heappush(self._timers, (when, key))
+            if len(self._timers) > 2 * len(self._when) + 64:
+                self._timers = [(at, gang) for gang, at in self._when.items()]
+                heapq.heapify(self._timers)
+
     def wake_at(self, when: float, key: GangKey) -> None:
-        """Look at this gang at that time."""
-        heapq.heappush(self._timers, (when, key))
+        """Look at this gang at that time, if its timer is not earlier."""
+        if when < self._when.get(key, float("inf")):
+            self.set_timer(key, when)
+
+    def timer_of(self, key: GangKey) -> float | None:
+        return self._when.get(key)
 
     def next_timer(self) -> float | None:
+        while self._timers and self._when.get(self._timers[0][1]) != self._timers[0][0]:
+            heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
     def wake_due(self, now: float) -> None:
-        """Add those whose time has come."""
-        while self._timers and self._timers[0][0] <= now:
-            self.add(heapq.heappop(self._timers)[1])
+        """Add the gangs whose time has come."""
+        while (when := self.next_timer()) is not None and when <= now:
+            key = heapq.heappop(self._timers)[1]
+            del self._when[key]
+            self.add(key)
 
     def next(self, place_of: Callable[[GangKey], LinePosition]) -> GangKey | None:
-        """The first in line, who then has had its turn; None if nobody waits for one."""
+        """Take the first in line; None if no gang is due."""
         for key in self._moved:
             place = place_of(key)
             if self._places.get(key) != place:
@@ -104,40 +176,21 @@ class DueGangs:
         return None
 
 
-class Wake:
-    """Kinds of events, as bits, beside the gang's own changes, which always wake it."""
-
-    NONE = 0
-    ROOM = 1  # room was freed on some node
-    NODES = 2  # a node came, or its labels, taints, readiness or size changed
-    STORAGE = 8  # a claim, volume or storage class changed
-    BUDGETS = 16  # a disruption budget allows more, or is gone
-    LOST = 32  # a node is gone: what keeps nodes from others may be impossible now
-    PODS = 4  # a pod was placed or left: what affinity and spread look at
-
-
-@dataclass
-class Spot:
-    """A parked gang: what wakes it and the classes it lacks room for."""
-
-    wakes: int
-    classes: tuple[PodClass, ...] = ()
-
-
 @dataclass
 class ParkedGangs:
     """All parked gangs."""
 
-    spots: dict[GangKey, Spot] = field(default_factory=dict)
+    rests: dict[GangKey, Parked] = field(default_factory=dict)
 
-    def park(self, key: GangKey, spot: Spot) -> None:
-        self.spots[key] = spot
-
-    def unpark(self, key: GangKey) -> None:
-        self.spots.pop(key, None)
+    def rest(self, key: GangKey, rest: Rest) -> None:
+        """Park a gang, or (any other rest) unpark it."""
+        if isinstance(rest, Parked):
+            self.rests[key] = rest
+        else:
+            self.rests.pop(key, None)
 
     def woken(self, snapshot: Snapshot, events: int, freed: Iterable[str]) -> list[GangKey]:
-        """The gangs that these events could help; `freed` are the nodes that got room."""
+        """The gangs that these events could help; `freed` are the nodes with freed room."""
         rows = snapshot.nodes.rows_of(freed)
         answers: dict[PodClass, bool] = {}
 
@@ -148,7 +201,7 @@ class ParkedGangs:
 
         return [
             key
-            for key, spot in self.spots.items()
-            if spot.wakes & events & ~Wake.ROOM
-            or (spot.wakes & events & Wake.ROOM and any(map(fits, spot.classes)))
+            for key, rest in self.rests.items()
+            if rest.wakes & events & ~Wake.ROOM
+            or (rest.wakes & events & Wake.ROOM and any(map(fits, rest.classes)))
         ]

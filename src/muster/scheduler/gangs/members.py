@@ -1,79 +1,225 @@
-"""The runs of a gang: a gang that is done may be run again, and then successes begin at nothing.
+"""The members of a gang by what they are doing, what it lacks, and its run.
 
-Called by `decide` before a gang is judged. Members that succeed count as there for as long as
-their run lasts, also when their objects are gone; after a restart the group's status tells of
-those. Once a run is over none of it counts any more, so that the next one is all or nothing too.
-
-A run is over when its minimum has succeeded, nothing of it is left and nobody is to be replaced.
+Members that succeed count as present for as long as their run lasts, also when their objects are
+gone; after a restart of the scheduler the group's status tells how many they were. A run is over
+when the minimum has succeeded, no member is left and no replacement is expected. Then none of it
+counts any more, so that the next run is all or nothing too.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import SINGLE_POD
-from muster.api.meta import find_condition
-from muster.scheduler.gangs import holds
+from muster.api.gang_dialects import SINGLE_POD, role_of
 from muster.scheduler.gangs.group_status import succeeded_before
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Collection, Iterable, Mapping
 
     from muster.api.core import Pod
     from muster.api.gang_dialects import GangTerms
-    from muster.scheduler.gangs.phase import GangRecord
-    from muster.scheduler.gangs.roster import Gang, Members
+    from muster.scheduler.decisions.decision import GangView
+    from muster.scheduler.gangs.roster import Gang
     from muster.scheduler.state import State
 
 
-def review_run(state: State, gang: Gang, terms: GangTerms, now: float) -> None:
+@dataclass(frozen=True)
+class Members:
+    """A gang's members by what they are doing now.
+
+    `bound` live on a node or are being bound to one; `pending` want a node from us; `leaving` are
+    being deleted. Gated pods, and `foreign` pods that wait for another scheduler, are only counted.
+    `ours` says whether any member at all is addressed to us.
+    """
+
+    bound: tuple[Pod, ...]
+    pending: tuple[Pod, ...]
+    leaving: tuple[Pod, ...]
+    succeeded: tuple[Pod, ...]
+    failed: tuple[Pod, ...]
+    gated: int = 0
+    running: int = 0
+    foreign: int = 0
+    ours: bool = True
+
+
+@dataclass(frozen=True)
+class Missing:
+    """How many members a gang lacks to reach its minimum, in total and by role."""
+
+    total: int
+    roles: Mapping[str, int]
+
+
+@dataclass
+class Run:
+    """What is remembered of a gang's current run."""
+
+    seen: bool = False
+    """Whether the gang has been looked at since this process started."""
+    succeeded: dict[str, str] = field(default_factory=dict)
+    """Members that succeeded, name to role, also after their objects are gone."""
+    recalled: int = 0
+    """Members that succeeded before this process started and whose objects are gone."""
+    done: int = 0
+    """Members that succeeded in the last run, while no other has begun."""
+    expects: list[float] = field(default_factory=list)
+    """Until when replacements are expected, one time for each member that died."""
+
+
+def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Members:
+    """Sort a gang's members; `assumed` are binds in flight, `names` the schedulers that we are."""
+    lists: dict[str, list[Pod]] = {"bound": [], "pending": [], "leaving": [], "ok": [], "bad": []}
+    gated = running = foreign = 0
+    for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
+        if pod.finished:
+            if pod.metadata.uid not in gang.earlier_run:
+                lists["ok" if pod.status.phase == "Succeeded" else "bad"].append(pod)
+        elif pod.metadata.deletion_timestamp is not None:
+            lists["leaving"].append(pod)
+        elif pod.spec.node_name or pod.metadata.uid in assumed:
+            lists["bound"].append(pod)
+            running += pod.status.phase == "Running"
+        elif pod.spec.scheduling_gates:
+            gated += 1
+        elif pod.spec.scheduler_name not in names:
+            foreign += 1
+        else:
+            lists["pending"].append(pod)
+    bound, pending, leaving, succeeded, failed = (tuple(pods) for pods in lists.values())
+    ours = bool(pending) or any(p.spec.scheduler_name in names for p in gang.pods.values())
+    return Members(bound, pending, leaving, succeeded, failed, gated, running, foreign, ours)
+
+
+def count_by_role(pods: Iterable[Pod]) -> dict[str, int]:
+    """How many pods of each role."""
+    counts: dict[str, int] = {}
+    for pod in pods:
+        counts[role_of(pod)] = counts.get(role_of(pod), 0) + 1
+    return counts
+
+
+# -- missing members -------------------------------------------------------------------------------
+
+
+def find_missing(state: State, gang: Gang) -> Missing:
+    """What the gang lacks; members that succeeded in this run count, also if they are gone."""
+    terms, record = gang.terms, state.records.get(gang.key)
+    if terms is None:
+        return Missing(0, {})
+    if record is None or not (record.run.succeeded or record.run.recalled):
+        return missing(terms, state.members(gang))
+    return missing(terms, state.members(gang), _gone(gang, record.run), record.run.recalled)
+
+
+def missing(
+    terms: GangTerms, members: Members, gone: tuple[str, ...] = (), unnamed: int = 0
+) -> Missing:
+    """What is missing beside the members present and those `gone` by success (their roles).
+
+    The roles of `unnamed` successes are not known: they are counted first towards roles that have
+    no member yet.
+    """
+    there = (*members.bound, *members.succeeded)
+    have = count_by_role(there) if terms.roles else {}
+    for role in gone:
+        have[role] = have.get(role, 0) + 1
+    roles = {role: n - have.get(role, 0) for role, n in terms.roles.items()}
+    roles = {role: n for role, n in roles.items() if n > 0}
+    if roles and unnamed:
+        roles = _fill_roles(roles, {*have, *count_by_role(members.pending)}, unnamed)
+    count = len(there) + len(gone) + unnamed
+    return Missing(max(terms.min - count, sum(roles.values()), 0), roles)
+
+
+def _fill_roles(roles: Mapping[str, int], present: set[str], unnamed: int) -> dict[str, int]:
+    left = {}
+    for role in sorted(roles, key=lambda role: (role in present, role)):
+        filled = min(unnamed, roles[role])
+        unnamed -= filled
+        left[role] = roles[role] - filled
+    return {role: n for role, n in left.items() if n > 0}
+
+
+def missing_pods(view: GangView) -> dict[str, int]:
+    """Members that are missing and have no pod yet, by role; `""` for those of any role."""
+    waiting = count_by_role(view.members.pending) if view.missing.roles else {}
+    roles = {role: n - waiting.get(role, 0) for role, n in view.missing.roles.items()}
+    lacking = {role: n for role, n in roles.items() if n > 0}
+    rest = view.missing.total - len(view.members.pending) - sum(lacking.values())
+    return {**lacking, "": rest} if rest > 0 else lacking
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+def count_succeeded(state: State, gang: Gang) -> int:
+    """How many members succeeded in this run, or in the last one if no other has begun."""
+    run = state.record(gang.key).run
+    now = len(state.members(gang).succeeded) + len(_gone(gang, run)) + run.recalled
+    return now or run.done
+
+
+def _gone(gang: Gang, run: Run) -> tuple[str, ...]:
+    """The roles of members that succeeded in this run and whose objects are gone."""
+    if not run.succeeded:
+        return ()
+    present = {pod.metadata.name for pod in gang.pods.values()}
+    return tuple(role for name, role in run.succeeded.items() if name not in present)
+
+
+def pod_seen(gang: Gang, run: Run, pod: Pod, *, gone: bool) -> None:
+    """Remember a success; forget it when a member of the same name lives."""
+    if pod.status.phase == "Succeeded":
+        if not gone and pod.metadata.uid not in gang.earlier_run:
+            run.succeeded[pod.metadata.name] = role_of(pod)
+    elif not gone and not pod.finished:
+        run.succeeded.pop(pod.metadata.name, None)
+
+
+def review_run(state: State, gang: Gang, now: float) -> None:
     """Learn what is known of a gang's successes, and end its run if that is over."""
-    if gang.key.dialect == SINGLE_POD.name:
+    terms = gang.terms
+    if gang.key.dialect == SINGLE_POD.name or terms is None:
         return
-    record, members = state.record(gang.key), state.members(gang)
-    first, record.met = not record.met, True
+    run, members = state.record(gang.key).run, state.members(gang)
+    first, run.seen = not run.seen, True
     if first:
-        told = succeeded_before(gang.key, gang.declared)
-        record.recalled = max(0, told - len(members.succeeded))
+        before = succeeded_before(gang.key, gang.declared)
+        run.recalled = max(0, before - len(members.succeeded))
         if _is_a_later_run(terms, members):
-            _end(gang, record, len(members.succeeded))
-    if record.done and (members.bound or members.pending):
-        record.done = 0
-    if not (members.succeeded or record.succeeded or record.recalled):
+            _end(gang, run, len(members.succeeded))
+    if run.done and (members.bound or members.pending):
+        run.done = 0
+    if not (members.succeeded or run.succeeded or run.recalled):
         return
-    done = not state.missing(gang, members).total
-    if done and _is_over(members, record, now, first=first):
-        _end(gang, record, state.succeeded(gang, members))
+    complete = not find_missing(state, gang).total
+    if complete and _is_over(members, run, now, first=first):
+        _end(gang, run, count_succeeded(state, gang))
 
 
-def _is_over(members: Members, record: GangRecord, now: float, *, first: bool) -> bool:
-    """Whether nothing is left of a run; what has come since its end is seen only on first sight."""
+def _is_over(members: Members, run: Run, now: float, *, first: bool) -> bool:
+    """Whether no member of a run is left; pods made since its end count only at the first look."""
     if members.bound or members.leaving or members.gated:
         return False
-    record.expects = [until for until in record.expects if until > now]
-    return not record.expects and (not members.pending or (first and not members.succeeded))
+    run.expects = [until for until in run.expects if until > now]
+    return not run.expects and (not members.pending or (first and not members.succeeded))
 
 
-def _end(gang: Gang, record: GangRecord, done: int) -> None:
+def _end(gang: Gang, run: Run, done: int) -> None:
     gang.earlier_run = {uid for uid, pod in gang.pods.items() if pod.finished}
     gang.sorted_members = None
-    record.succeeded, record.recalled, record.done = {}, 0, done
-    record.whole = False
+    run.succeeded, run.recalled, run.done = {}, 0, done
 
 
 def _is_a_later_run(terms: GangTerms, members: Members) -> bool:
-    """After a restart: whether all that live were made when all that succeeded had their nodes."""
+    """After a restart: whether no live member is older than the binds of those that succeeded."""
     alive = (*members.bound, *members.pending)
-    if not alive or holds.missing(terms, replace(members, bound=())).total:
+    if not alive or missing(terms, replace(members, bound=())).total:
         return False
-    made = [pod.metadata.creation_timestamp for pod in alive]
-    ended = [_bound_at(pod) for pod in members.succeeded]
-    first = min((at for at in made if at is not None), default=None)
-    last = max((at for at in ended if at is not None), default=None)
+    created = [pod.metadata.creation_timestamp for pod in alive]
+    bound = [pod.bound_at for pod in members.succeeded]
+    first = min((at for at in created if at is not None), default=None)
+    last = max((at for at in bound if at is not None), default=None)
     return first is not None and last is not None and first > last
-
-
-def _bound_at(pod: Pod) -> datetime | None:
-    found = find_condition(pod.status.conditions, "PodScheduled")
-    return found.last_transition_time if found is not None else None

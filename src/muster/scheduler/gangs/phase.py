@@ -1,70 +1,329 @@
-"""What the scheduler remembers of one gang beside its members.
+"""Where a gang stands: one phase at a time, and the table of allowed moves.
 
-Kept by `state`, read and changed by `decide` and what it calls. Lost on a restart, and nothing in
-it that could not be found out again.
+`observe` first computes the phase from facts (who is bound, who is missing, whose binds are in
+flight); the decision may then move it on. Nothing else assigns `record.phase`. All of it is lost on
+a restart of the scheduler; `Unseen` then finds the phase again from the pods and their plan marks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+import os
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from muster.api.gang_dialects import RESTART_ANNOTATION
+from muster.scheduler.gangs import plan_mark
+from muster.scheduler.gangs.line import Idle
+from muster.scheduler.gangs.members import Run, missing_pods
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+
+    from muster.scheduler.decisions.bind_failures import BindRetry
+    from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.decisions.reasons import Reason
-    from muster.scheduler.gangs.holds import Hold
+    from muster.scheduler.gangs.line import Rest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Not looked at since this process started."""
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """No member of ours is bound, and some do not exist yet."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """All members exist, none of ours is bound: it does not fit, or must pause."""
+
+
+@dataclass(frozen=True)
+class Mending:
+    """Was whole and lacks members. `holds_ended`: no more room is held until it is whole again."""
+
+    holds_ended: bool = False
+
+
+@dataclass(frozen=True)
+class HalfBound:
+    """Never was whole in this run, and some members are bound."""
+
+    release_at: float | None = None
+    """When its bound members are deleted, unless it is whole by then."""
+    undeletable: bool = False
+    """No controller would recreate its members, so they are not deleted."""
+    holds_ended: bool = False
+
+
+Standing = Waiting | Mending | HalfBound
+
+
+@dataclass(frozen=True)
+class Provisioning:
+    """A whole plan is held until its volume claims are bound."""
+
+    resumes: Standing
+
+
+@dataclass(frozen=True)
+class Preempting:
+    """A whole plan is held until its victims have left."""
+
+    resumes: Standing
+    victims: frozenset[str]
+    failed_deletions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The binds of a plan that makes it whole are in flight or not confirmed."""
+
+    resumes: Standing
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The minimum is bound and confirmed, or succeeded; surplus members may still wait."""
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """All of it is being deleted: nothing is placed beside these pods, and no room is held."""
+
+    pods: frozenset[str]
+    was_whole: bool
+    failed_deletions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Done:
+    """Its run is over."""
+
+
+Phase = (
+    Unseen
+    | Gathering
+    | Waiting
+    | Provisioning
+    | Preempting
+    | Binding
+    | Whole
+    | Mending
+    | HalfBound
+    | Leaving
+    | Done
+)
+
+_FACTS = frozenset({Gathering, Waiting, Whole, Leaving, Done})
+"""What facts alone can make of nearly every phase: pods come, go, succeed, and minimums change."""
+_PLANNED = frozenset({Provisioning, Preempting, Binding})
+MOVES: dict[type[Phase], frozenset[type[Phase]]] = {
+    Unseen: _FACTS | {Mending, HalfBound},
+    Gathering: _FACTS | {HalfBound},  # bound by someone else, or a bind believed lost
+    Waiting: _FACTS | _PLANNED | {HalfBound},
+    Provisioning: _FACTS | _PLANNED | {Mending, HalfBound},
+    Preempting: _FACTS | _PLANNED | {Mending, HalfBound},
+    Binding: _FACTS | {Mending, HalfBound},
+    Whole: _FACTS | {Mending},  # surplus binds do not leave it
+    Mending: _FACTS | _PLANNED,  # never HalfBound: it has been whole
+    HalfBound: _FACTS | _PLANNED,  # never Mending: it has not
+    Leaving: _FACTS | {Mending, HalfBound},  # members that could not be deleted stayed
+    Done: _FACTS | {HalfBound},
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What was last reported of a gang: why it waits, to which pods, and its group's counts."""
+
+    reason: Reason | None = None
+    to: frozenset[str] = frozenset()
+    counts: tuple[int, ...] = ()
 
 
 @dataclass
 class GangRecord:
-    """One gang's memory."""
+    """What the scheduler remembers of one gang beside its members; each field has one writer."""
 
-    holds: dict[str, Hold] = field(default_factory=dict)
-    waits_since: float | None = None
-    reason: Reason | None = None
-    reasoned_at: float = -1e9
-    """When the numbers in its reason were last made sure of."""
-    heard: frozenset[str] = frozenset()
-    """Its members that waited when its reason was last said."""
-    whole: bool | None = None
-    """Whether it ever had its minimum bound; None until known, after a restart."""
-    gave_up: bool = False
-    """Its holds ran out: no more room is kept until it is whole again."""
-    release_at: float | None = None
-    not_before: float = 0.0
-    failures: int = 0
-    """Plans of which a bind failed, since it last had all its nodes."""
-    failed_plan: str = ""
-    refused: str = ""
-    """What the server said to the last bind that failed."""
-    releases: int = 0
-    """How often it was released because of that."""
-    half: bool = False
-    """It has members running, lacks others and never was whole."""
-    kept: bool = False
-    """It is that, and its members cannot be deleted: nobody would make them anew."""
-    victims: frozenset[str] = frozenset()
-    """Pods being evicted for it: while they are there, no more are chosen."""
-    going: frozenset[str] = frozenset()
-    """Members that are being deleted because all of it goes: nothing is placed beside them."""
-    stuck: dict[str, str] = field(default_factory=dict)
-    """What the server said to deleting victims, or members that go, and they are still there."""
-    preempts: bool = False
-    """Its rooms were taken from others, before it had a member running."""
-    told: bool = False
-    """Its claims have been told what they get, and its rooms are kept until they are bound."""
-    phase: tuple[int, ...] = ()
-    """What its object's status last said: has members, is whole, and its counts."""
-    hopeless: tuple[object, bool] = (None, False)
-    """Whether it would not even fit an empty cluster, and what that was judged by."""
-    guarded: bool = False
-    """A timer runs that will look whether it starves."""
-    succeeded: dict[str, str] = field(default_factory=dict)
-    """Members that succeeded in this run, name to role, also after their objects are gone."""
-    met: bool = False
-    """It has been looked at since this process started."""
-    recalled: int = 0
-    """Members that succeeded before this process started and whose objects are gone."""
-    done: int = 0
-    """Members that succeeded in the run that is over, while no other has begun."""
-    expects: list[float] = field(default_factory=list)
-    """Until when replacements are expected, one time for each member that died."""
+    phase: Phase = field(default_factory=Unseen)
+    retry: BindRetry | None = None
+    run: Run = field(default_factory=Run)
+    rest: Rest = field(default_factory=Idle)
+    said: Said = field(default_factory=Said)
+
+
+STRICT = "PYTEST_VERSION" in os.environ or "MUSTER_ASSERT" in os.environ
+
+
+def broken(what: str) -> None:
+    """A promise of the scheduler is broken: stop a test, but not a scheduler in production."""
+    if STRICT:
+        raise AssertionError(what)
+    log.error("please report this: %s", what)
+
+
+def move(record: GangRecord, to: Phase) -> None:
+    """Change the phase; a phase may always be replaced by one of its own type."""
+    kind = type(record.phase)
+    if type(to) is not kind and type(to) not in MOVES[kind]:
+        broken(f"a gang moves from {kind.__name__} to {type(to).__name__}")
+    record.phase = to
+
+
+def standing(phase: Phase) -> Standing:
+    """What the gang is without its present plan."""
+    if isinstance(phase, Provisioning | Preempting | Binding):
+        return phase.resumes
+    if isinstance(phase, Waiting | Mending | HalfBound):
+        return phase
+    if isinstance(phase, Leaving):
+        return Mending(True) if phase.was_whole else HalfBound(holds_ended=True)
+    return Mending() if isinstance(phase, Whole) else Waiting()
+
+
+def was_whole(phase: Phase) -> bool:
+    """Whether the gang had its minimum bound in this run."""
+    return isinstance(standing(phase), Mending)
+
+
+def is_half_bound(phase: Phase) -> bool:
+    return isinstance(standing(phase), HalfBound) and not isinstance(phase, Leaving)
+
+
+def holds_ended(phase: Phase) -> bool:
+    """Whether no more room is held for the gang until it is whole again."""
+    now = standing(phase)
+    return isinstance(phase, Leaving) or (isinstance(now, Mending | HalfBound) and now.holds_ended)
+
+
+# -- facts -----------------------------------------------------------------------------------------
+
+
+def observe(view: GangView) -> bool:
+    """Move to the phase that the facts say; whether the gang's holds end with that.
+
+    They do when a gang that ran has no member left bound: holds are for gangs that still run, or
+    that their owner restarts as a whole.
+    """
+    record = view.record
+    phase = _observed(view)
+    ran = isinstance(record.phase, Whole | Mending | HalfBound)
+    move(record, phase)
+    return ran and not view.started and isinstance(phase, Gathering | Waiting | Done)
+
+
+def _observed(view: GangView) -> Phase:
+    phase = view.record.phase
+    if isinstance(phase, Preempting):
+        phase = replace(phase, victims=phase.victims & view.state.snapshot.slots.keys())
+    if not view.missing.total:
+        return _with_minimum(view, phase)
+    if view.started:
+        return _with_some(view, phase)
+    return _with_none(view, phase)
+
+
+def _with_minimum(view: GangView, phase: Phase) -> Phase:
+    members = view.members
+    if not members.bound and not members.pending:
+        return Done()
+    confirmed = all(pod.spec.node_name for pod in members.bound)
+    if confirmed or isinstance(phase, Unseen | Gathering | Waiting | Leaving | Done):
+        return Whole()
+    return phase
+
+
+def _with_some(view: GangView, phase: Phase) -> Phase:
+    if isinstance(phase, Provisioning | Preempting | Mending | HalfBound):
+        return phase
+    if isinstance(phase, Binding) and not all(pod.spec.node_name for pod in view.members.bound):
+        return phase
+    if isinstance(phase, Unseen):
+        return HalfBound() if plan_mark.was_cut_short(view.members) else Mending()
+    now = standing(phase)
+    return HalfBound() if isinstance(now, Waiting) else now
+
+
+def _with_none(view: GangView, phase: Phase) -> Phase:
+    runs = view.members.bound or restarts_whole(view.annotations)  # bound by other schedulers
+    if runs and view.key in view.state.snapshot.held_for:
+        if isinstance(phase, Whole):
+            return Mending()
+        if isinstance(phase, Mending | HalfBound):
+            return phase
+    complete = bool(view.members.pending) and not missing_pods(view)
+    if isinstance(phase, Preempting) and (phase.victims or complete):
+        return replace(phase, resumes=Waiting())
+    if isinstance(phase, Provisioning) and complete:
+        return replace(phase, resumes=Waiting())
+    if view.record.run.done and not view.members.pending:
+        return Done()
+    return Waiting() if complete else Gathering()
+
+
+def restarts_whole(annotations: Mapping[str, str]) -> bool:
+    """Whether the gang's owner deletes and recreates all members when one fails."""
+    return annotations.get(RESTART_ANNOTATION) == "gang"
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def end_holds(record: GangRecord) -> None:
+    """A hold ran out: no more room is held until the gang is whole again."""
+    _replace_standing(record, holds_ended=True)
+
+
+def half_bound_until(record: GangRecord, release_at: float) -> None:
+    """A bind failed: release the gang at that time if it is half-bound, unless a time is set."""
+    now = standing(record.phase)
+    if isinstance(record.phase, Binding) and isinstance(now, Waiting):
+        record.phase = Binding(HalfBound(release_at))
+    elif isinstance(now, HalfBound) and now.release_at is None and not now.undeletable:
+        _replace_standing(record, release_at=release_at)
+
+
+def cannot_release(record: GangRecord) -> None:
+    """A half-bound gang stays: no controller would recreate its members."""
+    _replace_standing(record, release_at=None, undeletable=True, holds_ended=True)
+
+
+def _replace_standing(record: GangRecord, **fields: object) -> None:
+    phase, now = record.phase, standing(record.phase)
+    if isinstance(now, Mending):
+        now = Mending(bool(fields.get("holds_ended", now.holds_ended)))
+    elif isinstance(now, HalfBound):
+        now = replace(now, **fields)  # type: ignore[arg-type]
+    if isinstance(phase, Provisioning | Preempting | Binding):
+        record.phase = replace(phase, resumes=now)
+    elif isinstance(phase, Mending | HalfBound):
+        record.phase = now
+
+
+def leave(record: GangRecord, pods: Set[str]) -> None:
+    """All of the gang is being deleted from now on."""
+    phase = record.phase
+    known = phase.pods if isinstance(phase, Leaving) else frozenset()
+    failed = phase.failed_deletions if isinstance(phase, Leaving) else {}
+    move(record, Leaving(known | pods, was_whole(phase), failed))
+
+
+def deletion_failed(record: GangRecord, uid: str, text: str) -> bool:
+    """Remember why a pod could not be deleted, or (no text) that it could; whether that is new."""
+    phase = record.phase
+    if not isinstance(phase, Preempting | Leaving):
+        return False
+    awaited = phase.victims if isinstance(phase, Preempting) else phase.pods
+    failed = {other: why for other, why in phase.failed_deletions.items() if other != uid}
+    if text and uid in awaited:
+        failed[uid] = text
+    if failed == phase.failed_deletions:
+        return False
+    record.phase = replace(phase, failed_deletions=failed)
+    return True

@@ -23,17 +23,17 @@ from muster.api.gang_dialects import (
     gang_named_by,
     may_join_budget_gang,
     parse_budget,
-    role_of,
     single_pod_gang,
 )
 from muster.api.meta import HasMetadata, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from muster.api.core import Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
+    from muster.scheduler.gangs.members import Members
 
 
 @dataclass
@@ -58,6 +58,11 @@ class Gang:
         return None if self.declared is None else dialect.terms(self.declared)
 
     @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations of the object that declares it."""
+        return self.declared.metadata.annotations if self.declared is not None else {}
+
+    @property
     def label_only(self) -> bool:
         """Whether nothing but its pods declares it."""
         return DIALECT_BY_NAME[self.key.dialect].from_pods is not None
@@ -76,26 +81,6 @@ class Gang:
             return self.declared.metadata.creation_timestamp
         times = [p.metadata.creation_timestamp for p in self.pods.values()]
         return min((t for t in times if t is not None), default=None)
-
-
-@dataclass(frozen=True)
-class Members:
-    """A gang called to order: its members by what they are doing now.
-
-    `bound` are alive on a node or on their way there; `pending` want a node; `absent` are gated or
-    being deleted without one; succeeded and failed pods are counted only. `foreign` want a node of
-    another scheduler; `ours` says whether any member at all is addressed to us.
-    """
-
-    bound: tuple[Pod, ...]
-    pending: tuple[Pod, ...]
-    leaving: tuple[Pod, ...]
-    succeeded: tuple[Pod, ...]
-    failed: tuple[Pod, ...]
-    gated: int = 0
-    running: int = 0
-    foreign: int = 0
-    ours: bool = True
 
 
 class Roster:
@@ -249,38 +234,3 @@ class Roster:
             gang.pods.pop(uid, None)
             gang.earlier_run.discard(uid)
             gang.sorted_members = None
-
-
-def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Members:
-    """Sort a gang's members by what they are doing; `assumed` are binds in flight, UID to node.
-
-    `names` are the schedulers that we are: nobody else's pods are `pending`.
-    """
-    lists: dict[str, list[Pod]] = {"bound": [], "pending": [], "leaving": [], "ok": [], "bad": []}
-    gated = running = foreign = 0
-    for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
-        if pod.finished:
-            if pod.metadata.uid not in gang.earlier_run:
-                lists["ok" if pod.status.phase == "Succeeded" else "bad"].append(pod)
-        elif pod.metadata.deletion_timestamp is not None:
-            lists["leaving"].append(pod)
-        elif pod.spec.node_name or pod.metadata.uid in assumed:
-            lists["bound"].append(pod)
-            running += pod.status.phase == "Running"
-        elif pod.spec.scheduling_gates:
-            gated += 1
-        elif pod.spec.scheduler_name not in names:
-            foreign += 1
-        else:
-            lists["pending"].append(pod)
-    bound, pending, leaving, succeeded, failed = (tuple(found) for found in lists.values())
-    ours = bool(pending) or any(p.spec.scheduler_name in names for p in gang.pods.values())
-    return Members(bound, pending, leaving, succeeded, failed, gated, running, foreign, ours)
-
-
-def count_by_role(pods: Iterable[Pod]) -> dict[str, int]:
-    """How many pods of each role."""
-    counts: dict[str, int] = {}
-    for pod in pods:
-        counts[role_of(pod)] = counts.get(role_of(pod), 0) + 1
-    return counts

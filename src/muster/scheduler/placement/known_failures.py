@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from muster.api.gang_dialects import GangKey
     from muster.scheduler.cluster.snapshot import Snapshot
     from muster.scheduler.placement.demand import Demand, Unplaced
 
@@ -19,13 +20,18 @@ class KnownFailures:
     """Failed demands by what makes two of them fail alike, each with the room there was."""
 
     known: dict[object, tuple[Unplaced, object]] = field(default_factory=dict)
+    hopeless: dict[GangKey, tuple[object, bool]] = field(default_factory=dict)
+    """Whether a gang would not even fit an empty cluster, and the nodes that were checked."""
 
-    def find(self, signature: object, snapshot: Snapshot, *, exact: bool) -> Unplaced | None:
-        """How an equal demand failed; `exact` if its numbers are to be those of now."""
-        result, room = self.known.get(signature, (None, None))
+    def find(
+        self, demand: Demand, events_seen: int, snapshot: Snapshot, *, exact: bool
+    ) -> Unplaced | None:
+        """How an equal demand failed; `exact` if its numbers must be true now."""
+        result, room = self.known.get(_signature(demand, events_seen), (None, None))
         return None if result is None or (exact and room != _room(snapshot)) else result
 
-    def add(self, signature: object, result: Unplaced, snapshot: Snapshot) -> None:
+    def add(self, demand: Demand, events_seen: int, result: Unplaced, snapshot: Snapshot) -> None:
+        signature = _signature(demand, events_seen)
         if signature is not None:
             self.known[signature] = (result, _room(snapshot))
 
@@ -34,10 +40,11 @@ class KnownFailures:
         self.known.clear()
 
 
-def signature(demand: Demand, events_seen: int) -> object:
-    """What makes two demands fail alike; nothing where rooms of its own help one of them.
+def _signature(demand: Demand, events_seen: int) -> object:
+    """What makes two demands fail alike; None if a demand has holds of its own.
 
-    `events_seen` counts all that happened: by any of it, what fails by other pods may succeed.
+    `events_seen` counts all events: after any of them, a demand that depends on other pods may
+    succeed.
     """
     if demand.holds or demand.reserved is not None:
         return None
