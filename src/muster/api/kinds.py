@@ -86,9 +86,6 @@ CRDS = Kind(
 )
 
 DEPLOYMENTS: Kind[Raw] = Kind("apps", "v1", "deployments", "Deployment", dict)
-PERSISTENT_VOLUME_CLAIMS: Kind[Raw] = Kind(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict
-)
 SELF_SUBJECT_REVIEWS: Kind[Raw] = Kind(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict, namespaced=False
 )

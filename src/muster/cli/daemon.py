@@ -1,7 +1,6 @@
-"""What the daemons share: connect, log, serve metrics, elect a leader, stop on a signal.
+"""What `operator` and `scheduler` share: connect, log, serve metrics, elect a leader, stop.
 
-A daemon is built by its own package; here it gets its client, its election and its end. SIGTERM and
-SIGINT stop it gracefully, with exit code 0.
+SIGTERM and SIGINT stop a daemon gracefully, with exit code 0.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import signal
 import socket
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,13 +26,12 @@ if TYPE_CHECKING:
 
     from muster.client.target import Target
 
-F = TypeVar("F", bound="Callable[..., Any]")
 LEASE_NAMESPACE = "kube-system"
 
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """How a daemon was asked to run."""
+    """The options of a daemon."""
 
     name: str
     leader_elect: bool
@@ -44,7 +42,7 @@ class DaemonOptions:
 
 @dataclass(frozen=True)
 class DaemonContext:
-    """What a daemon is given: its client, its health and, if asked for, its election."""
+    """What a daemon works with; without --leader-elect there is no election."""
 
     client: Client
     health: Health
@@ -52,7 +50,7 @@ class DaemonContext:
     stop: asyncio.Event
 
 
-def daemon_options(command: F) -> F:
+def daemon_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every daemon; the command receives them as keywords."""
     for option in (
         click.option("--log-format", type=click.Choice(["human", "json"]), default="human"),
@@ -67,7 +65,7 @@ def daemon_options(command: F) -> F:
 def run(
     target: Target, daemon: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
 ) -> None:
-    """Connect to the chosen cluster and work until a signal comes."""
+    """Connect to the chosen cluster and run until a signal comes."""
     import uvloop
 
     logging_setup.setup(format=daemon.log_format)

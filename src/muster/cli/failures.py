@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from muster.api.meta import Key
+from muster.api.meta import Key, object_name
 from muster.cli.show.messages import note
 from muster.client.jobs import lookup
 from muster.errors import MusterError, Unreachable
@@ -60,7 +60,7 @@ def change_each_job(
     type_: str,
     change: Callable[[BlockingClient, FoundJob], str],
 ) -> None:
-    """Change every job named, and print the line that each change returns."""
+    """Change every job named, and print the outcome that each change returns."""
     cluster = target.cluster()
     note(str(cluster))
     namespace = target.namespace_in(cluster)
@@ -68,5 +68,6 @@ def change_each_job(
     with cluster.connect() as client:
         for name in dict.fromkeys(names):
             with failures.collecting():
-                print(change(client, lookup.get_job(client, Key(namespace, name), type_)))
+                job = lookup.get_job(client, Key(namespace, name), type_)
+                print(f"{object_name(job.raw)} {change(client, job)}")
     failures.raise_if_any(len(names), "jobs")

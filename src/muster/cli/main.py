@@ -1,8 +1,8 @@
 """The entry points `arena` and `muster`: find the verb, run it, turn an error into an exit code.
 
 The two names are one program. Verbs are imported when used, and plain `--help` is answered from
-the table below without importing click, so that it costs little more than starting Python.
-Promise: no traceback without `--debug`; every MusterError ends in its own exit code.
+the table below without importing click, so that it costs little more than starting Python. There is
+no traceback without `--debug`; every MusterError has its own exit code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """A row of the verb table; the module of that name holds the click command `command`."""
+    """A row of the verb table; the module of that name has the click command `command`."""
 
     name: str
     help: str
@@ -30,27 +30,27 @@ VERBS: tuple[Verb, ...] = (
     Verb("submit", "Submit a training job (tf, mpi, pytorch, jax)", "Jobs"),
     Verb("list", "List training jobs", "Jobs"),
     Verb("get", "Show a job, its instances and why it waits; or list pods, nodes, …", "Jobs"),
-    Verb("explain", "Say why a job or a pod waits, and how far it is from its turn", "Jobs"),
+    Verb("explain", "Explain why a job or a pod waits, and its place in line", "Jobs"),
     Verb("logs", "Print or follow the logs of a job or a pod", "Jobs"),
     Verb("attach", "Run a command in an instance of a job", "Jobs"),
-    Verb("wait", "Wait until jobs are finished; the exit code is theirs", "Jobs"),
-    Verb("delete", "Delete training jobs and everything they made", "Jobs"),
-    Verb("prune", "Delete jobs that are finished since some time", "Jobs"),
-    Verb("suspend", "Stop jobs, keep them, and give their room back", "Jobs"),
+    Verb("wait", "Wait until jobs are finished; exit code 10 if one failed", "Jobs"),
+    Verb("delete", "Delete training jobs and their pods, services and records", "Jobs"),
+    Verb("prune", "Delete jobs that ended some time ago", "Jobs"),
+    Verb("suspend", "Stop jobs without deleting them, and free their resources", "Jobs"),
     Verb("resume", "Start suspended jobs again", "Jobs"),
     Verb("scale", "Change the number of a job's workers", "Jobs"),
-    Verb("top", "Show what nodes and jobs use: CPU, memory, GPUs", "Jobs"),
+    Verb("top", "Show the CPU, memory and GPUs that nodes and jobs use", "Jobs"),
     Verb("open", "Open a job's TensorBoard in the browser", "Jobs"),
     Verb("logviewer", "Print the URL of a job's page on the dashboard", "Jobs"),
     Verb("data", "List the volumes that jobs can mount", "Jobs"),
-    Verb("process", "Put parameters into a template and print its objects", "Manifests"),
-    Verb("apply", "Create the objects of manifests, or change them", "Manifests"),
+    Verb("process", "Fill in a template's parameters and print its objects", "Manifests"),
+    Verb("apply", "Create or change the objects of manifests", "Manifests"),
     Verb("create", "Create the objects of manifests", "Manifests"),
     Verb("up", "Start the local cluster on this machine", "Cluster"),
     Verb("down", "Stop the local cluster", "Cluster"),
-    Verb("status", "Say which cluster is used and how the local one is", "Cluster"),
+    Verb("status", "Show which cluster is used and whether the local one is up", "Cluster"),
     Verb("use", "Choose the cluster that commands talk to", "Cluster"),
-    Verb("whoami", "Print who the cluster takes you for", "Cluster"),
+    Verb("whoami", "Print your user name on the cluster", "Cluster"),
     Verb("scheduler", "Run the gang scheduler", "Daemons"),
     Verb("operator", "Run the job operator", "Daemons"),
     Verb("crds", "Print every CRD as YAML", "Daemons"),
@@ -75,7 +75,7 @@ UNSUPPORTED: dict[str, str] = {
         )
     },
 }  # fmt: skip
-"""What arena has and Muster has not, each with the one sentence that it answers."""
+"""Verbs of arena that Muster does not have, each with the sentence that it prints."""
 
 
 def arena() -> None:
@@ -89,10 +89,7 @@ def muster() -> None:
 
 
 def _enter(program: str) -> NoReturn:
-    """Run the program and end it.
-
-    What is left then goes with the process; nobody need search it for cycles.
-    """
+    """Run the program and exit. Without a last search for cycles: the process ends anyway."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_streams()
     code = run(program, sys.argv[1:])
@@ -101,7 +98,7 @@ def _enter(program: str) -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Give what was closed (`>&-`) to nobody, before a connection or a file gets its number."""
+    """Open closed streams (`>&-`) on /dev/null, before a connection or file gets their number."""
     import os
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -150,7 +147,7 @@ def is_completing(program: str) -> str:
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and those from `--` on, which belong to somebody's command."""
+    """Our own words, and those from `--` on, which belong to the user's command."""
     end = list(argv).index("--") if "--" in argv else len(argv)
     return list(argv[:end]), list(argv[end:])
 
@@ -171,13 +168,13 @@ def overview(program: str) -> str:
         f"  {program} get hello",
         f"  {program} logs -f hello",
         "",
-        f"`{program} VERB --help` tells more; `--debug` shows tracebacks.",
+        f"`{program} VERB --help` shows its flags; `--debug` shows tracebacks.",
     ]
     return "\n".join(lines)
 
 
 def _dispatch(program: str, argv: list[str]) -> int:
-    gc.set_threshold(50_000)  # what a command makes it mostly needs until its end
+    gc.set_threshold(50_000)  # most objects of a command live until its end
     import click
 
     from muster.cli.verb_groups import RootGroup
@@ -227,7 +224,7 @@ def _report(error: Exception, *, debug: bool) -> int:
         if error.hint:
             print(printable(error.hint), file=sys.stderr)
         return error.exit_code
-    if isinstance(error, OSError) and _of_output(error):
+    if isinstance(error, OSError) and _is_output_error(error):
         _silence_stdout()
         print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
@@ -237,8 +234,8 @@ def _report(error: Exception, *, debug: bool) -> int:
     return 1
 
 
-def _of_output(error: OSError) -> bool:
-    """Whether it says that there is no room, or no way, for what was to be printed."""
+def _is_output_error(error: OSError) -> bool:
+    """Whether the error means that the output could not be written."""
     import errno
 
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -246,7 +243,7 @@ def _of_output(error: OSError) -> bool:
 
 
 def _silence_stdout() -> None:
-    """When nothing can be written any more, keep the last flush from complaining."""
+    """Keep the last flush from failing when nothing can be written any more."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.show.messages import LEVELS, debug, set_loglevel
-from muster.client.target import Target
+from muster.client.target import Target as Target  # verbs annotate their `target` with it
 from muster.errors import MusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -44,7 +44,9 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         set_loglevel(given["loglevel"] or "info")
         return command(*args, target=_target(given), **kwargs)
 
-    return _decorated(wrapped, _CLUSTER)
+    for option in _CLUSTER:
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def _target(given: dict[str, Any]) -> Target:
@@ -63,12 +65,6 @@ def allow_before_verb(group: click.Group) -> None:
     for option in reversed(_CLUSTER):
         option(group)
     group.callback = remember
-
-
-def _decorated(command: Callable[..., Any], options: Sequence[Decorator]) -> Callable[..., Any]:
-    for option in options:
-        command = option(command)
-    return command
 
 
 def job_name_completions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -5,6 +5,15 @@ and no print. A function that has something to report while it works (reconnecte
 takes `notify`, which receives one sentence at a time; without it nothing is reported.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Notify = Callable[[str], None]
+
 
 def ignore(_message: str) -> None:
     """Drop a message: the default of every `notify`."""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from muster.client import Notify
+
 START_TIMEOUT, STOP_TIMEOUT = 60.0, 90.0
 _POLL = 0.02
 
 
-def start(
-    flags: Sequence[str], notify: Callable[[str], None], *, log_format: str = "human"
-) -> None:
+def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") -> None:
     """Start the daemon with these flags of `up` and wait until it is ready."""
     home = Home.of_user()
     pid = home.running()
@@ -52,7 +52,7 @@ def start(
         notify(facts["note"])
 
 
-def _already_up(pid: int, flags: Sequence[str], notify: Callable[[str], None]) -> None:
+def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:
     if flags:
         raise UsageError(
             f"the local cluster is already up (pid {pid}), so {' '.join(flags)} has no effect",
@@ -61,9 +61,7 @@ def _already_up(pid: int, flags: Sequence[str], notify: Callable[[str], None]) -
     notify(f"the local cluster is already up (pid {pid})")
 
 
-def _wait_until_ready(
-    home: Home, daemon: subprocess.Popen[bytes], notify: Callable[[str], None]
-) -> None:
+def _wait_until_ready(home: Home, daemon: subprocess.Popen[bytes], notify: Notify) -> None:
     def settled() -> bool:
         facts = home.facts()
         if facts is not None and facts["pid"] == daemon.pid:
@@ -87,7 +85,7 @@ def _last_lines(log: Path, count: int = 5) -> str:
     return "\n".join([f"The end of {log}:", *lines])
 
 
-def stop(notify: Callable[[str], None]) -> None:
+def stop(notify: Notify) -> None:
     """Stop the daemon, or remove what a killed one has left; then restore the former choice."""
     home = Home.of_user()
     pid = home.running()
@@ -102,7 +100,7 @@ def stop(notify: Callable[[str], None]) -> None:
     home.choose_former()
 
 
-def _stop(home: Home, pid: int, notify: Callable[[str], None]) -> None:
+def _stop(home: Home, pid: int, notify: Notify) -> None:
     os.kill(pid, signal.SIGTERM)
     if not _wait_until(lambda: not _is_alive(pid), STOP_TIMEOUT, lambda: notify("stopping pods …")):
         raise MusterError(

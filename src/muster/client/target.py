@@ -23,6 +23,7 @@ from muster.local.home import Home
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.client import Notify
     from muster.kube.blocking_client import BlockingClient
 
 STARTED_NOW = "started just now"
@@ -119,12 +120,12 @@ def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None
         raise ConfigError(f"arena use {choice}: {error}", hint=undo) from None
 
 
-def find_or_start_cluster(target: Target, notify: Callable[[str], None]) -> Cluster:
+def find_or_start_cluster(target: Target, notify: Notify) -> Cluster:
     """The chosen cluster, or the local one started now: for the few commands that may do so."""
     return find_cluster(target) or start_cluster(target, notify)
 
 
-def start_cluster(target: Target, notify: Callable[[str], None]) -> Cluster:
+def start_cluster(target: Target, notify: Notify) -> Cluster:
     """The local cluster, started because no cluster is configured."""
     if os.environ.get("CI"):
         raise no_cluster("In CI the local cluster is not started by itself.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS
 from muster.api.meta import Key
+from muster.api.storage import VOLUME_CLAIMS
 from tests.cli.place import Place
 
 
@@ -15,11 +15,11 @@ def test_claims_that_are_bound_are_data(place: Place) -> None:
             "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}},
         },
     }  # fmt: skip
-    place.client.create(PERSISTENT_VOLUME_CLAIMS, body, namespace=place.namespace)
+    place.client.create(VOLUME_CLAIMS.read_as(dict), body, namespace=place.namespace)
     assert len(place.arena("data", "list")[1].splitlines()) == 1
     bound = {"status": {"phase": "Bound"}}
     key = Key(place.namespace, "models")
-    place.client.patch(PERSISTENT_VOLUME_CLAIMS, key, bound, subresource="status")
+    place.client.patch(VOLUME_CLAIMS.read_as(dict), key, bound, subresource="status")
 
     _, out, _ = place.arena("data", "list")
     assert out.splitlines()[1].split()[:4] == ["models", "ReadWriteMany", "all", "me"]

@@ -149,7 +149,7 @@ def test_what_a_person_chose_for_the_gang_stays_when_it_is_scaled(place: Place) 
 
 def test_who_scales_a_running_job_is_told_that_its_instances_are_left_alone(place: Place) -> None:
     assert place.arena("submit", "tf", "--name=r", "--image=i", "--workers=2", "x")[0] == 0
-    told = "instances that run keep the former numbers"
+    told = "running instances keep the former numbers"
     assert told not in place.arena("scale", "r", "--workers", "3")[2]
     running = {"status": {"conditions": [{"type": "Running", "status": "True"}]}}
     place.client.patch(TFJOBS, Key(place.namespace, "r"), running, subresource="status")

@@ -1,7 +1,6 @@
-"""Colour, where a person reads: words that mean good, bad or waiting, and prefixes of log lines.
+"""Colours: words that mean good, bad or waiting, and prefixes of log lines.
 
-Used by `output` and `logs`. Promise: no escape sequence unless the stream is a terminal, NO_COLOR
-is not set and the terminal is not a dumb one.
+Only on a terminal that is not dumb, and unless NO_COLOR is set.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 GREEN, YELLOW, RED, DIM = "32", "33", "31", "2"
 PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
-"""Colours that tell several logs apart."""
+"""Colours that distinguish several logs."""
 
 _MEANING = {
     GREEN: ("RUNNING", "SUCCEEDED", "Running", "Completed", "Succeeded", "Ready"),
@@ -29,7 +28,7 @@ _COLOURS = {word: colour for colour, words in _MEANING.items() for word in words
 
 
 def enabled(stream: TextIO) -> bool:
-    """Whether whoever reads this stream sees colours."""
+    """Whether this stream shows colours."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not plain and stream.isatty()
 
@@ -39,10 +38,10 @@ def colour(text: str, code: str) -> str:
 
 
 def colour_cells(line: str, cells: Iterable[str]) -> str:
-    """A line of a table with those cells coloured whose whole text is a word with a meaning."""
+    """A line of a table with the cells coloured whose text is one of the coloured words."""
     for cell in cells:
         if cell in _COLOURS:
             # Once, and not within a longer word.
-            found = re.compile(rf"(?<!\S){re.escape(cell)}(?!\S)")
-            line = found.sub(colour(cell, _COLOURS[cell]), line, count=1)
+            word = re.compile(rf"(?<!\S){re.escape(cell)}(?!\S)")
+            line = word.sub(colour(cell, _COLOURS[cell]), line, count=1)
     return line

@@ -1,8 +1,7 @@
-"""A view that stays on the screen: drawn again while what it shows changes.
+"""A view that is redrawn while its content changes: `list -w`, `get -w`, `top -r`.
 
-Used by `list -w`, `get -w` and `top -r`. On a terminal each drawing replaces the one before, and is
-cut where the terminal ends; in a pipe a new one follows only when something other than the passing
-of time has changed.
+On a terminal each frame replaces the one before, cut to the height of the terminal. In a pipe a new
+frame follows only when its state has changed, not when only time has passed.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ _HOME, _CLEAR = "\x1b[H", "\x1b[J"
 
 
 class Frame(NamedTuple):
-    """One drawing, and what must differ for it to be news."""
+    """The text of a view, and the state that must change for it to be printed again."""
 
     text: str
     state: object
     data: object = None
-    """The same for a machine to read; whoever draws several writes them as one."""
+    """The content for JSON or YAML; several frames are written as one list."""
 
 
 def show(look: Callable[[], Frame], *, every: float = EVERY) -> None:
-    """Draw until the reader has seen enough (Ctrl-C); a cluster that is away is waited for."""
+    """Redraw until Ctrl-C; a cluster that becomes unreachable is waited for."""
     terminal = sys.stdout.isatty()
     last: object = None
-    away = False
+    unreachable = False
     while True:
         try:
             frame = look()
         except NotFound as error:
             if last is None:
                 raise
-            raise NotFound("what was shown has been deleted meanwhile", status=404) from error
+            raise NotFound("the object has been deleted meanwhile", status=404) from error
         except Unreachable as error:
             if last is None:
                 raise
-            if not away:
+            if not unreachable:
                 note(f"waiting for the cluster: {error}")
-            away = True
+            unreachable = True
         else:
-            away = False
+            unreachable = False
             if terminal:
                 _redraw(frame.text, first=last is None)
             elif frame.state != last:
@@ -61,29 +60,29 @@ def show(look: Callable[[], Frame], *, every: float = EVERY) -> None:
 
 
 def _redraw(text: str, *, first: bool) -> None:
-    """Over the drawing before, line by line, so that nothing flickers."""
+    """Overwrite the frame before line by line, so that nothing flickers."""
     lines = _fitting(text).replace("\n", "\x1b[K\n")
     print(f"{_HOME}{_CLEAR if first else ''}{lines}\x1b[K{_CLEAR}", flush=True)
 
 
 def _fitting(text: str) -> str:
-    """As many lines as the terminal shows at once, and how many are left out."""
+    """As many lines as fit on the terminal, and the number of the others."""
     import shutil
 
     columns, rows = shutil.get_terminal_size()
-    room = max(1, rows - 1)  # the cursor waits in the last one
+    room = max(1, rows - 1)  # the cursor is in the last row
     lines = text.split("\n")
     heights = [_height(line, columns) for line in lines]
     if sum(heights) <= room:
         return text
-    kept, used = 0, 1
-    while used + heights[kept] <= room:
-        used += heights[kept]
-        kept += 1
-    rest = len(lines) - kept
-    return "\n".join([*lines[:kept], f"… {rest} line{'s' * (rest != 1)} more"[:columns]])
+    count, used = 0, 1
+    while used + heights[count] <= room:
+        used += heights[count]
+        count += 1
+    rest = len(lines) - count
+    return "\n".join([*lines[:count], f"… {rest} line{'s' * (rest != 1)} more"[:columns]])
 
 
 def _height(line: str, columns: int) -> int:
-    """The rows a line takes, with its colours left aside."""
+    """The rows that a line takes, without its colour codes."""
     return max(1, -(-len(_COLOUR.sub("", line)) // columns))

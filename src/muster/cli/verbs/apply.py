@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from muster.cli import manifests, options
+from muster.cli import manifests
+from muster.cli.options import Target, cluster_options
 from muster.client.manifests.apply import apply_object
-
-if TYPE_CHECKING:
-    from muster.client.target import Target
 
 
 @click.command(name="apply")
 @manifests.manifest_options
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
 @click.option("--server-side", is_flag=True, hidden=True, expose_value=False)
-@options.cluster_options
+@cluster_options
 def command(target: Target, force_conflicts: bool, dry_run: str, **given: Any) -> None:
     """Create the objects of manifests, or change those that are there.
 

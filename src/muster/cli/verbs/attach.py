@@ -18,7 +18,7 @@ import click
 from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.cli import options
+from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
 from muster.client.jobs import instances, lookup
 from muster.errors import MusterError, Unsupported, single_error
@@ -26,7 +26,6 @@ from muster.errors import MusterError, Unsupported, single_error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.client.target import Target
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.blocking_client import BlockingClient
     from muster.kube.streams.exec_session import ExecSession
@@ -35,12 +34,12 @@ CHUNK = 32 * 1024
 
 
 @click.command(name="attach")
-@options.name_argument()
+@name_argument()
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
 @click.option("--instance", "-i", default="", help="Pod to enter  [default: the chief]")
 @click.option("--container", "-c", default="", help="Container to enter.")
-@options.type_option
-@options.cluster_options
+@type_option
+@cluster_options
 @click.pass_context
 def command(
     ctx: click.Context, /, target: Target, name: str, words: tuple[str, ...], **given: str

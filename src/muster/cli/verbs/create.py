@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from muster.cli import manifests, options
+from muster.cli import manifests
+from muster.cli.options import Target, cluster_options
 from muster.client.manifests.apply import create_object
-
-if TYPE_CHECKING:
-    from muster.client.target import Target
 
 
 @click.command(name="create")
 @manifests.manifest_options
-@options.cluster_options
+@cluster_options
 def command(target: Target, dry_run: str, **given: Any) -> None:
     """Create the objects of manifests.
 

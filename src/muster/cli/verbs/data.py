@@ -7,32 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS
-from muster.api.meta import Object, ObjectMeta
-from muster.cli import options
+from muster.api.storage import VOLUME_CLAIMS
+from muster.cli.options import Target, all_namespaces_option, cluster_options, output_option
 from muster.cli.show.table import json_or_yaml, table, with_namespaces
 from muster.cli.show.units import age
 from muster.cli.verb_groups import AliasGroup
 
 if TYPE_CHECKING:
-    from muster.client.target import Target
+    from muster.api.storage import VolumeClaim
 
-
-class _Spec(Object, frozen=True):
-    access_modes: tuple[str, ...] = ()
-
-
-class _Status(Object, frozen=True):
-    phase: str = ""
-
-
-class _Claim(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-_CLAIMS = PERSISTENT_VOLUME_CLAIMS.read_as(_Claim)
 _HEADER = ("NAME", "ACCESSMODE", "DESCRIPTION", "OWNER", "AGE")
 
 
@@ -42,9 +25,9 @@ def command() -> None:
 
 
 @command.command(name="list")
-@options.all_namespaces_option
-@options.output_option("wide", "json", "yaml", "name")
-@options.cluster_options
+@all_namespaces_option
+@output_option("wide", "json", "yaml", "name")
+@cluster_options
 def list_(target: Target, all_namespaces: bool, output: str) -> None:
     """List the volume claims that are bound; `submit --data NAME:/path` mounts one.
 
@@ -55,7 +38,9 @@ def list_(target: Target, all_namespaces: bool, output: str) -> None:
     cluster = target.cluster()
     namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
-        claims = [c for c in client.list(_CLAIMS, namespace).items if c.status.phase == "Bound"]
+        claims = [
+            c for c in client.list(VOLUME_CLAIMS, namespace).items if c.status.phase == "Bound"
+        ]
     namespaces = [claim.metadata.namespace for claim in claims]
     now = datetime.now(UTC)
     rows = [_row(claim, now) for claim in claims]
@@ -73,7 +58,7 @@ def list_(target: Target, all_namespaces: bool, output: str) -> None:
         print(json_or_yaml(data, output))
 
 
-def _row(claim: _Claim, now: datetime) -> tuple[str, ...]:
+def _row(claim: VolumeClaim, now: datetime) -> tuple[str, ...]:
     annotations = claim.metadata.annotations
     return (
         claim.metadata.name,

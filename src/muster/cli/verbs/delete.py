@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from muster.api.meta import Key
-from muster.cli import options
 from muster.cli.failures import Failures
+from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import arena_info, note
 from muster.client.jobs import changes, lookup
 from muster.errors import NotFound
 
-if TYPE_CHECKING:
-    from muster.client.target import Target
-
 
 @click.command(name="delete")
-@options.name_argument(many=True)
-@options.type_option
-@options.cluster_options
+@name_argument(many=True)
+@type_option
+@cluster_options
 def command(target: Target, names: tuple[str, ...], type_: str) -> None:
-    """Delete training jobs and everything they made; pod/NAME deletes one pod.
+    """Delete training jobs and their pods, services and records; pod/NAME deletes one pod.
 
     \b
     Example:

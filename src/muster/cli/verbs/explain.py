@@ -1,4 +1,4 @@
-"""`muster explain JOB|POD`: whether it runs, and if not, why and how far from its turn."""
+"""`muster explain JOB|POD`: whether it runs, and if not, why, and its place in line."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.api.meta import Key
-from muster.cli import options
+from muster.cli.options import Target, cluster_options, name_argument, output_option, type_option
 from muster.cli.show.job_details import place_in_line
 from muster.cli.show.messages import debug
 from muster.cli.show.table import json_or_yaml, table, underlined_table
 from muster.client.jobs.explain import explain
 
 if TYPE_CHECKING:
-    from muster.client.target import Target
     from muster.scheduler.job_explanation import JobExplanation
 
 MEMBERS = ("POD", "ROLE", "PHASE", "NODE", "WHY")
 
 
 @click.command(name="explain")
-@options.name_argument()
-@options.output_option("wide", "json", "yaml")
-@options.type_option
-@options.cluster_options
+@name_argument()
+@output_option("wide", "json", "yaml")
+@type_option
+@cluster_options
 def command(target: Target, name: str, output: str, type_: str) -> None:
-    """Say whether a job or a pod runs, and if not, why and how far it is from its turn.
+    """Explain whether a job or a pod runs, and if not, why, and its place in line.
 
     \b
     Examples:
@@ -60,7 +59,7 @@ def _text(explanation: JobExplanation) -> str:
             ("Priority:", str(explanation.priority)),
         ]
     if explanation.held:
-        facts.append(("Held:", f"{explanation.held} rooms are kept for it"))
+        facts.append(("Held:", f"room for {explanation.held} members"))
     rows = [
         (one.name, one.role or "-", one.phase, one.node or "-", one.why)
         for one in explanation.members

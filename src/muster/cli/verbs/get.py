@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.client.jobs.lookup import FoundJob
-    from muster.client.target import Cluster, Target
+    from muster.client.target import Cluster
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -59,14 +59,16 @@ class GetOptions(NamedTuple):
     "--format", "form", type=click.Choice(["sections", "classic"]), default="sections",
     help="classic is one table, a row per instance.",
 )  # fmt: skip
-@click.option("--events", "-e", is_flag=True, help="Also what was said about it.")
+@click.option("--events", "-e", is_flag=True, help="Also its events.")
 @click.option("--gpus", "-g", is_flag=True, help="Also its GPUs.")
-@click.option("--watch", "-w", is_flag=True, help="Show it again when it changes.")
+@click.option("--watch", "-w", is_flag=True, help="Redraw it when it changes.")
 @options.all_namespaces_option
-@click.option("--selector", "-l", "labels", default="", help="List what is labelled so.")
+@click.option("--selector", "-l", "labels", default="", help="List objects with these labels.")
 @options.type_option
 @options.cluster_options
-def command(target: Target, words: tuple[str, ...], watch: bool, type_: str, **given: Any) -> None:
+def command(
+    target: options.Target, words: tuple[str, ...], watch: bool, type_: str, **given: Any
+) -> None:
     """Show one training job, its instances and why it waits; or list pods, nodes, events, …
 
     \b

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Key
     from muster.cli.show.live import Frame
-    from muster.client.target import Target
 
 STATUSES = (PENDING, RUNNING, SUCCEEDED, FAILED)
 
@@ -31,11 +30,11 @@ STATUSES = (PENDING, RUNNING, SUCCEEDED, FAILED)
     "--status", "statuses", multiple=True, type=click.Choice(STATUSES, case_sensitive=False),
     help="Only jobs in this state.  [repeatable]",
 )  # fmt: skip
-@click.option("--watch", "-w", is_flag=True, help="Show them again when they change.")
+@click.option("--watch", "-w", is_flag=True, help="Redraw the table when it changes.")
 @options.type_option
 @options.cluster_options
 def command(
-    target: Target,
+    target: options.Target,
     all_namespaces: bool,
     output: str,
     statuses: tuple[str, ...],

@@ -15,7 +15,7 @@ import click
 
 from muster.api.core import Pod
 from muster.api.meta import Key
-from muster.cli import options
+from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
 from muster.client.jobs import instances, logs, lookup
@@ -23,13 +23,12 @@ from muster.client.jobs.logs import LogOptions
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
-    from muster.client.target import Target
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="logs")
-@click.argument("name", metavar="JOB|POD", shell_complete=options.job_name_completions)
+@click.argument("name", metavar="JOB|POD", shell_complete=job_name_completions)
 @click.option("--follow", "-f", is_flag=True, help="Wait for the pod and follow its log.")
 @click.option("--instance", "-i", default="", help="Pod to read  [default: the chief]")
 @click.option("--all", "-a", "everyone", is_flag=True, help="Every instance, with its name.")
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 )
 @click.option("--timestamps", is_flag=True, help="Each line with its time.")
 @click.option("--previous", is_flag=True, help="The container before the last restart.")
-@options.type_option
-@options.cluster_options
+@type_option
+@cluster_options
 def command(
     target: Target, name: str, instance: str, everyone: bool, type_: str, **given: Any
 ) -> None:

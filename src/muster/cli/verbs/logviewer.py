@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from muster.api.meta import Key
-from muster.cli import options
+from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.client.jobs import lookup
 from muster.client.target import no_dashboard
 
-if TYPE_CHECKING:
-    from muster.client.target import Target
-
 
 @click.command(name="logviewer")
-@options.name_argument()
-@options.type_option
-@options.cluster_options
+@name_argument()
+@type_option
+@cluster_options
 def command(target: Target, name: str, type_: str) -> None:
     """Print the URL of a job's page on the dashboard."""
     cluster = target.cluster()

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import webbrowser
-from typing import TYPE_CHECKING
 
 import click
 
 from muster.api.meta import Key
-from muster.cli import options
+from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
 from muster.client.jobs import lookup, tensorboard_url
 from muster.client.target import no_dashboard
 from muster.errors import MusterError, NotFound
 
-if TYPE_CHECKING:
-    from muster.client.target import Target
-
 
 @click.command(name="open")
-@options.name_argument(required=False)
+@name_argument(required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the address and open nothing.")
-@options.type_option
-@options.cluster_options
+@type_option
+@cluster_options
 def command(target: Target, name: str | None, only_print: bool, type_: str) -> None:
     """Open a job's TensorBoard in the browser, and print its address.
 

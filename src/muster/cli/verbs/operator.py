@@ -1,4 +1,4 @@
-"""`muster operator`: make jobs into pods, services and gangs, and say how they are."""
+"""`muster operator`: create pods, services and gangs for jobs, and report their status."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli import daemon, options
+from muster.cli import daemon
 from muster.cli.arena_parser import ArenaCommand
+from muster.cli.options import Target, cluster_options
 from muster.errors import no_such
 
 if TYPE_CHECKING:
-    from muster.client.target import Target
     from muster.operator.settings import Settings
 
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     help="Image with a shell and nslookup, in which PyTorch workers wait for their master.",
 )
 @daemon.daemon_options
-@options.cluster_options
+@cluster_options
 def command(target: Target, **given: Any) -> None:
     """Run the job operator.
 
@@ -58,19 +58,19 @@ def command(target: Target, **given: Any) -> None:
 
     async def work(context: daemon.DaemonContext) -> None:
         lead = context.election.run_as_leader if context.election else None
-        how = Options(target.namespace, settings, lead=lead, health=context.health)
-        await run(context.client, how, context.stop)
+        run_options = Options(target.namespace, settings, lead=lead, health=context.health)
+        await run(context.client, run_options, context.stop)
 
     daemon.run(target, daemon.DaemonOptions("operator", **given), work)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
-    """What decisions depend on, taken out of the options given."""
+    """The settings that decisions depend on, removed from the options given."""
     from muster.operator.settings import Settings
 
     return Settings(
         gang=given.pop("enable_gang_scheduling"),
-        dialect=_known(given.pop("gang_dialect")),
+        dialect=_checked_dialect(given.pop("gang_dialect")),
         scheduler=given.pop("gang_scheduler_name"),
         domain=given.pop("cluster_domain").strip("."),
         delivery_image=given.pop("mpi_kubectl_delivery_image"),
@@ -78,7 +78,7 @@ def _settings(given: dict[str, Any]) -> Settings:
     )
 
 
-def _known(dialect: str) -> str:
+def _checked_dialect(dialect: str) -> str:
     """The dialect, if there is one of that name."""
     from muster.operator.build.gang_dialect import DIALECT_CHOICES
 

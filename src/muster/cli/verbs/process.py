@@ -60,7 +60,7 @@ def command(words: tuple[str, ...], file: str, listing: bool, output: str, **giv
         return
     values = _values((*given["params"], *words), given["param_files"])
     if given["lenient"]:
-        for name in openshift_template.unknown(template, values):
+        for name in openshift_template.unknown_names(template, values):
             del values[name]
     labelled = openshift_template.with_labels(template, _labels(given["labels"]))
     objects = openshift_template.process(labelled, values, SystemRandom())

@@ -1,4 +1,4 @@
-"""`arena prune --since DUR`: delete jobs that ended at least so long ago."""
+"""`arena prune --since DURATION`: delete jobs that ended at least that long ago."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli import options
 from muster.cli.failures import Failures
+from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
 from muster.cli.show.messages import note, note_once
 from muster.cli.show.units import duration
 from muster.client.jobs import changes, lookup
 from muster.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from muster.client.target import Cluster, Target
+    from muster.client.target import Cluster
     from muster.jobs.summary import JobSummary
 
 
 @click.command(name="prune")
 @click.option("--since", "-s", required=True, metavar="DURATION", help="How long ago, e.g. 24h.")
-@options.all_namespaces_option
-@click.option("--dry-run", is_flag=True, help="Only say which.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@options.type_option
-@options.cluster_options
+@all_namespaces_option
+@click.option("--dry-run", is_flag=True, help="Only print their names.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@type_option
+@cluster_options
 def command(
     target: Target, since: str, all_namespaces: bool, dry_run: bool, yes: bool, type_: str
 ) -> None:
-    """Delete jobs that succeeded or failed at least so long ago. Waiting ones are kept.
+    """Delete jobs that succeeded or failed at least that long ago. Others stay.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def command(
             print("No job need to be deleted")
             return
         if not (dry_run or yes):
-            _ask(cluster, old)
+            _confirm(cluster, old)
         failures = Failures()
         for job in old:
             text = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
@@ -68,13 +68,13 @@ def command(
     failures.raise_if_any(len(old), "jobs")
 
 
-def _ask(cluster: Cluster, old: list[JobSummary]) -> None:
-    """On a cluster that is not this machine's own, a person must agree."""
+def _confirm(cluster: Cluster, old: list[JobSummary]) -> None:
+    """Ask for confirmation, unless it is the local cluster."""
     if cluster.local:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{len(old)} jobs on {cluster.name} would be deleted, and nobody can be asked",
+            f"{len(old)} jobs on {cluster.name} would be deleted, and there is no terminal to ask",
             hint="--yes deletes them; --dry-run lists them.",
         )
     if not click.confirm(f"Delete {len(old)} jobs on {cluster.name}?", err=True):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.api.kinds import LEASES
-from muster.cli import daemon, options
+from muster.cli import daemon
+from muster.cli.options import Target, cluster_options
 from muster.cli.show.messages import note
 from muster.errors import Forbidden, UsageError
 
 if TYPE_CHECKING:
-    from muster.client.target import Target
     from muster.kube.client import Client
 
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--shadow", is_flag=True, help="Decide and report, bind nothing.")
 @click.option("--force", is_flag=True, help="Start beside another scheduler of the same name.")
 @daemon.daemon_options
-@options.cluster_options
+@cluster_options
 def command(
     target: Target,
     names: tuple[str, ...],
@@ -54,29 +54,29 @@ def command(
     from muster.scheduler.service import Options, run
     from muster.scheduler.settings import NAMES, load
 
-    # What is watched lives long: looking through it for cycles after every few hundred new objects
-    # costs more than deciding about them.
+    # Watched objects live long: searching them for cycles after every few hundred new objects costs
+    # more than scheduling.
     gc.set_threshold(50_000, 20, 50)
 
     async def work(context: daemon.DaemonContext) -> None:
         answered = names or NAMES
         if not (force or shadow):
             served = load(config, answered).names if config else answered
-            await _refuse_rivals(context.client, served, elects=context.election is not None)
-        how = Options(
+            await _refuse_others(context.client, served, elects=context.election is not None)
+        run_options = Options(
             answered,
             config=config,
             election=context.election,
             shadow=shadow,
             health=context.health,
         )
-        await run(context.client, how, context.stop)
+        await run(context.client, run_options, context.stop)
 
     daemon.run(target, daemon.DaemonOptions("scheduler", **given), work)
 
 
-async def _refuse_rivals(client: Client, names: tuple[str, ...], *, elects: bool) -> None:
-    """Two schedulers of one name would bind the same pods."""
+async def _refuse_others(client: Client, names: tuple[str, ...], *, elects: bool) -> None:
+    """Refuse to start beside a scheduler of the same name: both would bind the same pods."""
     from muster.scheduler.other_schedulers import (
         ELECTED,
         LEASE_FIELD_SELECTOR,
@@ -90,7 +90,7 @@ async def _refuse_rivals(client: Client, names: tuple[str, ...], *, elects: bool
     try:
         leases = (await client.list(LEASES, fields=LEASE_FIELD_SELECTOR)).items
     except Forbidden as error:
-        note(f"cannot tell whether another scheduler answers to {', '.join(names)}: {error}")
+        note(f"cannot check whether another scheduler answers to {', '.join(names)}: {error}")
         return
     alive = find_others(names, leases, datetime.now(UTC), gone=gone)
     if alive:

@@ -1,4 +1,4 @@
-"""`arena status`: which cluster commands use, and how the local one is."""
+"""`arena status`: which cluster commands use, and whether the local one is up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.local.home import Home
 @options.output_option("wide", "json", "yaml")
 @options.cluster_options
 def command(target: Target, output: str) -> None:
-    """Say which cluster is used and how the local one is."""
+    """Show which cluster is used and whether the local one is up."""
     home = Home.of_user()
     facts = home.facts()
     chosen = find_cluster(target)
@@ -30,7 +30,7 @@ def command(target: Target, output: str) -> None:
     }
     if not facts and any((home.last_data() / "pods").glob("*")):
         data["pods"] = "may still run: `arena up` finds them again, `arena down` ends them"
-    trouble = ""
+    problem = ""
     if chosen is not None:
         try:
             with chosen.connect() as client:
@@ -40,7 +40,7 @@ def command(target: Target, output: str) -> None:
         except Forbidden:
             data["nodes"] = "you may not list them"
         except MusterError as error:
-            trouble = data["trouble"] = str(error)
+            problem = data["trouble"] = str(error)
     if output != "wide":
         print(json_or_yaml(data, output))
     else:
@@ -49,5 +49,5 @@ def command(target: Target, output: str) -> None:
             print(f"  {key}: {value}")
     if chosen is None:
         raise no_cluster()
-    if trouble:
+    if problem:
         raise NoCluster("the cluster does not answer")

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.api.meta import object_name
-from muster.cli import arena_parser, options
-from muster.cli.manifests import DRY_RUN_SUFFIX
+from muster.cli import arena_parser
+from muster.cli.manifests import DRY_RUN_SUFFIX, print_objects
+from muster.cli.options import Target, cluster_options, dry_run_option, objects_option
 from muster.cli.show.messages import arena_info, note
 from muster.cli.show.progress import StatusLine
-from muster.cli.show.table import json_or_yaml
 from muster.cli.verb_groups import AliasGroup
 from muster.client.jobs import waiting
 from muster.client.manifests.apply import check_namespace
-from muster.client.manifests.reader import as_list
 from muster.client.submit import flag_table, mlflow, submit
 from muster.client.submit.submit import PreparedJob
 from muster.client.submit.transaction import submission_record
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.client.submit.transaction import Submitted
-    from muster.client.target import Cluster, Target
+    from muster.client.target import Cluster
     from muster.kube.blocking_client import BlockingClient
 
 
@@ -62,12 +61,12 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, chosen=SubmitOptions(dry_run, output or "", wait, watch), **kwargs)
 
     for option in (
-        click.option("--watch", is_flag=True, help="Wait, and tell of every instance."),
+        click.option("--watch", is_flag=True, help="Wait, and print every change of an instance."),
         click.option(
             "--wait", is_flag=True, help="Wait for the end; exit code 10 if the job fails."
         ),
-        options.objects_option,
-        options.dry_run_option,
+        objects_option,
+        dry_run_option,
     ):
         wrapped = option(wrapped)
     return wrapped
@@ -106,7 +105,8 @@ def _submit(
     """Print, check or create the job. A dry run starts no cluster, on the client it needs none."""
     if chosen.dry_run == "client":
         bundle = prepared.bundle
-        _print_objects([submission_record(bundle.job), *bundle.companions, bundle.job], chosen)
+        items = [submission_record(bundle.job), *bundle.companions, bundle.job]
+        print_objects(items, chosen.output or "yaml")
         return
     if cluster is None and chosen.dry_run == "server":
         raise no_cluster()
@@ -129,7 +129,7 @@ def _submit(
 def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions) -> None:
     record, *others = items = [submitted.record, *submitted.companions, submitted.job]
     if chosen.output:
-        _print_objects(items, chosen)
+        print_objects(items, chosen.output)
         return
     word = f"created{DRY_RUN_SUFFIX[chosen.dry_run]}"
     print(f"{object_name(record)} {word}")
@@ -143,14 +143,6 @@ def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions
         arena_info(
             f"You can run `arena get {name} --type {type_} -n {namespace}` to check the job status"
         )
-
-
-def _print_objects(items: Sequence[Raw], chosen: SubmitOptions) -> None:
-    if chosen.output == "name":
-        for item in items:
-            print(object_name(item))
-    else:
-        print(json_or_yaml(as_list(items), chosen.output or "yaml"))
 
 
 def _register_model(flags: submission.Submission) -> None:
@@ -191,7 +183,7 @@ def type_command(type_: str) -> click.Command:
     Example:
       arena submit {other.partition(",")[0]} --name=hello --image=python:3.12 --gang {example}
     """
-    command: Any = options.cluster_options(run)
+    command: Any = cluster_options(run)
     command = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")(command)
     command = submit_options(command)
     defaults = {field.name: field.default for field in fields(kind)}
@@ -204,7 +196,7 @@ def _option(row: flag_table.Flag, default: object) -> Callable[[Any], Any]:
     settings: dict[str, Any] = {"help": row.help, "cls": arena_parser.ArenaOption, "old": row.old}
     if isinstance(default, bool):
         switch = f"{row.spelling}/--no-{row.spelling.lstrip('-')}"
-        # None tells a switch that was not written from one that was switched off.
+        # None: the switch was not written, as opposed to switched off.
         return click.option(switch, row.field, default=None, **settings)
     spellings = [part for part in (row.spelling, row.old, row.short) if part]
     if default is MISSING:
@@ -229,7 +221,7 @@ def _option(row: flag_table.Flag, default: object) -> Callable[[Any], Any]:
     help="With -f: change a field first.  [repeatable]",
 )  # fmt: skip
 @submit_options
-@options.cluster_options
+@cluster_options
 @click.pass_context
 def command(
     ctx: click.Context,

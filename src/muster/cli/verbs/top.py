@@ -23,7 +23,6 @@ from muster.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.client.target import Target
 
 _MODES = {"n": False, "none": False, "e": True, "exclusive": True}
 
@@ -43,7 +42,7 @@ def _table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of both tables."""
     for option in (
         click.option(
-            "--refresh", "-r", "--watch", "-w", is_flag=True, help="Draw it again and again."
+            "--refresh", "-r", "--watch", "-w", is_flag=True, help="Redraw it every two seconds."
         ),
         click.option(
             "--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide",
@@ -63,9 +62,14 @@ def _table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_table_options
 @options.cluster_options
 def node(
-    target: Target, names: tuple[str, ...], details: bool, gpu_mode: str, refresh: bool, output: str
+    target: options.Target,
+    names: tuple[str, ...],
+    details: bool,
+    gpu_mode: str,
+    refresh: bool,
+    output: str,
 ) -> None:
-    """Show what nodes have, what is given away and what is used.
+    """Show what nodes have, what is allocated to pods and what is used.
 
     \b
     Examples:
@@ -103,9 +107,14 @@ def node(
 @_table_options
 @options.cluster_options
 def job(
-    target: Target, name: str | None, all_namespaces: bool, instance: str, type_: str, **given: Any
+    target: options.Target,
+    name: str | None,
+    all_namespaces: bool,
+    instance: str,
+    type_: str,
+    **given: Any,
 ) -> None:
-    """Show what jobs asked for and what they use; with a JOB, each of its instances.
+    """Show what jobs request and use; with a JOB, each of its instances.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`arena use`: choose the cluster that commands talk to, and keep the choice."""
+"""`arena use`: choose the cluster that commands talk to, and store the choice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.local.home import Home
 @click.command(name="use")
 @click.argument("cluster", required=False)
 def command(cluster: str | None) -> None:
-    """Choose the cluster: local, kube or kube:CONTEXT; without an argument, say which.
+    """Choose the cluster: local, kube or kube:CONTEXT; without an argument, print the choice.
 
     \b
     Examples:
@@ -24,7 +24,7 @@ def command(cluster: str | None) -> None:
             raise click.UsageError(
                 f"{cluster!r} is not a choice: write local, kube or kube:CONTEXT"
             )
-        cluster_of_choice(cluster)  # a choice that cannot be used is not kept
+        cluster_of_choice(cluster)  # a choice that cannot be used is not stored
         Home.of_user().choose(cluster)
     found = find_cluster(Target())
     note("no cluster: arena up" if found is None else str(found))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.api.meta import Key
-from muster.cli import options
 from muster.cli.failures import Failures
+from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.progress import StatusLine
 from muster.client.jobs import lookup, waiting
 from muster.client.jobs.waiting import JobWatch
@@ -18,21 +18,20 @@ from muster.errors import JobFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.client.target import Target
     from muster.kube.blocking_client import BlockingClient
 
 GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED, "deleted": ()}
 
 
 @click.command(name="wait")
-@options.name_argument(many=True)
+@name_argument(many=True)
 @click.option(
     "--for", "goal", type=click.Choice(list(GOALS)), default="finished", show_default=True,
-    help="How far the jobs must be.",
+    help="The state to wait for.",
 )  # fmt: skip
 @click.option("--timeout", default="", metavar="DURATION", help="Give up after, e.g. 2h.")
-@options.type_option
-@options.cluster_options
+@type_option
+@cluster_options
 def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, type_: str) -> None:
     """Wait until jobs are finished, and end with 0 if all succeeded, with 10 if one failed.
 

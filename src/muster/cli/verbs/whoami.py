@@ -1,4 +1,4 @@
-"""`arena whoami`: who the cluster takes us for, as arena's one line of JSON."""
+"""`arena whoami`: our user name on the cluster, as arena's one line of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.client.target import Target, may_do_everything, user_name
 @click.command(name="whoami")
 @options.cluster_options
 def command(target: Target) -> None:
-    """Print who the cluster takes you for, and whether you may do everything there."""
+    """Print your user name on the cluster, and whether you may do everything there."""
     with target.cluster().connect() as client:
         name = user_name(client)
         admin = may_do_everything(client)

@@ -1,6 +1,6 @@
 """Changing jobs: delete, suspend, resume, scale.
 
-A change is made to the very object that was looked at, and never to another of the same name.
+A change is made to the object that was read, and never to another of the same name.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> str:
     """Delete a job, or the pod `pod/NAME`; returns `training job` or `pod`.
 
-    What a job made is owned by it and goes with it. A record that an interrupted submission left
-    behind without its job is deleted too.
+    A job owns its pods, services and records: they are deleted with it. A record that an
+    interrupted submission left behind without its job is deleted too.
     """
     parsed = lookup.parse_name(key.name, type_)
     bare = Key(key.namespace, parsed.name)
@@ -65,8 +65,8 @@ def has_ended_since(job: JobSummary, now: datetime, limit: timedelta) -> bool:
     return job.over and ended is not None and now - ended >= limit
 
 
-def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> bool:
-    """Suspend or resume a job; False if it was so already."""
+def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> str:
+    """Suspend or resume a job; returns `suspended`, `already suspended` and so on."""
     summary = summarize(job.raw, [])
     if summary.over:
         verb = "stop" if suspend else "resume"
@@ -74,16 +74,17 @@ def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> bo
             f"{object_name(job.raw)} has {summary.status.lower()} already: "
             f"there is nothing to {verb}"
         )
+    outcome = "suspended" if suspend else "resumed"
     spec = job.raw.get("spec") or {}
     policy = spec.get("runPolicy")
     if bool((policy or {}).get("suspend", spec.get("suspend"))) is suspend:
-        return False
+        return f"already {outcome}"
     if isinstance(policy, dict):
         operation: Raw = {"op": "add", "path": "/spec/runPolicy/suspend", "value": suspend}
     else:
         operation = {"op": "add", "path": "/spec/runPolicy", "value": {"suspend": suspend}}
     _patch(client, job, [operation])
-    return True
+    return outcome
 
 
 def scale(client: BlockingClient, job: FoundJob, counts: dict[str, int]) -> list[Raw]:

@@ -21,13 +21,14 @@ from muster.scheduler import published_line
 from muster.scheduler.job_explanation import JobExplanation, explain_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from muster.client import Notify
     from muster.kube.blocking_client import BlockingClient
 
 
 def explain(
-    client: BlockingClient, key: Key, type_: str = "", notify: Callable[[str], None] = ignore
+    client: BlockingClient, key: Key, type_: str = "", notify: Notify = ignore
 ) -> JobExplanation:
     """Why the job or the pod of that name does not run, and its place in line."""
     found = lookup.get_job_or_pod(client, key, type_)
@@ -44,15 +45,13 @@ def explain(
 
 
 def explain_pods(
-    client: BlockingClient, name: str, pods: Sequence[Pod], notify: Callable[[str], None] = ignore
+    client: BlockingClient, name: str, pods: Sequence[Pod], notify: Notify = ignore
 ) -> JobExplanation:
     """The explanation of a job with these pods."""
     return explain_job(name, pods, _read_line(client, notify))
 
 
-def _read_line(
-    client: BlockingClient, notify: Callable[[str], None]
-) -> list[published_line.WaitingGang]:
+def _read_line(client: BlockingClient, notify: Notify) -> list[published_line.WaitingGang]:
     """The line; empty where no gang waits or we may not read it."""
     key = Key(published_line.NAMESPACE, published_line.CONFIG_MAP)
     try:

@@ -11,9 +11,8 @@ from muster.client.jobs import lookup
 from muster.errors import MusterError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from muster.api.core import Pod
+    from muster.client import Notify
     from muster.jobs.summary import Instance, JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -23,7 +22,7 @@ POLL_SECONDS = 0.3
 class WaitNotice:
     """Reports what is waited for and why, and again only when the reason changes."""
 
-    def __init__(self, goal: str, notify: Callable[[str], None]) -> None:
+    def __init__(self, goal: str, notify: Notify) -> None:
         self._goal, self._notify = goal, notify
         self._reason: str | None = None
 
@@ -70,11 +69,7 @@ def container_to_enter(client: BlockingClient, pod: Pod, name: str = "") -> str:
 
 
 def instance_to_read(
-    client: BlockingClient,
-    job: JobSummary,
-    *,
-    follow: bool,
-    notify: Callable[[str], None] = ignore,
+    client: BlockingClient, job: JobSummary, *, follow: bool, notify: Notify = ignore
 ) -> Instance:
     """The instance whose log is the job's: the chief, or the only one there is."""
     job = wait_for_instances(client, job, follow=follow, notify=notify)
@@ -92,11 +87,7 @@ def instance_to_read(
 
 
 def wait_for_instances(
-    client: BlockingClient,
-    job: JobSummary,
-    *,
-    follow: bool,
-    notify: Callable[[str], None] = ignore,
+    client: BlockingClient, job: JobSummary, *, follow: bool, notify: Notify = ignore
 ) -> JobSummary:
     """The job once it has pods; an error if it never will, or without `follow`."""
     notice = WaitNotice(f"the pods of {job.name}", notify)
@@ -116,11 +107,7 @@ def wait_for_instances(
 
 
 def wait_for_chief(
-    client: BlockingClient,
-    job: JobSummary,
-    *,
-    follow: bool,
-    notify: Callable[[str], None] = ignore,
+    client: BlockingClient, job: JobSummary, *, follow: bool, notify: Notify = ignore
 ) -> JobSummary:
     """The job once its chief is there; unchanged if it has none or ended without one."""
     notice = WaitNotice(f"the {job.lead} of {job.name}", notify)

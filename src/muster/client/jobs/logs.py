@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Key
+    from muster.client import Notify
     from muster.kube.blocking_client import BlockingClient
 
-    Notify = Callable[[str], None]
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ RECONNECT_TIMEOUT = 120.0
 
 
 class LogOptions(NamedTuple):
-    """Which part of the log, and how."""
+    """Which part of the log, and whether with timestamps."""
 
     follow: bool = False
     container: str = ""
@@ -210,8 +210,8 @@ def read_many(
     """Chunks of several logs, each with its pod; an empty chunk ends a log.
 
     With `follow` all are read at once, each over a connection of its own; else one after the other.
-    A log that cannot be read does not end the others: `warn` is told. If none can be read, that is
-    an error.
+    A log that cannot be read does not end the others: `warn` receives a sentence. If none can be
+    read, that is an error.
     """
     failures: list[MusterError] = []
 

@@ -1,8 +1,8 @@
 """Finding jobs and their pods on a cluster.
 
 A name is a job's, then a pod's; `job/NAME` (or `tfjob/NAME`) and `pod/NAME` say which. A kind whose
-CRD is not installed has no jobs, and a kind that we may not read is left out: that is an error only
-if it is so with every kind that was asked for.
+CRD is not installed has no jobs, and a kind that we may not read is left out: an error only if that
+holds for every kind in question.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muster.api.core import Pod
+    from muster.client import Notify
     from muster.kube.blocking_client import BlockingClient
 
 T = TypeVar("T")
@@ -141,10 +142,7 @@ def get_job(client: BlockingClient, key: Key, type_: str = "") -> FoundJob:
 
 
 def list_jobs(
-    client: BlockingClient,
-    namespace: str,
-    type_: str = "",
-    notify: Callable[[str], None] = ignore,
+    client: BlockingClient, namespace: str, type_: str = "", notify: Notify = ignore
 ) -> list[JobSummary]:
     """Every job of a namespace (of all namespaces, if it is empty), newest first."""
     jobs = _list_raw(client, namespace, type_, notify)
@@ -226,9 +224,7 @@ def _no_job(key: Key, forbidden: str) -> NotFound:
     )
 
 
-def _list_raw(
-    client: BlockingClient, namespace: str, type_: str, notify: Callable[[str], None]
-) -> list[Raw]:
+def _list_raw(client: BlockingClient, namespace: str, type_: str, notify: Notify) -> list[Raw]:
     """The jobs of every kind that we may list."""
     query = KindQuery(kinds_of_type(type_), lambda kind: client.list(kind, namespace, page=0).items)
     if not query.forbidden and not query.results:

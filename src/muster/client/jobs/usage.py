@@ -23,9 +23,10 @@ from muster.jobs import pod_status
 from muster.jobs.summary import GPUS, gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from muster.api.core import Node, Pod
+    from muster.client import Notify
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -194,10 +195,7 @@ class JobUsage:
 
 
 def job_usages(
-    client: BlockingClient,
-    namespace: str,
-    type_: str = "",
-    notify: Callable[[str], None] = ignore,
+    client: BlockingClient, namespace: str, type_: str = "", notify: Notify = ignore
 ) -> list[JobUsage]:
     """Every job, those with most GPUs first."""
     jobs = lookup.list_jobs(client, namespace, type_, notify)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from muster.api.kinds import Kind
     from muster.api.meta import Key, Raw
+    from muster.client import Notify
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -41,7 +42,7 @@ def wait_for(
     *,
     deadline: float = float("inf"),
     on_look: Callable[[JobSummary], None] = lambda _: None,
-    notify: Callable[[str], None] = ignore,
+    notify: Notify = ignore,
 ) -> JobSummary:
     """Wait until the job has one of these statuses; JobFailed if it ends otherwise.
 

@@ -1,15 +1,13 @@
 """OpenShift templates: parameters and objects in, a list of objects out.
 
-Called by `cli/process.py`. Pure: randomness is an argument. The rules are those of `oc process`:
-`${NAME}` within any string or key becomes the parameter's text; `"${{NAME}}"` as a whole string
-becomes the JSON value that the text is, or the text itself if it is none; a name that is no
-parameter stays as it is (it may be a shell's variable). Promise: a value is data. What a value
-contains is never substituted again, and can never become a key, a field or another object.
+Pure: randomness is an argument. The rules are those of `oc process`: `${NAME}` within any string or
+key becomes the parameter's text; `"${{NAME}}"` as a whole string becomes the JSON value of the
+text, or the text itself if it is not JSON; a name that is no parameter stays unchanged (it may be a
+variable of a shell). A value is data: it is never substituted again, and can never become a key, a
+field or another object.
 
-Random text by OpenShift's expressions: `user-[a-z0-9]{4}` becomes `user-x3k9`.
-
-Called by `template.py` for parameters with `generate: expression`. Pure: randomness is an argument.
-This is not a regular expression: only `[ranges]{count}` means something, all else is itself.
+A parameter with `generate: expression` gets random text: `user-[a-z0-9]{4}` becomes `user-x3k9`.
+This is not a regular expression: only `[ranges]{count}` has a meaning, all other characters stay.
 """
 
 from __future__ import annotations
@@ -44,10 +42,10 @@ _MOST = 255
 
 
 def expand(expression: str, random: Random) -> str:
-    r"""Text for `generate: expression`: every `[ranges]{count}` becomes so many random characters.
+    r"""Text for `generate: expression`: every `[ranges]{count}` becomes `count` random characters.
 
     Ranges may be `a-z`, `A-Z`, `0-9` and parts of these, `\w`, `\d`, `\a` (letters) and `\A`
-    (symbols); what stands outside the brackets stays as it is.
+    (symbols); text outside the brackets stays unchanged.
     """
 
     def draw(found: re.Match[str]) -> str:
@@ -105,7 +103,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Template:
-    """A template that was read and found whole."""
+    """A template whose fields were checked."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -142,7 +140,7 @@ def read(raw: object) -> Template:
     )
 
 
-def unknown(template: Template, given: Iterable[str]) -> list[str]:
+def unknown_names(template: Template, given: Iterable[str]) -> list[str]:
     """The names that were given and are no parameters of the template."""
     known = {parameter.name for parameter in template.parameters}
     return [name for name in given if name not in known]
@@ -155,26 +153,28 @@ def process(template: Template, given: Mapping[str, str], random: Random) -> lis
     """
     _refuse_unknown(template, given)
     values = {parameter.name: _value(parameter, given, random) for parameter in template.parameters}
-    empty = [p.name for p in template.parameters if p.required and not values[p.name]]
-    if empty:
+    missing = [p.name for p in template.parameters if p.required and not values[p.name]]
+    if missing:
         raise UsageError(
-            f"required and not given: {', '.join(empty)}",
-            hint=f"Add {' '.join(f'--param {name}=…' for name in empty)}",
+            f"required and not given: {', '.join(missing)}",
+            hint=f"Add {' '.join(f'--param {name}=…' for name in missing)}",
         )
     labels = {_put(key, values): _put(text, values) for key, text in template.labels.items()}
     return [
-        _labelled(_substitute(_placed(item), values, f"objects[{i}]"), labels, f"objects[{i}]")
+        _labelled(
+            _substitute(_without_namespace(item), values, f"objects[{i}]"), labels, f"objects[{i}]"
+        )
         for i, item in enumerate(template.objects)
     ]
 
 
 def _refuse_unknown(template: Template, given: Mapping[str, str]) -> None:
     known = [parameter.name for parameter in template.parameters]
-    for name in unknown(template, given):
+    for name in unknown_names(template, given):
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        meant = f"; did you mean {near[0]}?" if near else ""
+        suggestion = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(
-            f"the template has no parameter {name}{meant}",
+            f"the template has no parameter {name}{suggestion}",
             hint=f"It has {', '.join(known)}." if known else "It has no parameters at all.",
         )
 
@@ -214,15 +214,15 @@ def _substitute(node: Any, values: Mapping[str, str], path: str) -> Any:
 
 
 def _keys_and_values(node: Raw, values: Mapping[str, str], path: str) -> Raw:
-    made: Raw = {}
+    result: Raw = {}
     for key, value in node.items():
         # A key is always text, so both spellings mean the text of the parameter.
         whole = _VALUE.fullmatch(key)
         name = values.get(whole[1], key) if whole else _put(key, values)
-        if name in made:
+        if name in result:
             raise UsageError(f"{path}: the key {name!r} appears twice once parameters are put in")
-        made[name] = _substitute(value, values, f"{path}.{key}")
-    return made
+        result[name] = _substitute(value, values, f"{path}.{key}")
+    return result
 
 
 def _json_or_text(text: str) -> Any:
@@ -235,8 +235,8 @@ def _json_or_text(text: str) -> Any:
         return text
 
 
-def _placed(item: Raw) -> Raw:
-    """Without a fixed namespace: a template's objects go where the user is, unless it asks."""
+def _without_namespace(item: Raw) -> Raw:
+    """The object without a fixed namespace; one that a parameter names stays."""
     metadata = item.get("metadata")
     if not isinstance(metadata, dict) or "namespace" not in metadata:
         return item
@@ -260,21 +260,21 @@ def with_labels(template: Template, labels: Mapping[str, str]) -> Template:
 
 
 def _parameter(row: object, path: str) -> Parameter:
-    found = _mapping(row, path)
-    name = _text(found, "name", path)
+    fields = _mapping(row, path)
+    name = _text(fields, "name", path)
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{path}.name: {name!r} is not possible", hint="Use letters, digits and '_'."
         )
-    required = found.get("required") or False
+    required = fields.get("required") or False
     if not isinstance(required, bool):
         raise UsageError(f"{path}.required: write true or false")
     return Parameter(
         name=name,
-        description=_text(found, "description", path) or _text(found, "displayName", path),
-        value=_text(found, "value", path),
-        generate=_text(found, "generate", path),
-        source=_text(found, "from", path),
+        description=_text(fields, "description", path) or _text(fields, "displayName", path),
+        value=_text(fields, "value", path),
+        generate=_text(fields, "generate", path),
+        source=_text(fields, "from", path),
         required=required,
     )
 

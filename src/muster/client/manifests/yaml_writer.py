@@ -40,13 +40,13 @@ def dump(value: Any) -> str:
     """The text, without a line break at its end unless that is part of the value."""
     dumpers: list[Dumper] = []
 
-    def made(*args: Any, **kwargs: Any) -> Dumper:
+    def create(*args: Any, **kwargs: Any) -> Dumper:
         dumpers.append(Dumper(*args, **kwargs))
         return dumpers[-1]
 
     text: str = yaml.dump(
         value,
-        Dumper=made,
+        Dumper=create,
         sort_keys=False,
         allow_unicode=True,
         default_flow_style=False,

@@ -126,11 +126,11 @@ def check_priority(client: BlockingClient, args: submission.Submission) -> None:
             "to get a valid priority"
         ) from None
     except ApiError:
-        return  # whoever may not read classes learns it from the pods
+        return  # a user who may not read classes sees it in the pods' reason
 
 
 def submitting_user(client: BlockingClient) -> str:
-    """Our name on the cluster; empty if it does not tell."""
+    """Our user name on the cluster; empty if it does not answer that."""
     try:
         return user_name(client)
     except ApiError:

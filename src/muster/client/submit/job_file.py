@@ -91,7 +91,7 @@ def _nested(change: str, text: str, loader: Any) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Values that JSON, or a tag of YAML, made something else: as text again."""
+    """Values that JSON or a YAML tag has converted: as text again."""
     if isinstance(value, dict):
         return {key: _written(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -243,43 +243,32 @@ def set_field(document: Raw, change: str, *, typed: bool) -> None:
     steps = [index or name.replace("\\", "") for name, index in _STEP.findall(path)]
     if not equals or not steps:
         raise UsageError(f"--set {change!r} is invalid", hint="Write --set=PATH=VALUE, e.g. gpus=2")
-    at: Any = document
-    for number, step in enumerate(steps[:-1]):
-        at = _below(at, step, ".".join(steps[: number + 1]))
-    _assign(at, steps[-1], parse_set_value(change, text, typed=typed), path)
+    node: Any = document
+    for number, step in enumerate(steps, 1):
+        key = _key(node, step, ".".join(steps[:number]))
+        if number == len(steps):
+            node[key] = parse_set_value(change, text, typed=typed)
+        elif isinstance(node, dict) and node.get(key) is None:
+            node[key] = {}
+        node = node[key]
 
 
-def _below(at: Any, step: str, path: str) -> Any:
-    if isinstance(at, list):
-        return at[_index(at, step, path)]
-    if not isinstance(at, dict):
+def _key(node: Any, step: str, path: str) -> str | int:
+    """The key or index of this step."""
+    if isinstance(node, list):
+        if not step.isdecimal() or int(step) >= len(node):
+            raise UsageError(f"--set {path}: there are {len(node)} items; write [0] for the first")
+        return int(step)
+    if not isinstance(node, dict):
         raise UsageError(f"--set {path}: there is nothing below that")
-    if at.get(step) is None:
-        _refuse_typo(at, step, path)
-        at[step] = {}
-    return at[step]
+    if node.get(step) is None:
+        _refuse_typo(node, step, path)
+    return step
 
 
-def _assign(at: Any, step: str, value: Any, path: str) -> None:
-    if isinstance(at, list):
-        at[_index(at, step, path)] = value
-        return
-    if not isinstance(at, dict):
-        raise UsageError(f"--set {path}: there is nothing below that")
-    if step not in at:
-        _refuse_typo(at, step, path)
-    at[step] = value
-
-
-def _index(at: list[Any], step: str, path: str) -> int:
-    if not step.isdecimal() or int(step) >= len(at):
-        raise UsageError(f"--set {path}: there are {len(at)} items; write [0] for the first")
-    return int(step)
-
-
-def _refuse_typo(at: Raw, step: str, path: str) -> None:
+def _refuse_typo(node: Raw, step: str, path: str) -> None:
     """Allow a new key unless it looks like one that is there."""
-    lower = {str(key).lower(): str(key) for key in at}
+    lower = {str(key).lower(): str(key) for key in node if key != step}
     near = difflib.get_close_matches(step.lower(), list(lower), n=1, cutoff=0.8)
     if near and not re.search(r"\d", step):
         raise UsageError(f"--set {path}: did you mean {lower[near[0]]}?")

@@ -15,8 +15,7 @@ from muster.client.submit.transaction import Submitted, Transaction
 from muster.jobs import submission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from muster.client import Notify
     from muster.jobs.submission import Bundle, Submission
     from muster.kube.blocking_client import BlockingClient
 
@@ -44,7 +43,7 @@ def create(
     namespace: str,
     *,
     dry_run: bool = False,
-    notify: Callable[[str], None] = ignore,
+    notify: Notify = ignore,
 ) -> Submitted:
     """Create the job and its companions, all or nothing; a dry run lets the server check them."""
     bundle = prepared.bundle

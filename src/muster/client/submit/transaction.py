@@ -29,10 +29,10 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube import request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
+    from muster.client import Notify
     from muster.jobs.submission import Bundle
     from muster.kube.blocking_client import BlockingClient
 
@@ -43,13 +43,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """Ctrl-C and SIGTERM, held back while a request is under way.
 
-    After a write that was cut short nobody knows whether it happened. So the first signal waits
-    until `raise_if_asked` is called between two requests; a second one, from a user who does not
+    After an interrupted write it is unknown whether it happened. So the first signal waits
+    until `raise_if_received` is called between two requests; a second one, from a user who does not
     want to wait, interrupts at once. While `ignored`, none does.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.received = False
         self.ignored = False
         self._before: dict[signal.Signals, Any] = {}
 
@@ -64,14 +64,14 @@ class Interrupts:
         while self._before:
             signal.signal(*self._before.popitem())
 
-    def raise_if_asked(self) -> None:
+    def raise_if_received(self) -> None:
         """Stop here, if a signal has come."""
-        if self.asked:
+        if self.received:
             raise KeyboardInterrupt
 
     def _on_signal(self, *_: object) -> None:
-        again, self.asked = self.asked, True
-        if again and not self.ignored:
+        second, self.received = self.received, True
+        if second and not self.ignored:
             raise KeyboardInterrupt
 
 
@@ -85,7 +85,7 @@ COMPANION_KINDS: dict[str, Kind[Any]] = {
 SUBMISSION_ANNOTATION = "muster.dev/submission"
 """The annotation by which a submission recognises its own objects."""
 LOOKS, LOOK_SECONDS = 10, 0.1
-"""How often, and how many seconds apart, to look for an object whose creation was not answered."""
+"""Number of looks for an object whose creation was not answered, and the seconds between them."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Transaction:
         namespace: str,
         *,
         dry_run: bool = False,
-        notify: Callable[[str], None] = ignore,
+        notify: Notify = ignore,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -137,7 +137,7 @@ class Transaction:
     ) -> None:
         interrupts = self._interrupts
         interrupts.ignored = True
-        stopped = isinstance(error, KeyboardInterrupt) or (error is None and interrupts.asked)
+        stopped = isinstance(error, KeyboardInterrupt) or (error is None and interrupts.received)
         try:
             if error is not None or stopped:
                 left = self._roll_back()
@@ -220,7 +220,7 @@ class Transaction:
         return raw
 
     def _send(self, kind: Kind[Any], body: Raw, *, dry_run: bool = False) -> Raw:
-        self._interrupts.raise_if_asked()
+        self._interrupts.raise_if_received()
         ask = request.create(kind, body, namespace=self._namespace)
         response = self._client.send(with_write_options(ask, dry_run=dry_run))
         raw: Raw = msgspec.json.decode(response.body, type=dict)
