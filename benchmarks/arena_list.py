@@ -102,10 +102,10 @@ async def _job(client: Client, namespace: str, name: str) -> None:
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
     roles = {"Worker": {"replicas": 2, "template": template}, "Chief": {"template": template}}
     body: dict[str, Any] = {"metadata": {"name": name}, "spec": {"tfReplicaSpecs": roles}}
-    made = await client.create(TFJOBS, body, namespace=namespace)
+    job = await client.create(TFJOBS, body, namespace=namespace)
     owner = {
         "apiVersion": TFJOBS.api_version, "kind": TFJOBS.kind, "controller": True,
-        "name": name, "uid": made["metadata"]["uid"],
+        "name": name, "uid": job["metadata"]["uid"],
     }  # fmt: skip
     for role, index in (("chief", 0), ("worker", 0), ("worker", 1)):
         metadata = {

@@ -1,7 +1,7 @@
-"""The bind ceiling: a process that lists pods and nodes, then only binds, with nothing else on.
+"""The bind ceiling: a process that lists pods and nodes, then only binds.
 
 Started by `scheduler_backlog` as `python -m benchmarks.bare_bind_loop URL CA_FILE TOKEN`. Workers
-of a bare aiohttp session take the next pod as soon as their last answer is in: no watch, no
+of a bare aiohttp session take the next pod as soon as the last response is in: no watch, no
 decision, no check.
 """
 

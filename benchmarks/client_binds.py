@@ -43,13 +43,13 @@ async def _compare(plane: ControlPlane) -> list[tuple[float, float]]:
         aiohttp.ClientSession(plane.url, connector=connector, headers=headers) as session,
     ):
         await client.create(NODES, {"metadata": {"name": "n"}})
-        found = []
+        rounds = []
         for number in range(ROUNDS):
             sides = [partial(_ours, client), partial(_bare, session)]
             order = (0, 1) if number % 2 else (1, 0)
             rates = {side: await _rate(await _pods(client), sides[side]) for side in order}
-            found.append((rates[0], rates[1]))
-        return found
+            rounds.append((rates[0], rates[1]))
+        return rounds
 
 
 async def _ours(client: Client, name: str, uid: str) -> None:
@@ -75,14 +75,14 @@ async def _pods(client: Client) -> list[tuple[str, str]]:
         "metadata": {"generateName": "bench-"},
         "spec": {"containers": [{"name": "c", "image": "i"}], "schedulerName": "muster"},
     }
-    made: list[tuple[str, str]] = []
+    pods: list[tuple[str, str]] = []
 
     async def create(_: str, __: str) -> None:
         pod = await client.create(PODS, body, namespace="default")
-        made.append((pod.metadata.name, pod.metadata.uid))
+        pods.append((pod.metadata.name, pod.metadata.uid))
 
     await _drain([("", "")] * PODS_PER_ROUND, create)
-    return made
+    return pods
 
 
 async def _rate(pods: list[tuple[str, str]], bind: Callable[[str, str], Awaitable[None]]) -> float:

@@ -1,4 +1,4 @@
-"""The local API server: start, big lists, many objects, and how late its event loop is.
+"""The local API server: start, big lists, many objects, and the lag of its event loop.
 
     python -m benchmarks local_apiserver
 
@@ -54,7 +54,7 @@ def run() -> list[Ratio]:
 
 
 async def _serve(folder: Path) -> None:
-    """Run until standard input closes; tell where, then how late the loop was."""
+    """Run until standard input closes; print the address, then the lag of the loop."""
     server = ApiServer(folder)
     await server.start()
     print(json.dumps([server.url, server.token, server.ca.decode()]), flush=True)
@@ -85,7 +85,7 @@ class _Server:
         return self._process.stdout.readline()
 
     def stop(self) -> list[float]:
-        """End it; how late its loop was at every tick, in milliseconds."""
+        """Stop it; returns the lag of its loop at every tick, in milliseconds."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         late: list[float] = json.loads(self._line())
@@ -124,7 +124,7 @@ def _starts() -> list[Ratio]:
             plane.stop()
 
     rounds = in_turn(ours, real, rounds=5)
-    alone = [(mine, 1.0) for mine, _ in rounds]
+    alone = [(ours, 1.0) for ours, _ in rounds]
     return [
         Ratio("process start to ready vs etcd and kube-apiserver", rounds, "s", "<= 0.5"),
         Ratio("process start to ready vs one second", alone, "s", "<= 1.0"),
@@ -172,7 +172,7 @@ def _lists() -> list[Ratio]:
         assert len(whole["items"]) == LISTED
         rounds = in_turn(lambda: seconds(lambda: _get(server)), lambda: _encode(whole))
         server.stop()
-    alone = [(mine, 1.0) for mine, _ in rounds]
+    alone = [(ours, 1.0) for ours, _ in rounds]
     return [
         Ratio(f"list of {LISTED} pods over TLS vs msgspec encoding it", rounds, "s", "<= 20"),
         Ratio(f"list of {LISTED} pods over TLS vs one second", alone, "s", "<= 1.0"),

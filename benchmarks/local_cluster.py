@@ -1,4 +1,4 @@
-"""The local cluster against what was promised: seconds to ready, to running workers, CPU, memory.
+"""The local cluster against its limits: seconds to ready, to running workers, CPU, memory.
 
 The peer of every line is the promise itself, so a ratio up to 1 keeps it. Everything is measured on
 a real `arena up` with a home of its own, from outside, through `/proc`.
@@ -34,19 +34,19 @@ def run() -> list[Ratio]:
     with _cluster() as (home, env):
         submits = [_submit(home, env, f"job-{n}") for n in range(_SUBMITS)]
         pid = int((home / "daemon.lock").read_text())
-        time.sleep(5.0)  # what the last job set in motion comes to rest
+        time.sleep(5.0)  # the controllers finish the work of the last job
         busy = [_busy(pid) for _ in range(_LOOKS)]
         held = _megabytes(pid)
     return [
-        _promise("arena up: seconds to ready", starts, READY, "s"),
-        _promise(f"submit to {WORKERS} workers running", submits, RUNNING, "s"),
-        _promise("idle CPU, of one core", busy, BUSY, "%"),
-        _promise("memory of the one process", [held], MEMORY, "MB"),
+        _limit("arena up: seconds to ready", starts, READY, "s"),
+        _limit(f"submit to {WORKERS} workers running", submits, RUNNING, "s"),
+        _limit("idle CPU, of one core", busy, BUSY, "%"),
+        _limit("memory of the one process", [held], MEMORY, "MB"),
     ]
 
 
-def _promise(name: str, found: list[float], limit: float, unit: str) -> Ratio:
-    return Ratio(name, [(value, limit) for value in found], unit, "<= 1.0")
+def _limit(name: str, values: list[float], limit: float, unit: str) -> Ratio:
+    return Ratio(name, [(value, limit) for value in values], unit, "<= 1.0")
 
 
 @contextlib.contextmanager
@@ -102,7 +102,7 @@ def _running(client: BlockingClient, job: str) -> list[str]:
 
 
 def _busy(pid: int) -> float:
-    """Percent of a core over a while in which nothing is asked."""
+    """Percent of a core over a while without requests."""
     before, begun = _ticks(pid), time.monotonic()
     time.sleep(_LOOK)
     used = (_ticks(pid) - before) / os.sysconf("SC_CLK_TCK")

@@ -3,7 +3,7 @@
 The jobs are there before the operator's process starts, and time counts from its start to the last
 pod. The bare loop creates the very services and pods that the operator makes of these jobs, and
 nothing else; each side has a namespace of its own in every round. At last there are many finished
-jobs, and an operator that starts anew must be done with them soon.
+jobs, and a restarted operator must be done with them soon.
 `python -m benchmarks.operator_backlog [JOBS] [ROUNDS]` prints the rates.
 """
 
@@ -52,7 +52,7 @@ _DEADLINE = 300.0
 
 @dataclass(frozen=True)
 class Rate:
-    """Objects per second of the clock, and per second of processor time of all who took part."""
+    """Objects per second of the clock, and per second of processor time of all processes."""
 
     clock: float
     spent: float
@@ -62,7 +62,7 @@ class Rate:
 
 
 class Stopwatch:
-    """Counts from when it is made."""
+    """Counts from its creation."""
 
     def __init__(self) -> None:
         self._start, self._spent = time.perf_counter(), _spent()
@@ -73,7 +73,7 @@ class Stopwatch:
 
 
 def _spent() -> float:
-    """Processor time so far of this process and of all that it started and that still live."""
+    """Processor time so far of this process and its living descendants."""
     me = psutil.Process()
     times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
     return sum(one.user + one.system for one in times)
@@ -86,14 +86,14 @@ def run() -> list[Ratio]:
 
 def measure(jobs: int, rounds: int) -> list[Ratio]:
     with running_plane() as plane:
-        found = [_round(plane, number, jobs) for number in range(rounds)]
-        alone = [_round(plane, number, jobs, *_NO_GANG) for number in range(rounds)]
+        with_gangs = [_round(plane, number, jobs) for number in range(rounds)]
+        without_gangs = [_round(plane, number, jobs, *_NO_GANG) for number in range(rounds)]
         seconds = _after_restart(plane, FINISHED)
     after = f"{FINISHED} finished jobs after a restart, of 5 s"
     name = f"{jobs} TFJobs: pods and services vs a bare loop"
     return [
-        *_ratios(f"{name}, with a group for each", found),
-        *_ratios(f"{name}, without gangs", alone),
+        *_ratios(f"{name}, with a group for each", with_gangs),
+        *_ratios(f"{name}, without gangs", without_gangs),
         Ratio(after, [(seconds, 5.0)], "s", "<= 1"),
     ]
 
@@ -159,13 +159,13 @@ def _bare(plane: ControlPlane, namespace: str, jobs: int) -> Rate:
 
 
 def _after_restart(plane: ControlPlane, jobs: int) -> float:
-    """How long a new operator takes to have looked at so many finished jobs."""
+    """Seconds a new operator takes to reconcile so many finished jobs."""
     namespace = "finished"
     uvloop.run(_finished(plane, namespace, jobs))
     start = time.perf_counter()
     port = _free_port()
     with running_operator(plane, namespace, "--metrics-port", str(port)) as process:
-        _wait(lambda: _alive(process) and _looked_at(port) >= jobs)
+        _wait(lambda: _alive(process) and _reconciled(port) >= jobs)
         seconds = time.perf_counter() - start
         idle = _cpu(process.pid)
         time.sleep(2.0)
@@ -186,7 +186,7 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _looked_at(port: int) -> float:
+def _reconciled(port: int) -> float:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
             lines = answer.read().decode().splitlines()
@@ -219,7 +219,7 @@ def running_operator(
 
 
 def _count(plane: ControlPlane, namespace: str, plural: str) -> int:
-    """How many there are, without reading them."""
+    """The number of objects, without reading them."""
     _, page = plane.request("GET", f"/api/v1/namespaces/{namespace}/{plural}?limit=1")
     meta = page.get("metadata", {})
     return len(page.get("items", ())) + int(meta.get("remainingItemCount") or 0)
@@ -273,10 +273,10 @@ async def _drain(items: Iterable[Any], work: Callable[[Any], Awaitable[None]]) -
 
 
 def _objects(raw: Raw) -> list[tuple[str, Raw]]:
-    """The services and pods that the operator would make of this job."""
+    """The services and pods that the operator creates for this job."""
     actions = decide(parse.parse_job(raw), Observed(), Settings(), datetime.now(UTC))
-    made = [action for action in actions if isinstance(action, Create)]
-    return [(a.kind.plural, a.manifest) for a in made if a.kind in (SERVICES, PODS)]
+    creates = [action for action in actions if isinstance(action, Create)]
+    return [(a.kind.plural, a.manifest) for a in creates if a.kind in (SERVICES, PODS)]
 
 
 def _job(namespace: str, name: str, uid: str = "") -> Raw:
@@ -300,7 +300,7 @@ def _wait(check: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _DEADLINE
     while not check():
         if time.monotonic() > deadline:
-            raise SystemExit("the benchmark did not come to its end")
+            raise SystemExit("the benchmark timed out")
         time.sleep(0.25)
 
 

@@ -1,6 +1,6 @@
-"""How things are measured here: the two sides in turn, many rounds, the median of their ratios.
+"""Measuring: the two sides in turn, several rounds, the median of their ratios.
 
-Used by every benchmark. Taking turns spreads a noisy neighbour over both sides, and the ratio of
+Taking turns spreads a noisy neighbour over both sides, and the ratio of
 one round compares two measurements made under the same noise.
 """
 
@@ -43,7 +43,7 @@ class Ratio:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long one call takes."""
+    """The duration of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -53,11 +53,11 @@ def in_turn(
     ours: Callable[[], float], peer: Callable[[], float], *, rounds: int = 9
 ) -> list[tuple[float, float]]:
     """Both measurements, round by round, each side first in every other round."""
-    found = []
+    pairs = []
     for number in range(rounds):
         if number % 2:
             second = peer()
-            found.append((ours(), second))
+            pairs.append((ours(), second))
         else:
-            found.append((ours(), peer()))
-    return found
+            pairs.append((ours(), peer()))
+    return pairs

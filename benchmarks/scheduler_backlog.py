@@ -2,7 +2,7 @@
 
 Nodes are objects only, the backlog is there before a scheduler starts, and time counts from the
 start of its process to the last bind seen by an independent watch. Each side has an API server of
-its own, all show the same kind of token: the bare loop that only binds (the ceiling, counted from
+its own and uses the same kind of token: the bare loop that only binds (the ceiling, counted from
 its first bind), Muster, and kube-scheduler with its client limits raised, plain and in its native
 gang mode. The sides take turns in every round. A fifth side, Muster with aiohttp as its HTTP
 client, runs only by name.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 IN_FLIGHT = 32
 LIMITS = ("--kube-api-qps=5000", "--kube-api-burst=5000")
 NAMESPACE = "default"
-EVERYBODY = ("bare", "muster", "plain", "native")
+SIDES = ("bare", "muster", "plain", "native")
 MUSTER = ("muster", "aiohttp")
 """The sides that are Muster: with its own HTTP client, and with aiohttp."""
 ROUNDS = 3
@@ -55,7 +55,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is to do."""
+    """The size of the backlog."""
 
     nodes: int = 500
     gangs: int = 200
@@ -88,7 +88,7 @@ class _Spec(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Seen(msgspec.Struct, gc=False):
-    """All that the watch beside a run reads of a pod, so that it costs the run little."""
+    """The fields of a pod that the watch of a run reads, so that it costs the run little."""
 
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -97,57 +97,57 @@ class _Seen(msgspec.Struct, gc=False):
 def run(size: Size | None = None, rounds: int = ROUNDS) -> list[Ratio]:
     """What `make bench` shows."""
     size = size or Size()
-    found = [measure(size) for _ in range(rounds)]
+    drains = [measure(size) for _ in range(rounds)]
     bars = {
         "plain": ("kube-scheduler", ">= 2" if size.nodes < 2000 else ">= 4"),
         "native": ("its native gangs", ">= 6"),
     }
     beside = [
         Ratio(
-            f"backlog vs {said}",
-            [(one["muster"].from_start, one[name].from_start) for one in found],
+            f"backlog vs {peer}",
+            [(drain["muster"].from_start, drain[name].from_start) for drain in drains],
             "pods/s",
             bar,
         )
-        for name, (said, bar) in bars.items()
+        for name, (peer, bar) in bars.items()
     ]
-    ceilings = [one["bare"].from_first for one in found]
-    ours = [one["muster"] for one in found]
+    ceilings = [drain["bare"].from_first for drain in drains]
+    ours = [drain["muster"] for drain in drains]
     return [
         *beside,
         Ratio(
             "backlog vs bare binds",
-            [(one.from_start, top) for one, top in zip(ours, ceilings, strict=True)],
+            [(drain.from_start, top) for drain, top in zip(ours, ceilings, strict=True)],
             "pods/s",
             ">= 0.55",
         ),
         Ratio(
             "backlog from the first bind vs bare binds",
-            [(one.from_first, top) for one, top in zip(ours, ceilings, strict=True)],
+            [(drain.from_first, top) for drain, top in zip(ours, ceilings, strict=True)],
             "pods/s",
             ">= 0.75",
         ),
     ]
 
 
-def measure(size: Size, which: Iterable[str] = EVERYBODY) -> dict[str, Drain]:
+def measure(size: Size, which: Iterable[str] = SIDES) -> dict[str, Drain]:
     """Each side in turn."""
-    found = {}
+    drains = {}
     for name in which:
         with ControlPlane(build()) as plane:
             as_token(plane)
-            found[name] = uvloop.run(_measure(plane, size, name))
-        rates = found[name]
+            drains[name] = uvloop.run(_measure(plane, size, name))
+        rates = drains[name]
         print(
             f"{name}: {rates.from_start:,.0f} pods/s, {rates.from_first:,.0f} from the first bind,"
             f" {rates.processor_seconds:.2f} s of processor time, {rates.memory >> 20} MiB",
             flush=True,
         )
-    return found
+    return drains
 
 
 def as_token(plane: ControlPlane) -> None:
-    """Let everybody show a token: a client certificate costs the server a check per request."""
+    """Use a token on every side: a client certificate costs the server a check per request."""
     config = kubeconfig(plane.url, plane.ca_file.read_bytes(), token=plane.token)
     plane.kubeconfig.write_text(json.dumps(config))
 
@@ -193,10 +193,10 @@ async def _drain(plane: ControlPlane, client: Client, size: Size, name: str) -> 
 
 async def binds(client: Client, version: str) -> AsyncIterator[None]:
     """Every bind after that version, without end."""
-    while True:  # a server gives up watchers that cannot keep pace; they go on where they were
+    while True:  # the server ends watches that fall behind; they resume
         async for event in client.watch(scanned(PODS), NAMESPACE, since=version):
             version = event.object.metadata.resource_version
-            # A bind is the first change that shows a node; the status written later is another.
+            # A bind is the first change with a node; the status is written later.
             if event.type == "MODIFIED" and event.object.spec.node_name:
                 yield
 
@@ -303,7 +303,7 @@ def main() -> None:
     size = Size(*(int(word) for word in given.words if word.isdigit()))
     names = [word for word in given.words if not word.isdigit()]
     for _ in range(given.rounds):
-        measure(size, names or EVERYBODY)
+        measure(size, names or SIDES)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast gangs are decided, in memory: from watch events to assumed binds, without an API server.
+"""Scheduling decisions in memory: from watch events to assumed binds, without an API server.
 
 `python -m benchmarks.scheduler_decisions [NODES] [GANGS] [SIZE]` prints pods per second of
 CPU time, for uniform gangs and for gangs coupled by anti-affinity and spread. The measured time
@@ -22,7 +22,7 @@ from muster.scheduler.state import State
 
 ZONES = 10
 KINDS = (("uniform", False, 1, 20_000.0), ("anti-affinity and spread", True, 10, 2_000.0))
-"""What is decided, whether it is coupled, by how much fewer gangs, and the rate that is asked."""
+"""The kind of gangs, whether their pods are coupled, the divisor of their number, the target."""
 
 
 def coupled(name: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def cluster(nodes: int) -> State:
 
 
 def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[float, int]:
-    """Decide a backlog; the rate, and how many pods were placed."""
+    """Decide a backlog; returns the rate and the number of pods placed."""
     state = cluster(nodes)
     backlog = []
     for g in range(gangs):
@@ -70,7 +70,7 @@ def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[
             )
         )
     gc.collect()
-    gc.freeze()  # the daemon, too, spares what lives long
+    gc.freeze()  # as the daemon does
     placed, started = 0, time.process_time()
     for group, members in backlog:
         state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
@@ -84,15 +84,15 @@ def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[
 
 
 def run(nodes: int = 5000, gangs: int = 500, size: int = 16, rounds: int = 5) -> list[Ratio]:
-    """What `make bench` shows: the peer of each round is the rate that is asked for."""
-    found = []
-    for what, bound, share, asked in KINDS:
+    """What `make bench` shows: the peer of each round is the target."""
+    ratios = []
+    for what, bound, share, target in KINDS:
         rates = [
-            (pods_per_second(nodes, gangs // share, size, bound=bound)[0], asked)
+            (pods_per_second(nodes, gangs // share, size, bound=bound)[0], target)
             for _ in range(rounds)
         ]
-        found.append(Ratio(f"decisions in memory, {what}, vs asked", rates, "pods/s", ">= 1"))
-    return found
+        ratios.append(Ratio(f"decisions in memory, {what}, vs asked", rates, "pods/s", ">= 1"))
+    return ratios
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""One running scheduler on a large cluster: how soon gangs are bound, what it costs to wait.
+"""One running scheduler on a large cluster: the latency of binds, and the cost of waiting gangs.
 
 In turn, on one real kube-apiserver: gangs of 16 that arrive while all is quiet, one gang of 2,000,
 200 gangs that cannot be placed and nothing happening, and the memory with 10,000 pods. The peer in
-each row is the limit that is asked for. `python -m benchmarks.scheduler_latency
+each row is the limit. `python -m benchmarks.scheduler_latency
 [NODES]` prints the rows.
 """
 
@@ -101,17 +101,17 @@ async def _parked(client: Client, pid: int) -> float:
     await create_all(client, [(VOLCANO_POD_GROUPS, gang_group(name, 16)) for name in names])
     pods = [_impossible(gang_pod(name, i)) for name in names for i in range(16)]
     await create_all(client, [(PODS, pod) for pod in pods])
-    while True:  # it settles: conditions, events and the line are written
+    while True:  # until conditions, events and the line are written
         before = _cpu(pid)
         await asyncio.sleep(QUIET_SECONDS)
         busy = 100 * (_cpu(pid) - before) / QUIET_SECONDS
         listing = await client.list(PODS, NAMESPACE)
-        told = sum(1 for p in listing.items if p.status.conditions and not p.spec.node_name)
-        if told >= len(pods):
+        explained = sum(1 for p in listing.items if p.status.conditions and not p.spec.node_name)
+        if explained >= len(pods):
             before = _cpu(pid)
             await asyncio.sleep(QUIET_SECONDS)
             return 100 * (_cpu(pid) - before) / QUIET_SECONDS
-        print(f"{told} of {len(pods)} pods told why they wait, {busy:.0f} % CPU", flush=True)
+        print(f"{explained} of {len(pods)} pods have a reason, {busy:.0f} % CPU", flush=True)
 
 
 def _impossible(pod: Raw) -> Raw:
@@ -120,7 +120,7 @@ def _impossible(pod: Raw) -> Raw:
 
 
 async def _more_pods(client: Client, nodes: int) -> None:
-    """Pods that run already, until there are as many as are asked about."""
+    """Running pods, up to the given number."""
     there = len((await client.list(scanned(PODS), NAMESPACE)).items)
     extra = []
     for i in range(ALL_PODS - there):

@@ -1,1 +1,1 @@
-"""Programs that make parts of this repository: pages, schemas, tables."""
+"""Programs that generate parts of this repository: pages, schemas, tables."""

@@ -1,8 +1,8 @@
-"""Write `docs/cli.md`: every verb, what it does, its arguments and flags, as the code has them.
+"""Write `docs/cli.md`: every verb, what it does, its arguments and flags, from the code.
 
     python -m scripts.generate_cli_reference
 
-Run by `make docs`; a test holds the page fresh.
+Run by `make docs`; a test checks that the page is up to date.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _contents() -> Iterator[str]:
 
 
 def _shared(context: click.Context) -> list[str]:
-    """The flags of every verb that talks to a cluster, told once."""
+    """The flags of every verb that talks to a cluster."""
     listing = context.command.get_command(context, "list")  # type: ignore[attr-defined]
     options = [o for o in listing.params if o.name in SHARED]
     return [
@@ -121,7 +121,7 @@ def _escaped(text: str) -> str:
 def _absent() -> Iterator[str]:
     yield from ("## What arena has and Muster has not", "")
     for sentence in dict.fromkeys(UNSUPPORTED.values()):
-        words = [word for word, said in UNSUPPORTED.items() if said == sentence]
+        words = [word for word, reason in UNSUPPORTED.items() if reason == sentence]
         yield f"- {', '.join(f'`arena {word}`' for word in words)}: {sentence}."
     yield ""
 

@@ -1,9 +1,9 @@
-"""Write `src/muster/api/schemas/protobuf.json.gz`: how built-in kinds are laid out in protobuf.
+"""Write `src/muster/api/schemas/protobuf.json.gz`: the protobuf layout of built-in kinds.
 
 Run it after moving to another Kubernetes version: `python -m scripts.generate_protobuf`. It reads
 the `generated.proto` and `types.go` files of the modules that the control plane is built from. The
-former tell numbers and types; only the latter tell which fields are pointers (whose zero means
-something), which are written inline in JSON, and which are left out there when they are empty.
+former give numbers and types; only the latter say which fields are pointers (whose zero means
+something), which are inline in JSON, and which are omitted there when empty.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ def main() -> None:
             for message, fields in messages.items():
                 mark(fields, go.get(message, {}))
                 table[f"{package}.{message}"] = fields
-    kept = reachable(table, {openapi_name(name) for name in table if openapi_name(name) in kinds})
-    packed = json.dumps({n: kept[n] for n in sorted(kept)}, separators=(",", ":"))
+    messages = reachable(
+        table, {openapi_name(name) for name in table if openapi_name(name) in kinds}
+    )
+    packed = json.dumps({n: messages[n] for n in sorted(messages)}, separators=(",", ":"))
     TARGET.write_bytes(gzip.compress(packed.encode(), mtime=0))
-    sys.stdout.write(f"{len(kept)} messages, {TARGET.stat().st_size} bytes packed\n")
+    sys.stdout.write(f"{len(messages)} messages, {TARGET.stat().st_size} bytes packed\n")
 
 
 def folder(module: str) -> Path:
@@ -70,8 +72,8 @@ def read_proto(path: Path) -> tuple[str, dict[str, dict[str, list[Any]]]]:
         elif line.startswith("message "):
             message = line.split()[1]
             messages[message] = {}
-        elif found := ENTRY.match(line):
-            label, _, of, plain, name, number = found.groups()
+        elif match := ENTRY.match(line):
+            label, _, of, plain, name, number = match.groups()
             type_ = full(of or plain, package)
             messages[message][number] = [name, type_, label[0]]
     return package, messages
@@ -95,10 +97,10 @@ def read_go(place: Path) -> dict[str, dict[str, Marks]]:
         for line in path.read_text().splitlines():
             if opened := re.match(r"^type (\w+) struct", line):
                 struct = opened[1]
-            elif struct and (found := FIELD.match(line)):
-                inline = found[2] in (",inline", "") or found[2].startswith(",inline")
-                marks = (bool(found[1]), inline, "omitempty" in found[2])
-                structs.setdefault(struct, {})[found[3]] = marks
+            elif struct and (match := FIELD.match(line)):
+                inline = match[2] in (",inline", "") or match[2].startswith(",inline")
+                marks = (bool(match[1]), inline, "omitempty" in match[2])
+                structs.setdefault(struct, {})[match[3]] = marks
     return structs
 
 
@@ -109,13 +111,13 @@ def mark(fields: dict[str, list[Any]], go: dict[str, Marks]) -> None:
 
 def reachable(table: dict[str, Any], published: set[str]) -> dict[str, Any]:
     todo = [name for name in table if openapi_name(name) in published]
-    kept: dict[str, Any] = {}
+    messages: dict[str, Any] = {}
     while todo:
         name = todo.pop()
-        if name in table and name not in kept:
-            kept[name] = table[name]
+        if name in table and name not in messages:
+            messages[name] = table[name]
             todo += [field[1] for field in table[name].values()]
-    return kept
+    return messages
 
 
 if __name__ == "__main__":

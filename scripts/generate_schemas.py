@@ -27,13 +27,13 @@ ALSO = {"Binding", "Scale", "Eviction", "TokenRequest", "DeleteOptions", "Status
 def main() -> None:
     with ControlPlane(build(), apiserver_args=ARGUMENTS) as plane:
         definitions = fetch(plane)
-    kept = reachable(definitions)
-    packed = json.dumps({name: bare(kept[name]) for name in sorted(kept)}, separators=(",", ":"))
+    types = reachable(definitions)
+    packed = json.dumps({name: bare(types[name]) for name in sorted(types)}, separators=(",", ":"))
     TARGET.write_bytes(gzip.compress(packed.encode(), mtime=0))
-    sys.stdout.write(f"{len(kept)} types, {len(packed)} bytes, {TARGET.stat().st_size} packed\n")
+    sys.stdout.write(f"{len(types)} types, {len(packed)} bytes, {TARGET.stat().st_size} packed\n")
 
 
-# PodGroup of scheduling.k8s.io is served only when asked for.
+# PodGroup of scheduling.k8s.io is served only when it is enabled.
 ARGUMENTS = (
     "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     "--feature-gates=GenericWorkload=true",
@@ -44,15 +44,15 @@ def fetch(plane: ControlPlane) -> dict[str, Any]:
     """All published types."""
     status, index = plane.request("GET", "/openapi/v3")
     assert status == 200, index
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for path in index["paths"].values():
         _, document = plane.request("GET", path["serverRelativeURL"])
-        found.update(document.get("components", {}).get("schemas", {}))
-    return found
+        schemas.update(document.get("components", {}).get("schemas", {}))
+    return schemas
 
 
 def reachable(definitions: dict[str, Any]) -> dict[str, Any]:
-    """The types of the kinds we serve, and all they are made of."""
+    """The types of the kinds that are served, and all types they refer to."""
     wanted = {(r.group, r.version, r.kind) for r in BUILTIN}
     missing = set(wanted)
     todo = []
@@ -63,13 +63,13 @@ def reachable(definitions: dict[str, Any]) -> dict[str, Any]:
             missing -= kinds
     if missing:
         sys.stderr.write(f"not published: {sorted(missing)}\n")
-    kept: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     while todo:
         name = todo.pop()
-        if name not in kept:
-            kept[name] = definitions[name]
+        if name not in types:
+            types[name] = definitions[name]
             todo += references(definitions[name])
-    return kept
+    return types
 
 
 def bare(node: Any, *, names: bool = False) -> Any:

@@ -30,7 +30,7 @@ BINARIES = tuple(name for pin in PINS for name in pin.packages)
 
 
 class Unavailable(Exception):
-    """The control plane cannot be had on this machine; the message says why."""
+    """The control plane is not available on this machine; the message says why."""
 
 
 def version_of(wrapper: str) -> str:
@@ -46,9 +46,9 @@ def cached() -> Path | None:
 
 def build() -> Path:
     """The folder with all binaries, built now if the cache lacks them."""
-    found = cached()
-    if found is not None:
-        return found
+    folder = cached()
+    if folder is not None:
+        return folder
     if shutil.which("go") is None:
         raise Unavailable(
             "Go is not installed (no `go` on PATH), so the test control plane cannot be built."

@@ -1,4 +1,4 @@
-"""A throw-away certificate authority: for speaking TLS and for knowing clients.
+"""A throw-away certificate authority, for servers and for clients.
 
 Used by `cluster.py`, and by tests that want a client nobody knows or a certificate that has run
 out.
@@ -33,7 +33,7 @@ class Pair:
 
 
 class Authority:
-    """Issues certificates; `certificate` is what others must trust."""
+    """Issues certificates; others must trust `certificate`."""
 
     def __init__(self, name: str = "muster-test-ca") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

@@ -78,7 +78,7 @@ class ControlPlane:
 
     @property
     def kubeconfig(self) -> Path:
-        """Admin's kubeconfig, the client certificate inside."""
+        """The admin's kubeconfig, with the client certificate."""
         return self.folder / "kubeconfig"
 
     @property
@@ -101,7 +101,7 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """Kill every process and remove the folder: nobody needs the data any more."""
+        """Kill every process and remove the folder."""
         while self._children:
             self._children.popitem()[1].kill()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -147,7 +147,7 @@ class ControlPlane:
         pods: int = 110,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a node that kwok takes care of; it becomes Ready once kwok runs."""
+        """Create a node that kwok manages; it becomes Ready once kwok runs."""
         room = {"cpu": str(cpu), "memory": memory, "pods": str(pods)}
         if gpus:
             room["nvidia.com/gpu"] = str(gpus)
@@ -162,7 +162,7 @@ class ControlPlane:
             raise RuntimeError(f"node {name} was not created: {answer.get('message')}")
 
     def kubectl(self, *args: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as admin; its exit code is the caller's to check."""
+        """Run kubectl as admin; the caller checks its exit code."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
         return subprocess.run(
             [str(self._binaries / "kubectl"), *args],
@@ -174,13 +174,13 @@ class ControlPlane:
         )
 
     def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """One API request with the admin token: the status code and the decoded answer."""
+        """One API request with the admin token: the status code and the decoded response."""
         connection = http_request.tls_connection(self._port, self.authority.certificate)
         status, text = http_request.send(connection, method, path, body, self.token)
         return status, json.loads(text)
 
     def compact(self) -> int:
-        """Make etcd forget all history before its newest revision, which is returned."""
+        """Compact etcd's history up to its newest revision, which is returned."""
         newest = self._etcd("/v3/kv/range", {"key": "AA==", "limit": 1, "keys_only": True})
         revision = int(newest["header"]["revision"])
         self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})

@@ -1,4 +1,4 @@
-"""pytest's door to the real control plane; loaded by the top-level conftest.
+"""pytest fixtures of the real control plane; loaded by the top-level conftest.
 
 `control_plane` is one cluster for the whole session (one per xdist worker), `fresh_namespace` keeps
 tests apart in it. A test that kills the API server or wants other flags starts its own from
@@ -42,7 +42,7 @@ def control_plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def fresh_namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """The name of a namespace made for this test; its removal is asked for, not awaited."""
+    """The name of a new namespace; its deletion is requested, not awaited."""
     name = f"test-{secrets.token_hex(4)}"
     status, answer = control_plane.request(
         "POST", "/api/v1/namespaces", {"metadata": {"name": name}}

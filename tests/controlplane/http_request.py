@@ -31,7 +31,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def tls_connection(port: int, ca: bytes) -> http.client.HTTPSConnection:
-    """A connection that only a server certified by `ca` can answer."""
+    """A connection that accepts only a server certified by `ca`."""
     trust = ssl.create_default_context(cadata=ca.decode())
     return http.client.HTTPSConnection("127.0.0.1", port, timeout=SECONDS, context=trust)
 
@@ -43,7 +43,7 @@ def send(
     body: object = None,
     token: str | None = None,
 ) -> tuple[int, bytes]:
-    """Send one request, read the whole answer, close."""
+    """Send one request, read the whole response, close."""
     headers = {"Content-Type": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"

@@ -2,7 +2,7 @@
 
 `definitions()` returns the CRDs of the training operator as it publishes them, or raises
 `Unavailable`. They are read from Go's module cache, where the module proxy's checksum was checked;
-nothing of them is kept here.
+nothing of them is stored here.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ KINDS = ("TFJob", "MPIJob", "PyTorchJob", "JAXJob")
 
 @cache
 def definitions() -> tuple[dict[str, Any], ...]:
-    """The CRD of every job kind that Muster runs, exactly as its own operator installs it."""
+    """The CRD of every job kind that Muster runs, as the Kubeflow operator installs it."""
     if shutil.which("go") is None:
-        raise Unavailable("Go is not installed (no `go` on PATH), so its module proxy is not asked")
-    asked = f"{MODULE}@{VERSION}"
+        raise Unavailable("Go is not installed (no `go` on PATH), so its module proxy is not used")
+    module = f"{MODULE}@{VERSION}"
     done = subprocess.run(
-        ["go", "mod", "download", "-json", asked],
+        ["go", "mod", "download", "-json", module],
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        said = done.stderr.strip() or done.stdout[-300:]
-        raise Unavailable(f"Go could not fetch {asked}: {said}")
+        output = done.stderr.strip() or done.stdout[-300:]
+        raise Unavailable(f"Go could not fetch {module}: {output}")
     folder = Path(json.loads(done.stdout)["Dir"]) / FOLDER
-    found = [
+    crds = [
         yaml.load(file.read_text(), yaml.CSafeLoader)
         for file in sorted(folder.glob("kubeflow.org_*.yaml"))
     ]
-    wanted = [crd for crd in found if crd["spec"]["names"]["kind"] in KINDS]
+    wanted = [crd for crd in crds if crd["spec"]["names"]["kind"] in KINDS]
     if {crd["spec"]["names"]["kind"] for crd in wanted} != set(KINDS):
-        raise Unavailable(f"{asked} has no CRD for some of {', '.join(KINDS)}")
+        raise Unavailable(f"{module} has no CRD for some of {', '.join(KINDS)}")
     return tuple(wanted)

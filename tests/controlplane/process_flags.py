@@ -1,4 +1,4 @@
-"""What the processes of a control plane are told: flags, kubeconfigs, the audit policy. Pure.
+"""The settings of the processes of a control plane: flags, kubeconfigs, the audit policy.
 
 Used by `cluster.py`, which writes the files named here into the cluster's folder.
 """
@@ -115,7 +115,7 @@ class Settings:
 
 
 def audit_policy(level: str) -> dict[str, Any]:
-    """Audit every request once, when it is answered."""
+    """Audit every request once, when its response is complete."""
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",

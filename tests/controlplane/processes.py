@@ -1,4 +1,4 @@
-"""Child processes of a test: logged, awaited, and never left behind.
+"""Child processes of a test: logged, awaited, and always ended.
 
 Used by `cluster.py`. Promises: a child dies with the process that started it, even when that one is
 killed with SIGKILL; a start that fails says why with the end of the child's log; a lost race for a
@@ -35,7 +35,7 @@ PORT_ATTEMPTS = 5
 
 
 class StartFailed(Exception):
-    """A process ended or stayed unready; the message carries the end of its log."""
+    """A process ended or did not become ready; the message has the end of its log."""
 
 
 class Child:
@@ -72,7 +72,7 @@ class Child:
         self._process.wait()
 
     def lost_port(self) -> bool:
-        """Did it end because another process holds its port?"""
+        """Whether it ended because another process uses its port."""
         return not self.is_running() and "address already in use" in self._output()
 
     def await_ready(self, ready: Callable[[], bool]) -> None:
@@ -99,7 +99,7 @@ class Child:
 
 
 def start_on_free_port(start: Callable[[int], Child], ready: Callable[[int], bool]) -> int:
-    """Start a server on a port nobody uses; if another process takes it first, on another."""
+    """Start a server on a free port; if another process takes it first, on another."""
     for _ in range(PORT_ATTEMPTS - 1):
         port = free_port()
         child = start(port)

@@ -63,7 +63,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "home")
 
 
-def test_without_go_one_sentence_says_so(machine: Machine) -> None:
+def test_a_missing_go_is_reported_in_one_sentence(machine: Machine) -> None:
     done = machine.build()
 
     assert done.returncode == 1
@@ -102,7 +102,7 @@ def test_two_builds_at_once_do_the_work_once(machine: Machine) -> None:
     assert machine.calls.read_text().split() == list(BINARIES)
 
 
-def test_a_failed_build_leaves_no_half_cache(machine: Machine) -> None:
+def test_a_failed_build_leaves_no_partial_cache(machine: Machine) -> None:
     machine.install_go(breaks_on="kubectl")
     failed = machine.build()
     assert failed.returncode == 1
@@ -147,6 +147,6 @@ def test_staging_modules_are_replaced_by_their_published_twins() -> None:
         ]
     }
 
-    found = staging_replacements(json.dumps(go_mod), "v1.36.3")
+    replacements = staging_replacements(json.dumps(go_mod), "v1.36.3")
 
-    assert found == ["k8s.io/a => k8s.io/a v0.36.3", "k8s.io/b => k8s.io/b v0.36.3"]
+    assert replacements == ["k8s.io/a => k8s.io/a v0.36.3", "k8s.io/b => k8s.io/b v0.36.3"]

@@ -1,4 +1,4 @@
-"""The real control plane comes up, breaks on demand and comes back."""
+"""The real control plane starts, can be killed, and starts again."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_gang_of_kubernetes_own_dialect_is_served(
 
 
 @kube
-def test_a_client_without_rights_is_refused_and_an_unknown_one_too(
+def test_a_client_without_permissions_and_an_unknown_one_are_rejected(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     def get_pods(client: Pair) -> str:
@@ -121,7 +121,7 @@ def test_a_client_without_rights_is_refused_and_an_unknown_one_too(
 
 
 @kube
-def test_a_server_of_another_authority_is_not_believed(control_plane: ControlPlane) -> None:
+def test_a_server_of_another_authority_is_not_trusted(control_plane: ControlPlane) -> None:
     port = int(control_plane.url.rpartition(":")[2])
 
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -134,15 +134,15 @@ def test_a_server_of_another_authority_is_not_believed(control_plane: ControlPla
 def test_a_killed_api_server_comes_back_with_its_objects(own_plane: ControlPlane) -> None:
     before = own_plane.url
     path = "/api/v1/namespaces/default/configmaps"
-    made = created(own_plane, path, config_map("survivor"))
+    before = created(own_plane, path, config_map("survivor"))
 
     own_plane.kill_apiserver()
     with pytest.raises(ConnectionRefusedError):
         own_plane.request("GET", "/readyz")
     own_plane.start_apiserver()
 
-    _, found = own_plane.request("GET", f"{path}/survivor")
-    assert made["metadata"]["uid"] == found["metadata"]["uid"]
+    _, after = own_plane.request("GET", f"{path}/survivor")
+    assert before["metadata"]["uid"] == after["metadata"]["uid"]
     assert before == own_plane.url
 
 
@@ -166,7 +166,7 @@ def test_a_watch_from_compacted_history_is_gone(own_plane: ControlPlane) -> None
 
 
 def first_event(plane: ControlPlane, watch: str) -> Any:
-    """What a watch says first; empty if its time was up before it said anything."""
+    """The first event of a watch; empty if it timed out before."""
     connection = http_request.tls_connection(
         int(plane.url.rpartition(":")[2]), plane.authority.certificate
     )
@@ -175,7 +175,7 @@ def first_event(plane: ControlPlane, watch: str) -> Any:
 
 
 @kube
-def test_requests_are_audited_when_asked_for(own_plane: ControlPlane) -> None:
+def test_requests_are_audited_on_request(own_plane: ControlPlane) -> None:
     created(own_plane, "/api/v1/namespaces/default/configmaps", config_map("audited"))
 
     def seen() -> list[str]:
@@ -206,7 +206,7 @@ def test_scheduler_controllers_and_kwok_run_a_deployment(
 
 
 @kube
-def test_kwok_makes_nodes_ready_and_bound_pods_run_end_and_go(own_plane: ControlPlane) -> None:
+def test_kwok_makes_nodes_ready_and_runs_and_deletes_bound_pods(own_plane: ControlPlane) -> None:
     own_plane.start_kwok()
     node = "gpu-node"
     own_plane.add_node(node, cpu="500m", memory="1Gi", gpus=4, pods=7, labels={"zone": "a"})
@@ -215,8 +215,8 @@ def test_kwok_makes_nodes_ready_and_bound_pods_run_end_and_go(own_plane: Control
         created(own_plane, pods, pod(name, nodeName=node))
 
     until(lambda: "Ready=True" in conditions(own_plane, f"/api/v1/nodes/{node}"))
-    _, made = own_plane.request("GET", f"/api/v1/nodes/{node}")
-    assert made["status"]["allocatable"] == {
+    _, created_node = own_plane.request("GET", f"/api/v1/nodes/{node}")
+    assert created_node["status"]["allocatable"] == {
         "cpu": "500m",
         "memory": "1Gi",
         "nvidia.com/gpu": "4",
@@ -244,8 +244,8 @@ def phases(plane: ControlPlane, path: str) -> dict[str, str]:
 
 
 def conditions(plane: ControlPlane, path: str) -> list[str]:
-    _, found = plane.request("GET", path)
-    return [f"{c['type']}={c['status']}" for c in found["status"].get("conditions", [])]
+    _, obj = plane.request("GET", path)
+    return [f"{c['type']}={c['status']}" for c in obj["status"].get("conditions", [])]
 
 
 @kube
