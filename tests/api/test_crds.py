@@ -33,7 +33,7 @@ def versions() -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", [*JOB_KINDS, *GROUPS], ids=lambda kind: kind.resource)
-def test_every_kind_we_use_is_defined_in_the_version_we_use(kind: Kind[Any]) -> None:
+def test_every_kind_in_use_is_defined_in_its_version(kind: Kind[Any]) -> None:
     found = {crd["metadata"]["name"]: crd for crd in crds.load_all()}[kind.resource]
 
     assert found["spec"]["names"]["kind"] == kind.kind
@@ -41,7 +41,7 @@ def test_every_kind_we_use_is_defined_in_the_version_we_use(kind: Kind[Any]) -> 
 
 
 @pytest.mark.parametrize(("crd", "version"), versions())
-def test_no_version_eats_another_ones_fields(crd: Any, version: Any) -> None:
+def test_no_version_drops_the_fields_of_another(crd: Any, version: Any) -> None:
     schema = schemas.Schema(version["schema"]["openAPIV3Schema"])
     for part in ("spec", "status"):
         found = schema.field(part)

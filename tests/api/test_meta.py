@@ -18,11 +18,11 @@ from muster.api.meta import Key, Raw, key_of, timestamp
         ({}, Key("", "")),
     ],
 )
-def test_a_raw_object_has_a_key_whatever_it_lacks(raw: Raw, key: Key) -> None:
+def test_a_raw_object_without_metadata_has_an_empty_key(raw: Raw, key: Key) -> None:
     assert key_of(raw) == key
 
 
-def test_a_moment_is_written_in_utc_to_the_second_or_the_microsecond() -> None:
+def test_a_time_is_written_in_utc_to_the_second_or_the_microsecond() -> None:
     moment = datetime(2024, 5, 6, 1, 2, 3, 45, tzinfo=timezone(timedelta(hours=2)))
     assert timestamp(moment) == "2024-05-05T23:02:03Z"
     assert timestamp(moment, micro=True) == "2024-05-05T23:02:03.000045Z"

@@ -27,7 +27,7 @@ def short(vector: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("vector", vectors("labels"), ids=short)
-def test_label_selectors_mean_what_they_mean_to_kubernetes(vector: dict[str, Any]) -> None:
+def test_label_selectors_match_as_in_kubernetes(vector: dict[str, Any]) -> None:
     if not vector["ok"]:
         with pytest.raises(InvalidSelector):
             selectors.parse_labels(vector["in"])
@@ -39,7 +39,7 @@ def test_label_selectors_mean_what_they_mean_to_kubernetes(vector: dict[str, Any
 
 
 @pytest.mark.parametrize("vector", vectors("fields"), ids=short)
-def test_field_selectors_mean_what_they_mean_to_kubernetes(vector: dict[str, Any]) -> None:
+def test_field_selectors_match_as_in_kubernetes(vector: dict[str, Any]) -> None:
     if not vector["ok"]:
         with pytest.raises(InvalidSelector):
             selectors.parse_fields(vector["in"])
@@ -50,7 +50,7 @@ def test_field_selectors_mean_what_they_mean_to_kubernetes(vector: dict[str, Any
 
 
 @pytest.mark.parametrize("name", ["labels", "fields"])
-def test_the_vectors_cover_enough_to_mean_something(name: str) -> None:
+def test_the_vectors_cover_enough_cases(name: str) -> None:
     told = vectors(name)
     assert sum(not vector["ok"] for vector in told) >= 15
     assert sum(any(vector["matches"]) and not all(vector["matches"]) for vector in told) >= 15
@@ -77,7 +77,7 @@ REQUIREMENT = st.one_of(
 
 
 @given(st.lists(REQUIREMENT, max_size=5), st.dictionaries(WORD, WORD, max_size=4))
-def test_what_is_written_reads_back_as_the_same_selector(
+def test_a_selector_reads_back_from_its_text(
     wanted: list[selectors.Requirement], labels: dict[str, str]
 ) -> None:
     selector = selectors.Selector(wanted)
@@ -89,7 +89,7 @@ def test_what_is_written_reads_back_as_the_same_selector(
 
 
 @given(st.text("ab=!<>(), in\\\t", max_size=15))
-def test_any_text_is_either_a_selector_or_refused_with_our_error(text: str) -> None:
+def test_any_text_is_a_selector_or_rejected_with_our_error(text: str) -> None:
     for parse in (selectors.parse_labels, selectors.parse_fields):
         try:
             parse(text)
@@ -97,14 +97,14 @@ def test_any_text_is_either_a_selector_or_refused_with_our_error(text: str) -> N
             continue
 
 
-def test_a_refusal_says_what_was_found_and_what_was_expected() -> None:
+def test_an_error_names_the_expected_and_the_actual_token() -> None:
     with pytest.raises(InvalidSelector, match=r"'a in b': expected '\(', found 'b'"):
         selectors.parse_labels("a in b")
     with pytest.raises(InvalidSelector, match="expected a name, found the end"):
         selectors.parse_labels("a=b,")
 
 
-def test_the_structured_form_asks_for_all_its_labels_and_expressions() -> None:
+def test_the_structured_form_requires_all_labels_and_expressions() -> None:
     selector = selectors.from_labels(
         LabelSelector(
             match_labels={"job": "x"},
@@ -159,5 +159,5 @@ def test_a_field_that_is_absent_is_empty() -> None:
     assert not matches(lambda path: {**fields, "spec.nodeName": "n"}.get(path, ""))
 
 
-def test_a_field_selector_tells_which_fields_it_asks_about() -> None:
+def test_a_field_selector_lists_its_fields() -> None:
     assert selectors.parse_fields("a=1,b!=2,a!=3").paths == {"a", "b"}

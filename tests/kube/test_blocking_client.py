@@ -100,7 +100,7 @@ def test_a_read_over_a_stale_connection_is_sent_again() -> None:
     assert len(script.asked) == 2
 
 
-def test_a_write_over_a_stale_connection_is_not() -> None:
+def test_a_write_over_a_stale_connection_is_not_sent_again() -> None:
     with scripted([answer(pod("x"))]) as (script, client):
         client.get(PODS, X)
         with pytest.raises(Unreachable):
@@ -108,13 +108,13 @@ def test_a_write_over_a_stale_connection_is_not() -> None:
     assert len(script.asked) == 1
 
 
-def test_a_server_that_never_answers_a_read_is_not_asked_for_ever() -> None:
+def test_a_read_is_retried_a_limited_number_of_times() -> None:
     with scripted([b"" for _ in range(1)]) as (script, client), pytest.raises(Unreachable):
         client.get(PODS, X)
     assert len(script.asked) == 1
 
 
-def test_refusals_are_the_same_as_elsewhere() -> None:
+def test_error_responses_raise_the_same_errors() -> None:
     refusal = answer({"message": "no", "code": 403}, "403 Forbidden")
     with (
         scripted([refusal]) as (_, client),
@@ -123,7 +123,7 @@ def test_refusals_are_the_same_as_elsewhere() -> None:
         client.get(PODS, X)
 
 
-def test_a_busy_server_is_asked_again_a_few_times() -> None:
+def test_a_busy_server_is_retried_a_few_times() -> None:
     busy = answer({"code": 429}, "429 Too Many Requests", "Retry-After: 1")
     with scripted([busy, answer(pod("x"))]) as (_, client):
         assert client.create(PODS, pod("x")).metadata.name == "x"
@@ -149,7 +149,7 @@ def test_logs_arrive_as_they_are() -> None:
     assert script.asked == ["GET /api/v1/namespaces/ns/pods/x/log?tailLines=2"]
 
 
-def test_a_stream_that_breaks_off_says_so() -> None:
+def test_a_truncated_stream_raises_unreachable() -> None:
     half = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
     with scripted([half]) as (script, client):
         pieces = client.logs(X, follow=True)
@@ -158,7 +158,7 @@ def test_a_stream_that_breaks_off_says_so() -> None:
             next(pieces)
 
 
-def test_a_proxy_that_refuses_is_named() -> None:
+def test_a_rejecting_proxy_is_named() -> None:
     script = Script([answer(b"", "407 Proxy Authentication Required")])
     thread = threading.Thread(target=script.run)
     thread.start()
@@ -173,7 +173,7 @@ def test_a_proxy_that_refuses_is_named() -> None:
     assert script.asked == ["CONNECT cluster.example:6443"]
 
 
-def test_no_server_is_said_in_one_sentence() -> None:
+def test_a_missing_server_is_reported_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with BlockingClient(Endpoint(url)) as client:

@@ -26,7 +26,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_a_busy_server_is_given_its_time_for_reads_and_writes() -> None:
+async def test_reads_and_writes_wait_for_a_busy_server() -> None:
     server = FakeApiServer()
     client = Client(server)
     server.answers.extend([BUSY, BUSY])
@@ -46,7 +46,7 @@ async def test_it_gives_up_when_the_server_stays_busy() -> None:
     assert len(server.requests) == 6
 
 
-async def test_one_busy_answer_holds_back_everybody() -> None:
+async def test_one_busy_response_delays_every_request() -> None:
     server = FakeApiServer()
     await server.put(pod("x"))
     client = Client(server)
@@ -76,7 +76,7 @@ async def test_a_write_that_may_have_happened_is_never_sent_again() -> None:
     assert len(server.requests) == 2
 
 
-async def test_a_read_is_sent_again_when_the_server_says_when() -> None:
+async def test_a_read_is_retried_after_the_given_time() -> None:
     server = FakeApiServer()
     await server.put(pod("x"))
     server.answers.append(status_response(503, "ServiceUnavailable", "", **{"Retry-After": "1"}))
@@ -114,7 +114,7 @@ async def test_no_more_requests_are_in_flight_than_allowed() -> None:
     assert now() == pytest.approx(4.0, abs=0.1)
 
 
-async def test_a_list_whose_pages_expire_is_fetched_again_whole() -> None:
+async def test_a_list_whose_pages_expire_is_read_again_without_pages() -> None:
     server = FakeApiServer()
     for number in range(10):
         await server.put(pod(f"p{number}"))
@@ -131,7 +131,7 @@ async def test_a_list_whose_pages_expire_is_fetched_again_whole() -> None:
         await Client(server).list(PODS)
 
 
-async def test_raw_lists_say_what_their_items_are() -> None:
+async def test_items_of_raw_lists_have_kind_and_api_version() -> None:
     server = FakeApiServer()
     await server.put(pod("x"))
     (item,) = (await Client(server).list(PODS.read_as(dict))).items
@@ -139,7 +139,7 @@ async def test_raw_lists_say_what_their_items_are() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"items": 5}'])
-async def test_an_answer_that_is_no_object_is_an_error_of_ours(body: bytes) -> None:
+async def test_a_response_that_is_no_object_is_an_api_error(body: bytes) -> None:
     server = FakeApiServer()
     server.answers.extend([Response(200, {}, body), Response(200, {}, body)])
     with pytest.raises(ApiError, match=r"cannot be decoded|is not a list"):

@@ -90,7 +90,7 @@ async def test_selectors_narrow_lists_and_watches(client: Client, fresh_namespac
     assert [p.metadata.name for p in by_field.items] == ["blue"]
 
 
-async def test_a_bind_gives_the_pod_its_node_and_the_annotation(
+async def test_a_bind_sets_the_node_and_the_annotation(
     control_plane: ControlPlane, client: Client, fresh_namespace: str
 ) -> None:
     control_plane.add_node("bind-target")

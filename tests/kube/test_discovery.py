@@ -36,7 +36,7 @@ def test_subresources_are_not_kinds() -> None:
     ]
 
 
-def test_only_kinds_that_can_do_what_is_needed_are_found() -> None:
+def test_only_kinds_with_the_needed_verbs_are_listed() -> None:
     body = json.dumps({"resources": [PODS, REVIEWS]}).encode()
 
     found = discovery.kinds(body, "v1", dict, verbs=("list", "delete"))

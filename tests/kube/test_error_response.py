@@ -29,7 +29,7 @@ X = Key("ns", "x")
 
 
 @pytest.mark.parametrize(
-    ("ask", "words"),
+    ("call", "words"),
     [
         (request.get(PODS, X), "get pods x in namespace ns"),
         (request.list_page(PODS, "ns", limit=1, continue_token=""), "list pods in namespace ns"),
@@ -57,8 +57,8 @@ X = Key("ns", "x")
         (Request("GET", "/version"), "get /version"),
     ],
 )
-def test_a_request_can_be_told_in_words(ask: Request, words: str) -> None:
-    assert str(request_target(ask)) == words
+def test_a_request_has_a_readable_target(call: Request, words: str) -> None:
+    assert str(request_target(call)) == words
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_each_status_is_its_own_error(code: int, reason: str, kind: type[Excepti
     assert error.status == code
 
 
-def test_being_unknown_and_being_refused_name_verb_and_resource() -> None:
-    ask = request.list_page(PODS, "ns", limit=1, continue_token="")
-    unknown = error_from_response(status_response(401, "Unauthorized", "Unauthorized"), ask)
+def test_unauthorized_and_forbidden_name_verb_and_resource() -> None:
+    call = request.list_page(PODS, "ns", limit=1, continue_token="")
+    unknown = error_from_response(status_response(401, "Unauthorized", "Unauthorized"), call)
     assert str(unknown).startswith(
         "not signed in: the cluster refused to list pods in namespace ns"
     )
-    expired = error_from_response(status_response(401), ask, expired="the certificate expired")
+    expired = error_from_response(status_response(401), call, expired="the certificate expired")
     assert str(expired).endswith("(401: the certificate expired)")
-    refused = error_from_response(status_response(403, "Forbidden", "User x cannot"), ask)
+    refused = error_from_response(status_response(403, "Forbidden", "User x cannot"), call)
     assert str(refused) == "not allowed to list pods in namespace ns: User x cannot"
 
 
@@ -112,7 +112,7 @@ def test_a_missing_kind_is_not_a_missing_object(answer: Response) -> None:
     assert str(absent) == 'pods "x" not found'
 
 
-def test_the_fields_at_fault_are_kept() -> None:
+def test_the_invalid_fields_are_in_the_error() -> None:
     body = {
         "message": "invalid",
         "reason": "Invalid",
@@ -124,7 +124,7 @@ def test_the_fields_at_fault_are_kept() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>gateway</html>", b"", b"\xff\xfe", b"[1]"])
-def test_an_answer_that_is_no_status_still_makes_a_sentence(body: bytes) -> None:
+def test_a_response_without_a_status_still_gives_a_sentence(body: bytes) -> None:
     error = error_from_response(Response(502, {}, body), request.get(PODS, X))
     assert isinstance(error, ServerError)
     assert "<" not in str(error)
@@ -132,8 +132,10 @@ def test_an_answer_that_is_no_status_still_makes_a_sentence(body: bytes) -> None
 
 
 def test_the_time_to_wait_comes_from_the_header_or_the_details() -> None:
-    ask = request.get(PODS, X)
-    assert error_from_response(status_response(429, **{"Retry-After": "3"}), ask).retry_after == 3.0
+    call = request.get(PODS, X)
+    assert (
+        error_from_response(status_response(429, **{"Retry-After": "3"}), call).retry_after == 3.0
+    )
     body = b'{"code":429,"details":{"retryAfterSeconds":7}}'
-    assert error_from_response(Response(429, {}, body), ask).retry_after == 7.0
-    assert error_from_response(status_response(429), ask).retry_after is None
+    assert error_from_response(Response(429, {}, body), call).retry_after == 7.0
+    assert error_from_response(status_response(429), call).retry_after is None

@@ -47,7 +47,7 @@ def held_until_cancelled(log: list[str], name: str) -> Callable[[], Awaitable[No
     return work
 
 
-async def test_the_first_leads_and_gives_the_lease_back() -> None:
+async def test_the_first_leads_and_releases_the_lease() -> None:
     server = FakeApiServer()
     one = election(server, "one")
     led = []
@@ -61,7 +61,7 @@ async def test_the_first_leads_and_gives_the_lease_back() -> None:
     assert server.objects[PATH]["spec"]["holderIdentity"] == ""
 
 
-async def test_the_second_waits_and_takes_over_at_once_when_the_first_ends() -> None:
+async def test_the_second_waits_and_leads_at_once_when_the_first_ends() -> None:
     server, log = FakeApiServer(), list[str]()
     one, two = election(server, "one"), election(server, "two")
     async with asyncio.TaskGroup() as group:
@@ -103,7 +103,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start() -> No
     assert log[:3] == ["one leads", "one stops", "two leads"]
 
 
-async def test_a_renewal_that_hangs_does_not_keep_the_leader_believing() -> None:
+async def test_a_hanging_renewal_does_not_prolong_leadership() -> None:
     server = FakeApiServer()
     one = election(server, "one")
     log: list[str] = []
@@ -122,7 +122,7 @@ async def test_a_renewal_that_hangs_does_not_keep_the_leader_believing() -> None
     assert log == ["one leads", "one stops"]
 
 
-async def test_holding_ends_by_the_clock_alone() -> None:
+async def test_leadership_ends_by_the_clock_alone() -> None:
     """Even if the loop is stuck, whoever asks is told the truth."""
     server = FakeApiServer()
     time = [0.0]
@@ -179,7 +179,7 @@ async def test_the_loser_of_a_race_for_a_free_lease_waits() -> None:
             task.cancel()
 
 
-async def test_an_error_in_the_work_comes_out_as_itself_and_frees_the_lease() -> None:
+async def test_an_error_in_the_work_is_raised_and_the_lease_released() -> None:
     server = FakeApiServer()
 
     async def work() -> None:
@@ -190,7 +190,7 @@ async def test_an_error_in_the_work_comes_out_as_itself_and_frees_the_lease() ->
     assert server.objects[PATH]["spec"]["holderIdentity"] == ""
 
 
-async def test_terms_that_could_let_two_act_are_refused() -> None:
+async def test_times_that_could_allow_two_leaders_are_rejected() -> None:
     with pytest.raises(UsageError, match="renew deadline < duration"):
         election(FakeApiServer(), "one", duration=5.0, renew_deadline=5.0)
 

@@ -15,13 +15,13 @@ from muster.kube.request import LogOptions, PatchType, Request
 X = Key("ns", "x")
 
 
-def body(ask: Request) -> object:
-    assert ask.body is not None
-    return json.loads(ask.body)
+def body(call: Request) -> object:
+    assert call.body is not None
+    return json.loads(call.body)
 
 
 @pytest.mark.parametrize(
-    ("ask", "method", "target"),
+    ("call", "method", "target"),
     [
         (request.get(PODS, X), "GET", "/api/v1/namespaces/ns/pods/x"),
         (request.get(NODES, Key("", "n")), "GET", "/api/v1/nodes/n"),
@@ -53,8 +53,8 @@ def body(ask: Request) -> object:
         ),
     ],
 )
-def test_a_call_goes_to_its_path(ask: Request, method: str, target: str) -> None:
-    assert (ask.method, ask.target) == (method, target)
+def test_a_call_goes_to_its_path(call: Request, method: str, target: str) -> None:
+    assert (call.method, call.target) == (method, target)
 
 
 @pytest.mark.parametrize("name", ["a/b", "a?b", "a b", "ä", "a%2fb", "#"])
@@ -65,7 +65,7 @@ def test_a_strange_name_cannot_reach_another_object(name: str) -> None:
 
 
 @pytest.mark.parametrize("key", [Key("ns", ""), Key("", "x"), Key("ns", ".."), Key("..", "x")])
-def test_a_key_that_names_nothing_is_refused(key: Key) -> None:
+def test_an_incomplete_key_is_rejected(key: Key) -> None:
     with pytest.raises(UsageError):
         request.get(PODS, key)
     with pytest.raises(UsageError):
@@ -81,9 +81,9 @@ def test_a_key_that_names_nothing_is_refused(key: Key) -> None:
 
 
 def test_a_created_object_gets_its_kind_and_goes_to_its_namespace() -> None:
-    ask = request.create(CONFIG_MAPS, {"metadata": {"name": "m", "namespace": "ns"}})
-    assert ask.path == "/api/v1/namespaces/ns/configmaps"
-    assert body(ask) == {
+    call = request.create(CONFIG_MAPS, {"metadata": {"name": "m", "namespace": "ns"}})
+    assert call.path == "/api/v1/namespaces/ns/configmaps"
+    assert body(call) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "m", "namespace": "ns"},
@@ -95,20 +95,20 @@ def test_a_created_object_gets_its_kind_and_goes_to_its_namespace() -> None:
 
 
 @pytest.mark.parametrize("patch_type", list(PatchType))
-def test_a_patch_says_its_type(patch_type: PatchType) -> None:
-    ask = request.patch(PODS, X, {"a": 1}, patch_type=patch_type, subresource="status")
-    assert (ask.method, ask.content_type) == ("PATCH", patch_type.value)
-    assert ask.path.endswith("/pods/x/status")
+def test_a_patch_has_its_media_type(patch_type: PatchType) -> None:
+    call = request.patch(PODS, X, {"a": 1}, patch_type=patch_type, subresource="status")
+    assert (call.method, call.content_type) == ("PATCH", patch_type.value)
+    assert call.path.endswith("/pods/x/status")
 
 
-def test_apply_names_the_owner_and_forces_only_when_told() -> None:
+def test_apply_names_the_field_manager_and_forces_only_on_request() -> None:
     obj = {"metadata": {"name": "x", "namespace": "ns"}}
     assert request.apply(PODS, obj, owner="me").query == (("fieldManager", "me"),)
     forced = request.apply(PODS, obj, owner="me", force=True)
     assert forced.query == (("fieldManager", "me"), ("force", "true"))
 
 
-def test_a_delete_carries_its_conditions_only_if_there_are_any() -> None:
+def test_a_delete_has_a_body_only_with_options() -> None:
     assert request.delete(PODS, X).body is None
     assert body(request.delete(PODS, X, uid="u", grace=0, propagation="Orphan")) == {
         "apiVersion": "v1",
@@ -120,9 +120,9 @@ def test_a_delete_carries_its_conditions_only_if_there_are_any() -> None:
 
 
 def test_a_binding_carries_the_uid_and_the_annotations() -> None:
-    ask = request.bind(X, uid="u", node="n", annotations={"a": "b"})
-    assert ask.path == "/api/v1/namespaces/ns/pods/x/binding"
-    assert body(ask) == {
+    call = request.bind(X, uid="u", node="n", annotations={"a": "b"})
+    assert call.path == "/api/v1/namespaces/ns/pods/x/binding"
+    assert body(call) == {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": "x", "uid": "u", "annotations": {"a": "b"}},

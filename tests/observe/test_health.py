@@ -5,12 +5,12 @@ from __future__ import annotations
 from muster.observe.health import Health
 
 
-def test_a_process_without_checks_is_well() -> None:
+def test_a_process_without_checks_is_healthy() -> None:
     assert Health().liveness().healthy
     assert str(Health().readiness()) == "ok\n"
 
 
-def test_one_failed_check_makes_the_verdict_and_says_which() -> None:
+def test_one_failed_check_fails_the_report_and_is_named() -> None:
     health = Health()
     health.live("store", lambda: "disk full")
     health.live("loop", lambda: "")
@@ -21,7 +21,7 @@ def test_one_failed_check_makes_the_verdict_and_says_which() -> None:
     assert str(verdict) == "[+] loop: ok\n[-] store: disk full\n"
 
 
-def test_what_is_not_ready_is_still_alive() -> None:
+def test_a_process_that_is_not_ready_is_still_alive() -> None:
     health = Health()
     health.ready("informers", lambda: "1 of 2 informers not synced")
 
@@ -29,14 +29,14 @@ def test_what_is_not_ready_is_still_alive() -> None:
     assert not health.readiness().healthy
 
 
-def test_what_is_not_alive_is_not_ready() -> None:
+def test_a_process_that_is_not_alive_is_not_ready() -> None:
     health = Health()
     health.live("loop", lambda: "stuck")
 
     assert not health.readiness().healthy
 
 
-def test_a_note_is_told_and_changes_nothing() -> None:
+def test_a_note_is_shown_and_does_not_affect_readiness() -> None:
     health = Health()
     health.ready("informers", lambda: "")
     health.note("rights", lambda: "may not list secrets")
@@ -47,7 +47,7 @@ def test_a_note_is_told_and_changes_nothing() -> None:
     assert str(health.liveness()) == "ok\n"
 
 
-def test_checks_are_asked_anew_each_time() -> None:
+def test_checks_run_again_each_time() -> None:
     health = Health()
     trouble = ["starting", ""]
     health.ready("x", lambda: trouble.pop(0))

@@ -89,7 +89,7 @@ def test_fields_of_any_type_become_text_and_valid_json() -> None:
 HOSTILE = "job\n2026-01-01 00:00:00.000 ERROR muster: forged\r\x1b[2J\x9b31m\u2028x\u202etxt"
 
 
-def test_no_text_can_forge_a_line_or_steer_the_terminal() -> None:
+def test_no_text_can_forge_a_line_or_control_the_terminal() -> None:
     line = human("failed: %s", HOSTILE, job=HOSTILE)
     assert line.count("\n") == 1
     assert not set("\r\x1b\x9b\u2028\u202e") & set(line)
@@ -161,11 +161,11 @@ def test_what_looks_like_a_secret_is_hidden(text: str, shown: str) -> None:
         "created Secret default/ssh-auth",
     ],
 )
-def test_ordinary_sentences_are_left_alone(text: str) -> None:
+def test_ordinary_sentences_are_unchanged(text: str) -> None:
     assert logging_setup.redact(text) == text
 
 
-def test_a_field_with_the_name_of_a_secret_is_hidden_whatever_it_holds() -> None:
+def test_a_field_named_like_a_secret_is_hidden() -> None:
     assert "abc" not in human("x", api_token="abc")
     assert as_json("x", Authorization="abc")["Authorization"] == "***"
 

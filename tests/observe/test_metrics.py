@@ -28,7 +28,7 @@ async def get(port: int, path: str, **headers: str) -> tuple[int, str, str]:
         return response.status, response.headers["Content-Type"], await response.text()
 
 
-async def test_what_was_counted_is_served_under_our_prefix() -> None:
+async def test_metrics_are_served_with_the_prefix() -> None:
     BINDS.labels("ok").inc(3)
     ROOM.set(7)
     LATENCY.observe(0.5)
@@ -44,7 +44,7 @@ async def test_what_was_counted_is_served_under_our_prefix() -> None:
     assert "process_resident_memory_bytes" in text
 
 
-async def test_openmetrics_is_answered_to_those_who_ask_for_it() -> None:
+async def test_openmetrics_is_served_on_request() -> None:
     async with metrics.serving(0, Health()) as port:
         _, content_type, text = await get(
             port, "/metrics", Accept="application/openmetrics-text; version=1.0.0"
@@ -53,7 +53,7 @@ async def test_openmetrics_is_answered_to_those_who_ask_for_it() -> None:
     assert text.endswith("# EOF\n")
 
 
-async def test_health_and_readiness_are_answered_on_the_same_port() -> None:
+async def test_health_and_readiness_are_served_on_the_same_port() -> None:
     health = Health()
     health.live("loop", lambda: "")
     health.ready("informers", lambda: "1 of 2 informers not synced")
@@ -83,12 +83,12 @@ async def test_the_port_is_free_again_when_serving_ends() -> None:
         assert again == port
 
 
-def test_a_metric_declared_twice_is_refused() -> None:
+def test_a_metric_declared_twice_is_rejected() -> None:
     with pytest.raises(ValueError, match="Duplicated"):
         metrics.counter("test_binds_total", "Again.")
 
 
-def test_every_metric_of_ours_has_the_prefix() -> None:
+def test_every_metric_has_the_prefix() -> None:
     families = [
         line.split()[2]
         for line in generate_latest(metrics.REGISTRY).decode().splitlines()

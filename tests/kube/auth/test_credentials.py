@@ -25,7 +25,7 @@ def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
     assert source.get().authorization == "Bearer two"
 
 
-def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+def test_a_rejected_token_is_read_again_at_once(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     source = TokenFile(tmp_path / "token")
     source.get()
@@ -35,7 +35,7 @@ def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     assert source.get().authorization == "Bearer two"
 
 
-def test_a_token_file_that_vanishes_for_a_moment_is_no_trouble(tmp_path: Path) -> None:
+def test_a_token_file_may_be_missing_for_a_moment(tmp_path: Path) -> None:
     time = [0.0]
     source = TokenFile(tmp_path / "token", clock=lambda: time[0])
     with pytest.raises(ConfigError, match="cannot read the token"):

@@ -33,7 +33,7 @@ def credential(version: str = V1, **status: str) -> str:
 
 
 @pytest.mark.parametrize("version", API_VERSIONS)
-def test_a_plugin_runs_once_and_its_token_is_kept(tmp_path: Path, version: str) -> None:
+def test_a_plugin_runs_once_and_its_token_is_reused(tmp_path: Path, version: str) -> None:
     script = f"echo '{credential(version, token='t')}'"
     source = ExecPlugin(plugin(tmp_path, script, api_version=version))
     assert not source.is_ready()
@@ -43,7 +43,7 @@ def test_a_plugin_runs_once_and_its_token_is_kept(tmp_path: Path, version: str) 
     assert runs(tmp_path) == 1
 
 
-def test_it_runs_again_when_the_token_has_expired_or_was_refused(tmp_path: Path) -> None:
+def test_it_runs_again_when_the_token_has_expired_or_was_rejected(tmp_path: Path) -> None:
     time = [1_700_000_000.0]
     said = credential(token="t", expirationTimestamp="2023-11-14T23:13:20Z")  # an hour later
     source = ExecPlugin(plugin(tmp_path, f"echo '{said}'"), now=lambda: time[0])
@@ -60,7 +60,7 @@ def test_it_runs_again_when_the_token_has_expired_or_was_refused(tmp_path: Path)
     assert runs(tmp_path) == 3
 
 
-def test_it_is_told_what_is_wanted_and_never_asks_without_a_terminal(
+def test_a_plugin_gets_its_input_and_never_asks_without_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = (
@@ -97,7 +97,7 @@ def test_a_plugin_may_give_a_certificate_instead(tmp_path: Path) -> None:
         (f"echo '{credential('v0', token='t')}'", "printed 'v0', expected"),
     ],
 )
-def test_a_plugin_that_fails_is_told_in_one_sentence(
+def test_a_failing_plugin_is_reported_in_one_sentence(
     tmp_path: Path, script: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message) as wrong:
@@ -105,7 +105,7 @@ def test_a_plugin_that_fails_is_told_in_one_sentence(
     assert str(wrong.value).startswith("config: users[u].user.exec: ")
 
 
-def test_a_plugin_that_is_not_installed_comes_with_its_hint() -> None:
+def test_a_missing_plugin_is_reported_with_its_install_hint() -> None:
     absent = ExecPluginConfig("config: exec", "/nonexistent/login", install_hint="install login\n")
     with pytest.raises(ConfigError, match="cannot run '/nonexistent/login': No such file") as wrong:
         ExecPlugin(absent).get()

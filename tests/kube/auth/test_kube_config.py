@@ -78,7 +78,7 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
     assert not kube_config.load(written(tmp_path, document(cluster=cluster))).verify
 
 
-def test_basic_authentication_is_still_understood(tmp_path: Path) -> None:
+def test_basic_authentication_is_supported(tmp_path: Path) -> None:
     user = {"username": "me", "password": "pw"}
     found = kube_config.load(written(tmp_path, document(user=user)))
     assert found.credentials.get().authorization == "Basic bWU6cHc="
@@ -98,7 +98,7 @@ def test_several_files_merge_and_the_first_to_name_a_thing_wins(
     assert (found.name, found.url) == ("other", "https://first")
 
 
-def test_without_kubeconfig_it_is_the_one_in_the_home_folder(
+def test_the_default_kubeconfig_is_in_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -107,7 +107,7 @@ def test_without_kubeconfig_it_is_the_one_in_the_home_folder(
     assert kube_config.load().name == "prod"
 
 
-def test_an_unknown_context_lists_the_known_and_guesses(tmp_path: Path) -> None:
+def test_an_unknown_context_suggests_known_ones(tmp_path: Path) -> None:
     path = written(tmp_path, document())
     with pytest.raises(ConfigError) as wrong:
         kube_config.load(path, "prd")
@@ -156,7 +156,7 @@ USER = "users[u].user"
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, content: Any, where: str) -> None:
+def test_errors_name_the_file_and_the_key(tmp_path: Path, content: Any, where: str) -> None:
     path = written(tmp_path, content)
     with pytest.raises(ConfigError) as wrong:
         kube_config.load(path)
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, content: Any, w
     assert "\n" not in str(wrong.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "absent"
     with pytest.raises(ConfigError, match=f"{path}: No such file"):
         kube_config.load(path)

@@ -74,7 +74,7 @@ async def test_output_arrives_by_channel_and_the_exit_code_at_the_end() -> None:
     ]
 
 
-async def test_input_is_sent_and_closed_and_the_size_is_told() -> None:
+async def test_input_is_sent_and_closed_and_the_terminal_resized() -> None:
     received: list[bytes] = []
 
     async def behave(socket: Socket, request: web.BaseRequest) -> None:
@@ -97,7 +97,7 @@ async def test_input_is_sent_and_closed_and_the_size_is_told() -> None:
     assert b"".join(m[1:] for m in received[1:-1]) == b"y" * 40_000
 
 
-async def test_an_old_server_speaks_v4_and_cannot_close_input() -> None:
+async def test_with_v4_the_input_cannot_be_closed() -> None:
     async def behave(socket: Socket, request: web.BaseRequest) -> None:
         await socket.send_bytes(SUCCESS)
 
@@ -129,7 +129,7 @@ async def test_a_connection_that_ends_early_is_not_an_exit_code() -> None:
     assert session.exit_code is None
 
 
-async def test_a_refused_session_names_verb_and_resource() -> None:
+async def test_a_forbidden_session_names_verb_and_resource() -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         return web.json_response({"code": 403}, status=403)
 
@@ -223,7 +223,7 @@ async def test_connections_share_a_forward_and_keep_their_bytes_apart() -> None:
     assert {"ping": "answered"} in node.opened
 
 
-async def test_a_port_nobody_listens_on_says_so_on_its_own_connection() -> None:
+async def test_a_closed_port_is_an_error_of_its_own_connection() -> None:
     node = Node(refuses="connection refused")
     async with container(node, PROTOCOL) as client, client.port_forward(X, 1) as forward:
         connection = await forward.connect()
@@ -231,7 +231,7 @@ async def test_a_port_nobody_listens_on_says_so_on_its_own_connection() -> None:
             await connection.read()
 
 
-async def test_a_broken_forward_ends_its_connections_and_an_error_comes_out_as_itself() -> None:
+async def test_a_broken_forward_ends_its_connections_and_raises_the_error() -> None:
     async def behave(socket: Socket, request: web.BaseRequest) -> None:
         await socket.receive()
 

@@ -47,7 +47,7 @@ def test_an_answer_of_known_length_leaves_the_connection_open() -> None:
         assert whole(connection).body == b"ok"
 
 
-def test_chunks_are_put_together_and_what_follows_them_is_read() -> None:
+def test_chunks_are_joined_and_trailers_are_read() -> None:
     chunks = b"3;ext=1\r\none\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
     with answered(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", chunks, b"X"
@@ -56,7 +56,7 @@ def test_chunks_are_put_together_and_what_follows_them_is_read() -> None:
         assert connection.reusable
 
 
-def test_a_piece_is_handed_on_before_the_next_has_come() -> None:
+def test_a_chunk_is_delivered_before_the_next_arrives() -> None:
     with answered(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nline\r\n"
     ) as connection:
@@ -65,20 +65,20 @@ def test_a_piece_is_handed_on_before_the_next_has_come() -> None:
         assert not connection.reusable
 
 
-def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+def test_a_response_without_a_length_ends_with_its_connection() -> None:
     with answered(b"HTTP/1.1 200 OK\r\n\r\n", b"all of it", ended=True) as connection:
         assert whole(connection).body == b"all of it"
         assert not connection.reusable
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
-def test_some_answers_have_no_body(status: str) -> None:
+def test_some_responses_have_no_body(status: str) -> None:
     with answered(f"HTTP/1.1 {status}\r\n\r\n".encode()) as connection:
         assert whole(connection).body == b""
         assert connection.reusable
 
 
-def test_an_announcement_is_not_the_answer() -> None:
+def test_an_informational_response_is_skipped() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
     with answered(early, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as connection:
         assert whole(connection) == (200, {"content-length": "0"}, b"")
@@ -94,7 +94,7 @@ def test_an_announcement_is_not_the_answer() -> None:
         ("HTTP/1.1 200", True),
     ],
 )
-def test_the_server_says_whether_the_connection_stays(head: str, stays: bool) -> None:
+def test_the_server_decides_whether_the_connection_stays_open(head: str, stays: bool) -> None:
     with answered(f"{head}\r\nContent-Length: 2\r\n\r\nok".encode()) as connection:
         assert whole(connection).body == b"ok"
         assert connection.reusable == stays
@@ -109,7 +109,7 @@ def test_the_server_says_whether_the_connection_stays(head: str, stays: bool) ->
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
     ],
 )
-def test_an_answer_that_was_cut_short_is_no_answer(cut: bytes) -> None:
+def test_a_truncated_response_is_an_error(cut: bytes) -> None:
     with answered(cut, ended=True) as connection:
         with pytest.raises(BrokenResponse, match="cut short"):
             whole(connection)
@@ -126,17 +126,17 @@ def test_an_answer_that_was_cut_short_is_no_answer(cut: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * LONGEST_LINE,
     ],
 )
-def test_what_is_not_http_is_refused(noise: bytes) -> None:
+def test_a_response_that_is_not_http_is_an_error(noise: bytes) -> None:
     with answered(noise) as connection, pytest.raises(BrokenResponse, match="not HTTP"):
         whole(connection)
 
 
-def test_a_connection_closed_before_any_answer_is_told_from_a_broken_answer() -> None:
+def test_a_connection_closed_before_the_response_differs_from_a_broken_response() -> None:
     with answered(ended=True) as connection, pytest.raises(ConnectionResetError):
         whole(connection)
 
 
-def test_silence_is_borne_only_so_long() -> None:
+def test_a_silent_server_times_out() -> None:
     with answered() as connection:
         connection.set_timeout(0.01)
         with pytest.raises(TimeoutError):

@@ -78,7 +78,7 @@ async def test_a_get_over_a_stale_connection_is_sent_again_and_a_post_never() ->
     assert server.asked == ["0 GET", "0 GET", "1 GET", "1 POST"]
 
 
-async def test_a_get_that_was_half_answered_is_not_sent_again() -> None:
+async def test_a_get_with_a_partial_response_is_not_sent_again() -> None:
     server = Scripted([OK, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", None])
     async with talking(server) as http:
         await http.send(GET)
@@ -99,13 +99,13 @@ async def test_a_get_that_was_half_answered_is_not_sent_again() -> None:
     ],
     ids=["chunked", "announced", "last of its connection"],
 )
-async def test_every_form_of_answer_is_read_to_its_end(answer: bytes) -> None:
+async def test_every_form_of_response_is_read_to_its_end(answer: bytes) -> None:
     async with talking(Scripted([answer, OK], [OK])) as http:
         assert (await http.send(GET)).body == b"ok"
         assert (await http.send(GET)).body == b"ok"
 
 
-async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+async def test_a_response_without_a_length_ends_with_its_connection() -> None:
     server = Scripted([b"HTTP/1.1 200 OK\r\n\r\nok", None])
     async with talking(server) as http:
         asking = asyncio.ensure_future(http.send(GET))
@@ -114,14 +114,14 @@ async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
         assert (await asking).body == b"ok"
 
 
-async def test_what_is_not_http_is_unreachable_and_the_connection_is_given_up() -> None:
+async def test_a_response_that_is_not_http_is_unreachable_and_closes_the_connection() -> None:
     async with talking(Scripted([b"SSH-2.0-OpenSSH\r\n"], [OK])) as http:
         with pytest.raises(Unreachable):
             await http.send(GET)
         assert (await http.send(GET)).body == b"ok"
 
 
-async def test_a_cancelled_request_leaves_its_late_answer_to_nobody() -> None:
+async def test_the_late_response_of_a_cancelled_request_is_dropped() -> None:
     server = Scripted([b"", OK], [OK.replace(b"ok", b"mine"[:2])])
     async with talking(server) as http:
         asking = asyncio.ensure_future(http.send(GET))
@@ -133,7 +133,7 @@ async def test_a_cancelled_request_leaves_its_late_answer_to_nobody() -> None:
     assert server.asked == ["0 GET", "1 GET"]
 
 
-async def test_a_word_out_of_turn_ends_the_connection() -> None:
+async def test_an_unexpected_response_closes_the_connection() -> None:
     server = Scripted([OK], [OK])
     async with talking(server) as http:
         await http.send(GET)

@@ -90,7 +90,7 @@ def test_every_error_of_aiohttp_becomes_one_of_ours() -> None:
         assert error_type(sub.__new__(sub)) is expected_error(sub.__name__), sub
 
 
-async def test_a_request_arrives_as_it_was_meant() -> None:
+async def test_a_request_arrives_unchanged() -> None:
     seen: list[web.BaseRequest] = []
     bodies: list[bytes] = []
 
@@ -102,8 +102,8 @@ async def test_a_request_arrives_as_it_was_meant() -> None:
     async with serving(handler) as url:
         endpoint = Endpoint(f"{url}/prefix", credentials=StaticCredential(Credential("Bearer t")))
         async with transport(endpoint) as http:
-            ask = Request("POST", "/a/%2F", (("q", "a b&c"),), b"body", "text/x", "text/y")
-            answer = await http.send(ask)
+            call = Request("POST", "/a/%2F", (("q", "a b&c"),), b"body", "text/x", "text/y")
+            answer = await http.send(call)
             await http.send(GET)
     assert (answer.status, answer.headers["X"], answer.body) == (201, "y", b"{}")
     assert seen[0].raw_path == "/prefix/a/%2F?q=a%20b%26c"
@@ -147,7 +147,7 @@ async def test_a_stream_that_breaks_is_unreachable() -> None:
             await drained(http)
 
 
-async def test_a_refused_stream_raises_the_refusal() -> None:
+async def test_a_rejected_stream_raises_the_error() -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         return web.json_response({"code": 403, "message": "no"}, status=403)
 
@@ -157,7 +157,7 @@ async def test_a_refused_stream_raises_the_refusal() -> None:
                 pass
 
 
-async def test_no_server_no_answer_and_no_name_are_unreachable() -> None:
+async def test_a_missing_server_a_timeout_and_an_unknown_host_are_unreachable() -> None:
     released = asyncio.Event()
 
     async def silent(request: web.BaseRequest) -> web.Response:
@@ -176,7 +176,7 @@ async def test_no_server_no_answer_and_no_name_are_unreachable() -> None:
             await http.send(GET)
 
 
-async def test_a_server_that_hangs_up_is_unreachable() -> None:
+async def test_a_closed_connection_is_unreachable() -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         assert request.transport is not None
         request.transport.close()
@@ -195,7 +195,7 @@ async def test_a_redirect_is_not_followed() -> None:
         assert (await http.send(GET)).status == 302
 
 
-async def test_a_rotated_token_is_tried_once_more(tmp_path: Path) -> None:
+async def test_a_rotated_token_is_used_for_a_second_attempt(tmp_path: Path) -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         known = request.headers["Authorization"] == "Bearer new"
         return web.Response(status=200 if known else 401)
@@ -243,7 +243,7 @@ async def test_tls_trusts_the_given_authority_and_shows_our_certificate(tmp_path
                 await http.send(GET)
 
 
-async def test_a_stranger_or_a_wrong_name_is_untrusted(tmp_path: Path) -> None:
+async def test_another_authority_or_a_wrong_name_is_untrusted(tmp_path: Path) -> None:
     authority = Authority()
     async with serving(peer, server_tls(authority, tmp_path)) as url:
         async with transport(Endpoint(url, Authority("other").certificate)) as http:
@@ -294,7 +294,7 @@ async def test_a_closed_transport_leaves_no_connection_open_whatever_the_server_
         assert await asyncio.to_thread(leaks, url) == []
 
 
-async def test_a_plugin_is_asked_for_the_token_and_again_when_it_is_refused(tmp_path: Path) -> None:
+async def test_a_plugin_runs_again_when_its_token_is_rejected(tmp_path: Path) -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         known = request.headers["Authorization"] == "Bearer 2"
         return web.Response(status=200 if known else 401)
@@ -352,7 +352,7 @@ async def test_both_transports_go_through_the_proxy(tmp_path: Path) -> None:
     assert [line.rpartition(" ")[0] for line in asked] == [f"CONNECT {host}"] * 2
 
 
-def test_the_loop_of_the_daemons_does_the_same(tmp_path: Path) -> None:
+def test_uvloop_does_the_same(tmp_path: Path) -> None:
     async def through(via: bool) -> bytes:
         async with (
             serving(peer, server_tls(authority, tmp_path)) as url,

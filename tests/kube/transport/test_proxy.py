@@ -27,7 +27,7 @@ ENVIRON = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "inner.corp,.svc, 10.
         ("http://outer.example", ""),
     ],
 )
-def test_the_environment_is_followed_with_its_exceptions(url: str, proxy: str) -> None:
+def test_the_environment_names_the_proxy_and_its_exceptions(url: str, proxy: str) -> None:
     assert proxy_for(Endpoint(url), ENVIRON) == proxy
 
 
@@ -37,17 +37,17 @@ def test_the_kubeconfig_goes_before_the_environment() -> None:
     assert proxy_for(Endpoint("https://a"), {**ENVIRON, "NO_PROXY": "*"}) == ""
 
 
-def test_a_proxy_of_another_kind_is_refused() -> None:
+def test_a_proxy_of_another_scheme_is_rejected() -> None:
     with pytest.raises(ConfigError, match="proxy-url of context c: 'socks5://p:1' is not"):
         proxy_for(Endpoint("https://a", name="c", proxy="socks5://p:1"), {})
 
 
-def test_a_tunnel_is_asked_for_by_the_address_of_the_server() -> None:
+def test_a_tunnel_request_names_the_server() -> None:
     asked = b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"
     assert connect_request("http://proxy:3128", "a", 443) == asked
     assert b"CONNECT [::1]:6443 HTTP" in connect_request("http://proxy:3128", "::1", 6443)
 
 
-def test_the_login_of_a_proxy_stands_in_its_url() -> None:
+def test_the_login_of_a_proxy_is_in_its_url() -> None:
     asked = connect_request("http://me:p%40ss@proxy:3128", "a", 443)
     assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n" in asked

@@ -52,7 +52,7 @@ async def heard(seen: Seen, *words: str) -> None:
     assert seen.words == list(words)
 
 
-async def test_it_lists_then_hears_every_change_in_order() -> None:
+async def test_it_lists_then_reports_every_change_in_order() -> None:
     server = FakeApiServer()
     await server.put(pod("a"))
     async with watching(server) as (informer, seen):
@@ -93,7 +93,7 @@ async def test_a_broken_stream_resumes_without_listing_and_without_repeating() -
     assert len(lists) == 1
 
 
-async def test_a_bookmark_moves_the_place_to_resume_from() -> None:
+async def test_a_bookmark_moves_the_version_to_resume_from() -> None:
     server = FakeApiServer()
     async with watching(server) as (informer, seen):
         await informer.synced()
@@ -108,7 +108,7 @@ async def test_a_bookmark_moves_the_place_to_resume_from() -> None:
     assert sum(not dict(r.query).get("watch") for r in server.requests) == 1
 
 
-async def test_after_compaction_only_the_differences_are_heard() -> None:
+async def test_after_compaction_only_the_differences_are_reported() -> None:
     server = FakeApiServer()
     for name in ("gone", "same", "changed", "reborn"):
         await server.put(pod(name))
@@ -157,7 +157,7 @@ async def test_a_kind_that_is_not_installed_is_empty_and_found_when_it_appears(
     assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
-async def test_a_kind_that_is_taken_away_empties_the_store() -> None:
+async def test_an_uninstalled_kind_empties_the_cache() -> None:
     server = FakeApiServer()
     await server.put(pod("a"))
     async with watching(server) as (informer, seen):
@@ -168,7 +168,7 @@ async def test_a_kind_that_is_taken_away_empties_the_store() -> None:
         assert not list(informer.all())
 
 
-async def test_a_refusal_is_said_once_and_exposed_and_retried(
+async def test_a_forbidden_list_is_logged_once_exposed_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = FakeApiServer()
@@ -217,7 +217,7 @@ async def test_indexes_follow_changes() -> None:
         assert [p.metadata.name for p in informer.by("job", "y")] == ["a"]
 
 
-async def test_long_lists_come_in_pages_that_make_one_list() -> None:
+async def test_long_lists_are_read_in_pages() -> None:
     server = FakeApiServer()
     for number in range(1201):
         await server.put(pod(f"p{number:04}"))

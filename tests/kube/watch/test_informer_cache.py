@@ -44,7 +44,7 @@ def replayed(changes: list[Change[Pod]]) -> dict[str, Pod]:
 
 
 @given(st.lists(st.one_of(states, events)))
-def test_changes_lead_from_nothing_to_what_is_held(steps: list[object]) -> None:
+def test_changes_add_up_to_the_state(steps: list[object]) -> None:
     store: InformerCache[Pod] = InformerCache({"group": lambda p: [p.metadata.labels["group"]]})
     changes: list[Change[Pod]] = []
     for version, step in enumerate(steps, 10):
@@ -61,7 +61,7 @@ def test_changes_lead_from_nothing_to_what_is_held(steps: list[object]) -> None:
         assert {p.metadata.name for p in store.by("group", group)} == expected
 
 
-def test_a_replay_of_what_is_held_is_no_change() -> None:
+def test_a_replayed_event_is_no_change() -> None:
     store: InformerCache[Pod] = InformerCache({})
     item = made("a", "u1", 1)
     assert len(store.apply(WatchEvent("ADDED", item))) == 1
@@ -69,7 +69,7 @@ def test_a_replay_of_what_is_held_is_no_change() -> None:
     assert store.replace([item]) == []
 
 
-def test_the_deletion_of_a_former_incarnation_leaves_the_present_one() -> None:
+def test_the_deletion_of_an_older_uid_leaves_the_newer_object() -> None:
     store: InformerCache[Pod] = InformerCache({})
     store.apply(WatchEvent("ADDED", made("a", "u2", 2)))
     assert store.apply(WatchEvent("DELETED", made("a", "u1", 1))) == []

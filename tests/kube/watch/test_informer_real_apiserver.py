@@ -98,7 +98,7 @@ class Cable:
             raise Unreachable("the cable is out")
 
 
-async def test_an_informer_hears_every_change_once_in_order_across_kills_and_compaction(
+async def test_an_informer_reports_every_change_once_in_order_across_kills_and_compaction(
     control_plane_binaries: Path,
 ) -> None:
     # Without the watch cache a restarted server still has the history, so that resuming must not

@@ -59,7 +59,7 @@ def test_a_bookmark_has_a_version_even_with_nulls_where_lists_should_be() -> Non
 
 
 @pytest.mark.parametrize("model", [Pod, dict])
-def test_an_error_within_a_stream_is_raised_as_what_it_is(model: Any) -> None:
+def test_an_error_event_is_raised_as_its_error(model: Any) -> None:
     status = {
         "kind": "Status",
         "status": "Failure",
@@ -72,7 +72,7 @@ def test_an_error_within_a_stream_is_raised_as_what_it_is(model: Any) -> None:
         event_reader(PODS.read_as(model), WATCH)(line)
 
 
-def test_an_object_that_does_not_fit_keeps_its_metadata() -> None:
+def test_an_object_that_does_not_fit_has_only_its_metadata() -> None:
     odd = pod("a", uid="u")
     odd["spec"]["containers"] = 5
     found = event("MODIFIED", odd)
