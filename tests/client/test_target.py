@@ -39,7 +39,7 @@ def running_local_cluster() -> Iterator[None]:
     """This process plays the daemon."""
     kubeconfig(Home.of_user().kubeconfig)
     with Home.of_user().held():
-        Home.of_user().announce(url="https://example.invalid:6443")
+        Home.of_user().write_status(url="https://example.invalid:6443")
         yield
 
 

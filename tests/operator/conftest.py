@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.api.kinds import NAMESPACES
+from muster.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from muster.api.meta import Key
 from muster.kube.client import Client
-from muster.operator.frameworks.mpi import ACCOUNTS
 from tests.operator import clusters
 from tests.operator.driver import becomes, found, hung_up
 
@@ -46,5 +45,7 @@ async def ns(place: Place, client: Client) -> str:
     name = f"ns-{random.randrange(10**9)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
     if place.plane is not None:
-        await becomes(lambda: found(client, ACCOUNTS, Key(name, "default")), what="its account")
+        await becomes(
+            lambda: found(client, SERVICE_ACCOUNTS, Key(name, "default")), what="its account"
+        )
     return name

@@ -7,7 +7,7 @@ topology spread are in `api/affinity.py`.
 from __future__ import annotations
 
 from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from muster.api.affinity import (  # noqa: TC001
     Affinity,
@@ -16,6 +16,9 @@ from muster.api.affinity import (  # noqa: TC001
     TopologySpreadConstraint,
 )
 from muster.api.meta import Condition, Object, ObjectMeta, find_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Quantity = str | int | float
 Resources = dict[str, Quantity]
@@ -26,11 +29,7 @@ class ResourceRequirements(Object, frozen=True):
     limits: Resources = {}
 
 
-class ContainerPort(
-    Object,
-    frozen=True,
-    rename={"container_port": "containerPort", "host_port": "hostPort", "host_ip": "hostIP"},
-):
+class ContainerPort(Object, frozen=True):
     name: str = ""
     container_port: int = 0
     host_port: int = 0
@@ -44,6 +43,16 @@ class Container(Object, frozen=True):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+
+
+def port_number(port: int | str, containers: Iterable[Container], protocol: str = "") -> int | None:
+    """The number of a port given by number or name; None if no container has a port so named."""
+    if isinstance(port, int):
+        return port
+    for known in (known for container in containers for known in container.ports):
+        if known.name == port and protocol in ("", known.protocol):
+            return known.container_port
+    return int(port) if port.isdigit() else None
 
 
 class PvcSource(Object, frozen=True):
@@ -129,18 +138,7 @@ class ContainerStatus(Object, frozen=True):
     allocated_resources: Resources = {}
 
 
-class PodStatus(
-    Object,
-    frozen=True,
-    rename={
-        "pod_ip": "podIP",
-        "host_ip": "hostIP",
-        "nominated_node_name": "nominatedNodeName",
-        "start_time": "startTime",
-        "container_statuses": "containerStatuses",
-        "init_container_statuses": "initContainerStatuses",
-    },
-):
+class PodStatus(Object, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -206,12 +204,17 @@ class ServicePort(Object, frozen=True):
     name: str = ""
     port: int = 0
     protocol: str = "TCP"
+    app_protocol: str | None = None
+    target_port: int | str = 0
+    node_port: int = 0
 
 
 class ServiceSpec(Object, frozen=True):
     type: str = "ClusterIP"
+    cluster_ip: str = ""
     selector: dict[str, str] = {}
     ports: tuple[ServicePort, ...] = ()
+    publish_not_ready_addresses: bool = False
 
 
 class Service(Object, frozen=True):
@@ -222,6 +225,8 @@ class Service(Object, frozen=True):
 class ConfigMap(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+    """In base64."""
 
 
 class Secret(Object, frozen=True):

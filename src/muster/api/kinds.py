@@ -63,6 +63,7 @@ NAMESPACES = Kind("", "v1", "namespaces", "Namespace", core.Namespace, namespace
 SERVICES = Kind("", "v1", "services", "Service", core.Service)
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", core.ConfigMap)
 SECRETS = Kind("", "v1", "secrets", "Secret", core.Secret)
+SERVICE_ACCOUNTS: Kind[Raw] = Kind("", "v1", "serviceaccounts", "ServiceAccount", dict)
 EVENTS = Kind("", "v1", "events", "Event", core.Event)
 POD_DISRUPTION_BUDGETS = Kind(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", core.PodDisruptionBudget
@@ -74,6 +75,15 @@ PRIORITY_CLASSES = Kind(
     "PriorityClass",
     core.PriorityClass,
     namespaced=False,
+)
+PERSISTENT_VOLUME_CLAIMS: Kind[Raw] = Kind(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict
+)
+PERSISTENT_VOLUMES: Kind[Raw] = Kind(
+    "", "v1", "persistentvolumes", "PersistentVolume", dict, namespaced=False
+)
+STORAGE_CLASSES: Kind[Raw] = Kind(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", dict, namespaced=False
 )
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", core.Lease)
 CRDS = Kind(

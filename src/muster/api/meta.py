@@ -18,7 +18,22 @@ SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated name suffixes: no vowels, so that they never form words."""
 
 
-class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+_CAPITALS = {
+    "cluster_ip": "clusterIP",
+    "downward_api": "downwardAPI",
+    "host_ip": "hostIP",
+    "pod_ip": "podIP",
+    "scale_io": "scaleIO",
+}
+
+
+def wire_name(field: str) -> str:
+    """The JSON name of a field: camel case, with the capitals that Kubernetes uses."""
+    first, *rest = field.split("_")
+    return _CAPITALS.get(field) or first + "".join(word.capitalize() for word in rest)
+
+
+class Object(msgspec.Struct, frozen=True, gc=False, rename=wire_name):
     """Base of all structs: frozen, camelCase in JSON, not tracked by the garbage collector.
 
     `gc=False` is safe because decoded JSON has no cycles; it makes decoding a third faster and
@@ -96,6 +111,11 @@ class ObjectMeta(Object, frozen=True):
     def controller(self) -> OwnerReference | None:
         """The owner that is the controller of this object, if any."""
         return next((o for o in self.owner_references if o.controller), None)
+
+
+def preconditions(meta: ObjectMeta) -> Raw:
+    """Metadata for a patch that must fail with `Conflict` if the object changed since."""
+    return {"uid": meta.uid, "resourceVersion": meta.resource_version}
 
 
 class HasMetadata(Protocol):

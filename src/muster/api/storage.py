@@ -6,6 +6,7 @@ drivers of a node can attach. `volumes` keeps them and answers questions about t
 
 from __future__ import annotations
 
+from muster.api import kinds
 from muster.api.affinity import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from muster.api.core import ResourceRequirements, Resources
 from muster.api.kinds import Kind
@@ -213,11 +214,7 @@ class CsiNode(Object, frozen=True):
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
-VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", VolumeClaim)
-VOLUMES = Kind(
-    "", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume, namespaced=False
-)
-STORAGE_CLASSES = Kind(
-    "storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass, namespaced=False
-)
+VOLUME_CLAIMS = kinds.PERSISTENT_VOLUME_CLAIMS.read_as(VolumeClaim)
+VOLUMES = kinds.PERSISTENT_VOLUMES.read_as(PersistentVolume)
+STORAGE_CLASSES = kinds.STORAGE_CLASSES.read_as(StorageClass)
 CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", CsiNode, namespaced=False)

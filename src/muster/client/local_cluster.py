@@ -43,7 +43,7 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
             start_new_session=True,
         )
     _wait_until_ready(home, daemon, notify)
-    facts = home.facts() or {}
+    facts = home.status() or {}
     if facts.get("pid") not in (None, daemon.pid):
         _already_up(facts["pid"], flags, notify)  # another command started one at the same time
         return
@@ -63,14 +63,14 @@ def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:
 
 def _wait_until_ready(home: Home, daemon: subprocess.Popen[bytes], notify: Notify) -> None:
     def settled() -> bool:
-        facts = home.facts()
+        facts = home.status()
         if facts is not None and facts["pid"] == daemon.pid:
             return True
         # Ours has ended: because another is up or starting, or because it failed.
         return daemon.poll() is not None and (facts is not None or home.running() is None)
 
     ready = _wait_until(settled, START_TIMEOUT, lambda: notify("starting the local cluster …"))
-    if daemon.poll() is not None and home.facts() is None:
+    if daemon.poll() is not None and home.status() is None:
         raise MusterError("the local cluster did not start", hint=_last_lines(home.log))
     if not ready:
         daemon.terminate()

@@ -103,7 +103,7 @@ def _configured(target: Target) -> Cluster | None:
         return Cluster(inside, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
         return _from_file(_user_kubeconfig(), target.context, "~/.kube/config")
-    return local_cluster(home, "the local cluster") if home.facts() else None
+    return local_cluster(home, "the local cluster") if home.status() else None
 
 
 def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None:
@@ -111,7 +111,7 @@ def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None
     home = Home.of_user()
     if choice == "local":
         # Never fall through to a cluster that was not chosen: a local one that is down is none.
-        return local_cluster(home, "arena use") if home.facts() else None
+        return local_cluster(home, "arena use") if home.status() else None
     try:
         context = context or choice.partition(":")[2] or None
         return _from_file(_user_kubeconfig(), context, "arena use")
@@ -149,7 +149,7 @@ def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
     endpoint = kube_config.load(path, context)
     home = Home.of_user()
     # Also by its address: $KUBECONFIG may name the local cluster's file, or a copy of it.
-    local = path == home.kubeconfig or (home.facts() or {}).get("url") == endpoint.url
+    local = path == home.kubeconfig or (home.status() or {}).get("url") == endpoint.url
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from muster.api.kinds import Kind
-    from muster.api.meta import Key, Raw
+    from muster.api.meta import Key, ObjectMeta, Raw
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.decoding import ObjectList
     from muster.kube.request import LogOptions, Request, Response
@@ -161,6 +161,16 @@ class Client:
     ) -> T:
         call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
         return decoding.decode_object(kind, await self._body(call))
+
+    async def patch_status(self, kind: Kind[T], meta: ObjectMeta, status: Raw) -> T:
+        """Merge into the status by Kubernetes' list keys, so conditions of others stay.
+
+        Raises `Conflict` if the name now belongs to another object.
+        """
+        body = {"metadata": {"uid": meta.uid}, "status": status}
+        return await self.patch(
+            kind, meta.key, body, patch_type=PatchType.STRATEGIC, subresource="status"
+        )
 
     async def delete(
         self,

@@ -1,13 +1,14 @@
-"""Where a local cluster keeps its state, and whether one is running there.
+"""`$MUSTER_HOME`: where a local cluster keeps its state, and whether one is running there.
 
-Used by `local/up.py` and by the verbs up, down and status. One daemon per home: it holds a lock on
-`daemon.lock` while it lives, so a stale pid is never mistaken for a running cluster. Who only looks
-shares the lock for a moment, and is in the way of neither daemons nor others who look.
+One daemon per home: it holds a lock on `daemon.lock` while it lives, so a stale PID is never taken
+for a running cluster. Readers take a shared lock for a moment, and block neither a daemon nor one
+another.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import time
 from contextlib import contextmanager
@@ -21,8 +22,8 @@ from muster.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_GLANCE = 0.001
-"""How long somebody may look, in seconds."""
+_SHARED_LOCK_TIME = 0.001
+"""Seconds for which a reader may hold the lock."""
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def record(self) -> Path:
-        """What the running daemon says of itself, written when it is ready."""
+        """The status of the running daemon, written when it is ready."""
         return self.root / "daemon.json"
 
     @property
@@ -81,10 +82,10 @@ class Home(msgspec.Struct, frozen=True):
             pid = int(self.lock.read_text() or 0)
             if not _is_zombie(pid):
                 return pid or None
-            time.sleep(_GLANCE)
+            time.sleep(_SHARED_LOCK_TIME)
 
     def was_killed(self) -> bool:
-        """Whether the last daemon ended without cleaning up behind itself."""
+        """Whether the last daemon ended without cleaning up."""
         try:
             return self.running() is None and bool(self.lock.read_text())
         except (FileNotFoundError, NotADirectoryError):
@@ -92,7 +93,7 @@ class Home(msgspec.Struct, frozen=True):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the daemon of this home for the length of the block."""
+        """Hold the lock as the daemon of this home."""
         self.make()
         with self.lock.open("a+") as file:
             while not _locked(file, fcntl.LOCK_EX):
@@ -102,72 +103,77 @@ class Home(msgspec.Struct, frozen=True):
                         hint="`arena status` shows it; `arena down` stops it.",
                     )
                 fcntl.flock(file, fcntl.LOCK_UN)
-                time.sleep(_GLANCE)
+                time.sleep(_SHARED_LOCK_TIME)
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
             self.record.unlink(missing_ok=True)
             yield
-            # Not in a finally: what is left of a crash is for `was_killed` to tell.
+            # Not in a finally: after a crash the PID must stay, for `was_killed`.
             self.record.unlink(missing_ok=True)
             file.truncate(0)
 
-    def announce(self, **facts: Any) -> None:
-        """Say that the cluster is ready; readers see the whole record or none."""
+    def write_status(self, **status: Any) -> None:
+        """Write the status when the cluster is ready; readers see all of it or nothing."""
         draft = self.record.with_suffix(".new")
-        draft.write_bytes(msgspec.json.encode({"pid": os.getpid(), **facts}))
+        draft.write_bytes(msgspec.json.encode({"pid": os.getpid(), **status}))
         draft.rename(self.record)
 
-    def facts(self) -> dict[str, Any] | None:
-        """What the running daemon announced, or None while it is not ready."""
-        found = self._announced()
-        return found if found and found["pid"] == self.running() else None
+    def status(self) -> dict[str, Any] | None:
+        """The status of the running daemon, or None while it is not ready."""
+        status = self._last_status()
+        return status if status and status["pid"] == self.running() else None
 
     def last_data(self) -> Path:
-        """Where the daemon that runs, or was killed, keeps its pods and objects."""
-        return Path(self._announced().get("data") or self.data)
+        """The data directory of the daemon that runs or was killed."""
+        return Path(self._last_status().get("data") or self.data)
 
-    def _announced(self) -> dict[str, Any]:
+    def _last_status(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = msgspec.json.decode(self.record.read_bytes())
+            status: dict[str, Any] = msgspec.json.decode(self.record.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        return found
+        return status
 
     def choice(self) -> str:
-        """What `arena use` keeps: `local`, `kube`, `kube:CONTEXT` or nothing."""
+        """The cluster chosen by `arena use`: `local`, `kube`, `kube:CONTEXT` or nothing."""
         return _text(self.root / "use")
 
     def choose(self, choice: str) -> None:
-        """Keep a choice; an empty one forgets it."""
+        """Save a choice; an empty one removes it."""
         self.make()
         _set_text(self.root / "use", choice)
 
     def choose_local(self) -> None:
-        """Make the local cluster the choice, remembering the one before."""
+        """Choose the local cluster, and remember the choice before."""
         former = self.choice()
         if former != "local":
             _set_text(self.root / "use.former", former)
         self.choose("local")
 
     def choose_former(self) -> None:
-        """Put back what was the choice before the local cluster came up."""
+        """Restore the choice from before the local cluster came up."""
         if self.choice() == "local":
             self.choose(_text(self.root / "use.former"))
         _set_text(self.root / "use.former", "")
 
 
-def _locked(file: IO[str], how: int) -> bool:
-    """Take the lock, shared or alone, unless somebody has it in a way that forbids that."""
+def cluster_hash(data_dir: Path) -> str:
+    """Hex digits in the names of everything that a cluster creates outside its directory."""
+    return hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()
+
+
+def _locked(file: IO[str], mode: int) -> bool:
+    """Try to take the lock, shared or exclusive; returns whether it was taken."""
     try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended. Threads of one that was killed hold its files a bit longer."""
+    """Whether a process has exited; threads of a killed process hold its files a little longer."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -183,7 +189,7 @@ def _text(path: Path) -> str:
 
 
 def _set_text(path: Path, text: str) -> None:
-    """Write the text; an empty one removes the file."""
+    """Write the text; an empty text removes the file."""
     if text:
         path.write_text(f"{text}\n")
     else:

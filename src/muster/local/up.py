@@ -1,8 +1,8 @@
-"""The local cluster in one process: API server, operator, scheduler, node and workloads, wired.
+"""The local cluster in one process: API server, operator, scheduler, node agent and controllers.
 
-Called by `arena up`. This is the only module besides the CLI that composes components; they still
-meet only at the Kubernetes API, through one client. A graceful stop ends the pods and removes the
-network; `kill -9` leaves the pods running, and the next start finds them again.
+This is the only module besides the CLI that combines components; they meet only at the Kubernetes
+API, through one client. A graceful stop ends the pods and removes the network; `kill -9` leaves the
+pods running, and the next start finds them again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from muster.errors import AlreadyExists, UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
-from muster.local.controllers import run as workloads
-from muster.local.controllers.volume_claims import VolumeClaims
+from muster.local.controllers import run as controllers
 from muster.local.node import agent as node
 from muster.local.node.machine import shutdown
 from muster.local.node.machine.capacity import declare_nodes
@@ -34,15 +33,16 @@ from muster.scheduler import service as scheduler
 from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
+    from typing import Any
 
     from muster.api.core import Node
     from muster.api.meta import Raw
     from muster.local.home import Home
     from muster.local.node.machine.capacity import NodeSpec
 
-    Part = Callable[[], Awaitable[None]]
+    Part = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ PORT_FILE = "port"
 
 @dataclass(frozen=True)
 class Settings:
-    """What `arena up` was told."""
+    """The options of `arena up`."""
 
     home: Home
     nodes: int = 1
@@ -88,13 +88,13 @@ class Settings:
 
 
 async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Run the cluster until SIGTERM or SIGINT, then end its pods and leave nothing behind."""
+    """Run the cluster until SIGTERM or SIGINT, then stop its pods and leave nothing behind."""
     with settings.home.held():
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # What the machine allows is tried in another process: meanwhile there is time to read.
+        # The agent tries namespaces in another process: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(
             _opened(settings), asyncio.to_thread(crds.load_all)
         )
@@ -109,11 +109,13 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
 
 async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> None:
-    """Start the server; a port that is taken leaves nothing of this start behind."""
+    """Start the server; if the port is in use, undo what this start has made."""
     port = _port(settings)
     try:
         await server.start(
-            port=port, extra_addresses=agent.reachable, also_known_as=(agent.gateway,)
+            port=port,
+            extra_addresses=agent.network.server_addresses,
+            also_known_as=(agent.gateway,),
         )
     except OSError as error:
         if not agent.runtime.uids():
@@ -122,13 +124,13 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
             f"the API cannot listen on port {port}: {error.strerror}",
             hint="`arena up --port N` takes another one; 0 is any that is free.",
         ) from error
-    for_pods = agent.listen(server.port)
-    if for_pods is not None:
-        await server.accept_from(for_pods)
+    pod_socket = agent.network.listen(server.port)
+    if pod_socket is not None:
+        await server.accept_from(pod_socket)
 
 
 async def _opened(settings: Settings) -> node.Agent:
-    """The agent. Pods that still run go on, unless they are to be run in another way."""
+    """The opened agent. Pods of an earlier daemon continue, unless the runtime changed."""
     last = await asyncio.to_thread(node.Agent.of_last, settings.for_node())
     if last is not None and settings.runtime == "auto":
         agent = last
@@ -142,14 +144,14 @@ async def _opened(settings: Settings) -> node.Agent:
 
 
 async def _end(agent: node.Agent) -> None:
-    """End what a killed daemon left running."""
+    """Stop the pods that a killed daemon left."""
     await asyncio.to_thread(agent.open)
     await agent.teardown()
 
 
 @dataclass(frozen=True)
 class _Cluster:
-    """Everything that runs, once the API server listens."""
+    """All components, once the API server listens."""
 
     settings: Settings
     server: ApiServer
@@ -157,14 +159,14 @@ class _Cluster:
     definitions: list[Raw]
 
     async def run(self, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
-        """Until `stop` is set; then end the pods and say that the machine ended them."""
+        """Run until `stop` is set; then stop the pods and mark them as stopped by the machine."""
         server, settings = self.server, self.settings
         names = {spec.name for spec in settings.node_specs()}
         endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
 
         async def announce() -> None:
             await _nodes_ready(client, names)
-            settings.home.announce(url=server.url, **self._facts())
+            settings.home.write_status(url=server.url, **self._status())
             ready(server.url)
 
         async with Client.connect(endpoint, user_agent="muster-local") as client:
@@ -172,7 +174,7 @@ class _Cluster:
             server.credentials.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
             async with asyncio.TaskGroup() as group:
                 parts = (*self._parts(client, stop), announce)
-                tasks = [group.create_task(_part(part)) for part in parts]
+                tasks = [group.create_task(part()) for part in parts]
                 await stop.wait()
                 log.info("stopping")
                 for task in tasks:
@@ -183,30 +185,30 @@ class _Cluster:
     def _parts(self, client: Client, stop: asyncio.Event) -> tuple[Part, ...]:
         server, agent = self.server, self.agent
         jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
+        local = controllers.Settings(server.ca.decode(), self.settings.data / "volumes")
         return (
             server.run,
-            VolumeClaims(client, self.settings.data / "volumes").run,
-            lambda: workloads.run(client, workloads.Settings(server.ca.decode())),
+            lambda: controllers.run(client, local),
             lambda: operator.run(client, operator.Options(settings=jobs), stop),
             lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
             lambda: agent.run(client, agent.api(server.port, server.ca)),
         )
 
-    def _facts(self) -> Raw:
+    def _status(self) -> Raw:
         """What `arena status` shows."""
-        note = self.agent.choice.sentence
+        note = self.agent.choice.note
         return {
             "nodes": self.settings.nodes,
             "data": str(self.settings.data),
             "runtime": self.agent.choice.name,
-            "outside": self.agent.outside,
+            "outside": self.agent.external_network,
             "memoryLimits": self.agent.memory_limits,
             **({"note": note} if note else {}),
         }
 
 
 async def _nodes_ready(client: Client, names: set[str]) -> None:
-    """Return when every declared node takes pods."""
+    """Return when every declared node is ready."""
     while True:
         listing = await client.list(NODES)
         waiting = names - {n.metadata.name for n in listing.items if _is_ready(n)}
@@ -224,12 +226,8 @@ def _is_ready(found: Node) -> bool:
     return condition_is_true(found.status.conditions, "Ready")
 
 
-async def _part(run: Part) -> None:
-    await run()
-
-
 def _port(settings: Settings) -> int:
-    """The port asked for, else the one of last time, else any that is free."""
+    """The port of the settings, else the last one, else any free port."""
     if settings.port is not None:
         return settings.port
     try:
@@ -248,7 +246,7 @@ async def _install_crds(client: Client, definitions: list[Raw]) -> None:
 
 
 async def sweep(home: Home, data: Path) -> None:
-    """End what a killed daemon left running, without starting a cluster."""
+    """Stop the pods that a killed daemon left, without starting a cluster."""
     settings = Settings(home, data_dir=data).for_node()
     with home.held():
         await _end(node.Agent.of_last(settings) or node.Agent(settings))

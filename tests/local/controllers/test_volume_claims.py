@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.api.kinds import NAMESPACES
+from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
+from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
+from muster.api.storage import SELECTED_NODE
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.local.controllers import volume_binding
-from muster.local.controllers.volume_claims import (
-    CLAIMS,
-    CLASS,
-    SELECTED_NODE,
-    VOLUMES,
-    VolumeClaims,
-    wanted,
-)
+from muster.local.controllers.run import ControllerManager
+from muster.local.controllers.volume_claims import CLASS, needs_volume
 from tests.waiting import eventually
 
 KEY = Key("default", "data")
@@ -39,7 +37,9 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
     await server.start()
     endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
     async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-        running = group.create_task(VolumeClaims(client, tmp_path / "volumes").run())
+        controllers = ControllerManager(client, lambda: datetime.now(UTC))
+        controllers.volumes(tmp_path / "volumes")
+        running = group.create_task(controllers.manager.run())
         yield client
         running.cancel()
     await server.stop()
@@ -171,4 +171,4 @@ def test_only_our_own_class_is_bound(change: dict[str, Any], ours: bool) -> None
         "spec": {"storageClassName": CLASS},
     }
 
-    assert wanted(given | change) is ours
+    assert needs_volume(given | change) is ours

@@ -91,8 +91,7 @@ def controlled(binaries: Path, folder: Path, settings: run.Settings) -> Iterator
         await server.start()
         endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
         async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-            told = replace(settings, authority=server.ca.decode())
-            task = group.create_task(run.run(client, told))
+            task = group.create_task(run.run(client, replace(settings, root_ca=server.ca.decode())))
             started.append(server)
             ready.set()
             await stop.wait()
@@ -116,8 +115,8 @@ def controlled(binaries: Path, folder: Path, settings: run.Settings) -> Iterator
 
 @contextmanager
 def _kwok(binaries: Path, folder: Path) -> Iterator[None]:
-    authority = Authority()
-    serving = authority.server()
+    root_ca = Authority()
+    serving = root_ca.server()
     (folder / "serving.crt").write_bytes(serving.certificate)
     (folder / "serving.key").write_bytes(serving.key)
     flags = Settings(folder, durable=False, watch_cache=True, audited=False).kwok
@@ -131,7 +130,7 @@ def _kwok(binaries: Path, folder: Path) -> Iterator[None]:
         try:
             return (
                 http_request.send(
-                    http_request.tls_connection(port, authority.certificate), "GET", "/healthz"
+                    http_request.tls_connection(port, root_ca.certificate), "GET", "/healthz"
                 )[0]
                 == 200
             )

@@ -137,7 +137,9 @@ async def cluster(home: Path, **settings: Any) -> AsyncIterator[Cluster]:
     agent.open()
     try:
         server = ApiServer(home / "data", backend=agent.backend)
-        await server.start(extra_addresses=agent.reachable, also_known_as=(agent.gateway,))
+        await server.start(
+            extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)
+        )
         try:
             endpoint = await _served(server, agent)
             async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
@@ -154,7 +156,7 @@ async def cluster(home: Path, **settings: Any) -> AsyncIterator[Cluster]:
 
 async def _served(server: ApiServer, agent: Agent) -> Endpoint:
     """Where the server is, once it listens for pods too."""
-    for_pods = agent.listen(server.port)
+    for_pods = agent.network.listen(server.port)
     if for_pods is not None:
         await server.accept_from(for_pods)
     return Endpoint.with_token(server.url, server.token, ca=server.ca)
@@ -165,7 +167,9 @@ async def serve(home: Path, runtime: str) -> None:
     agent = Agent(Settings(home, declare_nodes(1), runtime=runtime))
     agent.open()
     server = ApiServer(home / "data", backend=agent.backend)
-    await server.start(extra_addresses=agent.reachable, also_known_as=(agent.gateway,))
+    await server.start(
+        extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)
+    )
     endpoint = await _served(server, agent)
     print(json.dumps({"url": server.url, "token": server.token, "ca": server.ca.decode()}))
     sys.stdout.flush()

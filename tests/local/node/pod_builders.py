@@ -50,7 +50,7 @@ def exited(
     code: int = 0,
     number: int = 0,
     *,
-    row: int | None = None,
+    restarts: int | None = None,
     since: float = 5,
     ended: float = 1,
     sandbox: int = 0,
@@ -66,7 +66,7 @@ def exited(
         signal=code - 128 if code > 128 else 0,
         reason="Error" if code else "Completed",
         sandbox=sandbox,
-        row=number if row is None else row,
+        restarts=number if restarts is None else restarts,
     )
 
 

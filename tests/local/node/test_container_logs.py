@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from muster.local.apiserver.streams.node_backend import LogOptions
 from muster.local.node import container_logs
-from muster.local.node.container_logs import LogRange
 from muster.local.node.standalone import log_format
 
 NOW = 1_790_000_000_000_000_000
@@ -19,8 +20,11 @@ def written(path: Path, *lines: str, end: str = "\n") -> None:
     path.write_bytes(log_format.records("stdout", text, NOW))
 
 
-async def pieces(path: Path, wanted: LogRange = LogRange()) -> list[bytes]:  # noqa: B008 - frozen
-    return [piece async for piece in container_logs.read(path, wanted, lambda: False)]
+async def pieces(path: Path, **options: Any) -> list[bytes]:
+    return [
+        piece
+        async for piece in container_logs.read(path, LogOptions("main", **options), lambda: False)
+    ]
 
 
 @pytest.fixture
@@ -48,8 +52,8 @@ async def test_a_rotated_log_is_read_from_its_older_part_on(log: Path) -> None:
 async def test_the_tail_begins_at_a_line(log: Path) -> None:
     written(log, *"abcdef")
 
-    assert b"".join(await pieces(log, LogRange(tail=2))) == b"e\nf\n"
-    assert await pieces(log, LogRange(tail=0)) == []
+    assert b"".join(await pieces(log, tail=2)) == b"e\nf\n"
+    assert await pieces(log, tail=0) == []
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ async def test_the_tail_goes_back_beyond_a_rotation(log: Path, lines: int, expec
     written(log.with_name("log.1"), "a", "b")
     written(log, "c", "d")
 
-    shown = b"".join(await pieces(log, LogRange(tail=lines))).decode()
+    shown = b"".join(await pieces(log, tail=lines)).decode()
 
     assert shown == "".join(f"{line}\n" for line in expected)
 
@@ -72,20 +76,20 @@ async def test_a_line_that_was_being_written_at_the_rotation_is_one_line(
     written(log.with_name("log.1"), "a", "b", end="")
     written(log, "B", "c")
 
-    assert b"".join(await pieces(log, LogRange(tail=lines))).decode() == expected
+    assert b"".join(await pieces(log, tail=lines)).decode() == expected
 
 
 async def test_the_tail_of_a_log_just_rotated_is_in_its_older_part(log: Path) -> None:
     written(log.with_name("log.1"), "a", "b")
     written(log)
 
-    assert b"".join(await pieces(log, LogRange(tail=1))) == b"b\n"
+    assert b"".join(await pieces(log, tail=1)) == b"b\n"
 
 
 async def test_a_limit_cuts_in_the_middle_of_a_line(log: Path) -> None:
     written(log, "abcdef")
 
-    assert b"".join(await pieces(log, LogRange(limit=3))) == b"abc"
+    assert b"".join(await pieces(log, limit_bytes=3)) == b"abc"
 
 
 @pytest.mark.parametrize("tail", [None, 50_000])
@@ -94,7 +98,7 @@ async def test_what_is_written_while_one_reads_comes_only_to_those_who_follow(
 ) -> None:
     lines = [f"line {number}" for number in range(50_000)]
     written(log, *lines)
-    reading = container_logs.read(log, LogRange(tail=tail), lambda: True)
+    reading = container_logs.read(log, LogOptions("main", tail=tail), lambda: True)
 
     got = [await anext(reading)]
     with log.open("ab") as file:
@@ -109,7 +113,7 @@ async def test_a_rotation_while_one_reads_takes_nothing_away(log: Path, follow: 
     older = [f"older {number}" for number in range(50_000)]
     written(log.with_name("log.1"), *older)
     written(log, "newer")
-    reading = container_logs.read(log, LogRange(follow=follow), lambda: False)
+    reading = container_logs.read(log, LogOptions("main", follow=follow), lambda: False)
 
     got = [await anext(reading)]
     os.replace(log, log.with_name("log.1"))
@@ -126,4 +130,4 @@ async def test_a_log_is_read_between_the_two_steps_of_a_rotation(
 ) -> None:
     written(log.with_name("log.1"), "all there is")
 
-    assert b"".join(await pieces(log, LogRange(tail=tail))) == b"all there is\n"
+    assert b"".join(await pieces(log, tail=tail)) == b"all there is\n"

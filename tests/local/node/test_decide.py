@@ -112,7 +112,7 @@ def test_ends_in_namespaces_that_are_gone_do_not_count_for_the_pause() -> None:
     """The cluster was stopped, or the machine restarted: not the container's fault."""
     again = pod(restartPolicy="Always")
     ended = exited(143, 7, ended=1)
-    crashed = [exited(1, 8 + row, row=row, ended=4, sandbox=1) for row in (0, 1)]
+    crashed = [exited(1, 8 + count, restarts=count, ended=4, sandbox=1) for count in (0, 1)]
 
     assert decide(again, record(open=False, main=ended), NOW) == Decision((Open(),))
     assert starts(decide(again, record(sandbox=1, main=ended), NOW)) == [("main", 8)]
@@ -202,9 +202,9 @@ def test_a_sidecar_that_is_not_yet_started_keeps_the_rest_waiting() -> None:
 
 def test_an_unwell_container_is_stopped_within_its_probes_own_grace() -> None:
     one = pod(restartPolicy="Always")
-    unwell = replace(running(2), health=Health(unwell="main failed liveness probe", grace=3))
+    failed = replace(running(2), health=Health(failed="main failed liveness probe", grace=3))
 
-    assert decide(one, record(main=unwell), NOW) == Decision(
+    assert decide(one, record(main=failed), NOW) == Decision(
         (Stop(one.spec.containers[0], 2, 3.0, "main failed liveness probe"),)
     )
 

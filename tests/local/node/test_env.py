@@ -10,7 +10,8 @@ import pytest
 from muster.errors import MissingReference
 from muster.local.node import env
 from muster.local.node.env import PodContext
-from muster.local.node.pod import Container, FieldRef
+from muster.local.node.pod import Container
+from muster.local.node.volumes.volume_sources import FieldRef
 from tests.local.node.pod_builders import Raw, container, pod
 
 BASE = {"PATH": "/bin", "HOME": "/root"}

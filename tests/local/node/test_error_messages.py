@@ -14,7 +14,7 @@ import pytest
 from muster import errors
 from muster.api.kinds import EVENTS
 from muster.local.apiserver.streams.node_backend import ExecOptions
-from muster.local.node.events import EventRecorder
+from muster.local.node.events import PodEvents
 from tests.local.node import leftovers
 from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
 from tests.local.node.pod_builders import NOW, container, manifest, pod
@@ -70,14 +70,14 @@ class Written:
 @pytest.mark.looptime
 async def test_what_holds_for_a_whole_job_is_said_once_whatever_its_images_are() -> None:
     client = Written()
-    recorder = EventRecorder(client, lambda: NOW)  # type: ignore[arg-type]
+    events = PodEvents(client, lambda: NOW)  # type: ignore[arg-type]
 
     for name in ("w-0", "w-1", "ps-0"):
-        recorder.remark(pod(name, meta=OWNER), "Pulled", f"{name}: not pulled")
-    recorder.remark(pod("bare"), "Pulled", "bare: not pulled")
+        events.record_once_per_owner(pod(name, meta=OWNER), "Pulled", f"{name}: not pulled")
+    events.record_once_per_owner(pod("bare"), "Pulled", "bare: not pulled")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await recorder.run()
+            await events.run()
 
     assert [event["message"] for event in client.events] == ["w-0: not pulled", "bare: not pulled"]
 

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.local.node.pod import Pod, PodStatus
+from muster.api.core import PodStatus
+from muster.local.node.pod import Pod
 from muster.local.node.pod_status import WaitingReason, pod_status
 from muster.local.node.runtime.pod_records import LOST, Attempt, State
 from tests.local.node.pod_builders import NOTHING, NOW, ago, container, exited, pod, record, running

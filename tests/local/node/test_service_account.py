@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, PODS, Kind
+from muster.api.kinds import CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
 from muster.api.meta import Key
-from muster.local.node.service_account import TOKEN_DIRECTORY, renew_at, with_access
+from muster.local.node.service_account import TOKEN_DIRECTORY, renew_at, with_token_volume
 from tests.local.node import leftovers
 from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, pod
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 ROLES: Kind[Raw] = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", dict)
 BINDINGS: Kind[Raw] = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", dict)
-ACCOUNTS: Kind[Raw] = Kind("", "v1", "serviceaccounts", "ServiceAccount", dict)
 
 CALL = """
 import json, os, ssl, urllib.error, urllib.request
@@ -57,7 +56,7 @@ async def allow_config_maps(local: Cluster, account: str) -> None:
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
     subject = {"kind": "ServiceAccount", **meta}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
-    await local.client.create(ACCOUNTS, {"metadata": meta})
+    await local.client.create(SERVICE_ACCOUNTS, {"metadata": meta})
     await local.client.create(ROLES, {"metadata": meta, "rules": rules})
     await local.client.create(BINDINGS, {"metadata": meta, "subjects": [subject], "roleRef": role})
 
@@ -145,7 +144,7 @@ async def test_a_pod_waits_for_its_account_and_says_so(local: Cluster) -> None:
     assert state["message"] == 'serviceaccount "late" not found'
 
     meta = {"name": "late", "namespace": "default"}
-    await local.client.create(ACCOUNTS, {"metadata": meta})
+    await local.client.create(SERVICE_ACCOUNTS, {"metadata": meta})
 
     assert (await local.ended("p"))["exitCode"] == 0
 
@@ -163,7 +162,7 @@ def test_whether_a_pod_gets_a_token_is_said_by_the_pod_then_by_its_account() -> 
     against = {"automountServiceAccountToken": False}
 
     def mounted(one: object, account: Raw) -> bool:
-        return bool(with_access(one, account).spec.containers[0].volume_mounts)  # type: ignore[arg-type]
+        return bool(with_token_volume(one, account).spec.containers[0].volume_mounts)  # type: ignore[arg-type]
 
     assert [mounted(p, silent) for p in (pod(), yes, no)] == [True, True, False]
     assert [mounted(p, against) for p in (pod(), yes, no)] == [False, True, False]
@@ -173,8 +172,8 @@ def test_a_container_with_its_own_mount_there_keeps_it() -> None:
     mine = {"name": "v", "mountPath": TOKEN_DIRECTORY}
     one = pod("p", container("a", volumeMounts=[mine]), container("b"))
 
-    first, second = with_access(one, {}).spec.containers
+    first, second = with_token_volume(one, {}).spec.containers
 
     assert [m.name for m in first.volume_mounts] == ["v"]
     assert [m.mount_path for m in second.volume_mounts] == [TOKEN_DIRECTORY]
-    assert with_access(pod("p", container("a", volumeMounts=[mine])), {}).spec.volumes == ()
+    assert with_token_volume(pod("p", container("a", volumeMounts=[mine])), {}).spec.volumes == ()

@@ -16,6 +16,7 @@ from muster.api.kinds import (
     KUBE_BATCH_POD_GROUPS,
     POD_DISRUPTION_BUDGETS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     VOLCANO_POD_GROUPS,
     Kind,
 )
@@ -25,7 +26,7 @@ from muster.jobs import names, parse
 from muster.operator.act import ssh_keys
 from muster.operator.actions import Create
 from muster.operator.frameworks import mpi_files
-from muster.operator.frameworks.mpi import ACCOUNTS, BINDINGS, ROLES
+from muster.operator.frameworks.mpi import BINDINGS, ROLES
 from muster.operator.settings import Settings
 from tests.operator.builders import Model, env, manifest, replica, template
 
@@ -185,7 +186,7 @@ def test_the_launcher_may_run_commands_in_its_own_workers_only() -> None:
     rules = model.objects[(ROLES.resource, "j-launcher")]["rules"]
     execs = next(rule for rule in rules if rule["resources"] == ["pods/exec"])
     assert execs["resourceNames"] == list(WORKERS)
-    assert (ACCOUNTS.resource, "j-launcher") in model.objects
+    assert (SERVICE_ACCOUNTS.resource, "j-launcher") in model.objects
     subject = model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]
     assert subject["name"] == "j-launcher"
 
@@ -228,7 +229,7 @@ def test_a_launcher_with_an_account_of_its_own_keeps_it() -> None:
     model.run(*WORKERS)
     model.settle()
 
-    assert (ACCOUNTS.resource, "j-launcher") not in model.objects
+    assert (SERVICE_ACCOUNTS.resource, "j-launcher") not in model.objects
     assert model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == "mine"
     assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == "mine"
 
@@ -254,7 +255,7 @@ def test_a_launcher_runs_as_the_account_that_may_reach_its_workers(
 
     assert model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == account
     assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == account
-    assert ((ACCOUNTS.resource, "j-launcher") in model.objects) == (account == "j-launcher")
+    assert ((SERVICE_ACCOUNTS.resource, "j-launcher") in model.objects) == (account == "j-launcher")
 
 
 def test_one_template_makes_workers_that_sleep_and_a_launcher_without_gpus() -> None:

@@ -19,7 +19,7 @@ from muster.local.home import Home
 def command(target: Target, output: str) -> None:
     """Show which cluster is used and whether the local one is up."""
     home = Home.of_user()
-    facts = home.facts()
+    facts = home.status()
     chosen = find_cluster(target)
     data = {
         "cluster": chosen.name if chosen else "",

@@ -71,7 +71,7 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
     def ready(url: str) -> None:
         home.choose_local()
         note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
-        if text := (home.facts() or {}).get("note"):
+        if text := (home.status() or {}).get("note"):
             note(text)
 
     uvloop.run(serve(chosen, ready))

@@ -1,7 +1,7 @@
-"""Which objects are a controller's own, by owner reference and selector: pure.
+"""Which objects a controller owns, adopts and releases, by owner reference and selector: pure.
 
-An object that the controller owns and that no longer matches its selector is let go; one that
-nobody controls and that matches is taken in. A controller that is being deleted does neither.
+It releases objects that it owns but that no longer match its selector, and adopts objects that
+match and have no controller. A controller that is being deleted does neither.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from muster.local.controllers.kinds import preconditions
+from muster.api.meta import preconditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,17 +26,17 @@ else:
 
 @dataclass(frozen=True)
 class OwnedObjects(Generic[T]):
-    """`mine` are owned and match; the others still have to be written."""
+    """`owned` already belong to the owner; the others still have to be patched."""
 
-    mine: list[T]
+    owned: list[T]
     adopt: list[T]
     release: list[T]
 
 
 def find_owned(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> OwnedObjects[T]:
-    """Sort objects of the owner's namespace by whom they belong to."""
-    found: OwnedObjects[T] = OwnedObjects([], [], [])
-    going = owner.deletion_timestamp is not None
+    """Sort objects of the owner's namespace."""
+    result: OwnedObjects[T] = OwnedObjects([], [], [])
+    terminating = owner.deletion_timestamp is not None
     for one in candidates:
         meta = one.metadata
         matches = selector.matches(meta.labels)
@@ -44,27 +44,26 @@ def find_owned(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -
             if meta.controller.uid != owner.uid:
                 continue
             if matches:
-                found.mine.append(one)
-            elif not going:
-                found.release.append(one)
-        elif matches and not going and meta.deletion_timestamp is None:
-            found.adopt.append(one)
-    return found
+                result.owned.append(one)
+            elif not terminating:
+                result.release.append(one)
+        elif matches and not terminating and meta.deletion_timestamp is None:
+            result.adopt.append(one)
+    return result
 
 
 def adoption_patch(meta: ObjectMeta, reference: Raw) -> Raw:
-    """The patch that gives an object its controller, if it is still as we saw it."""
-    others = [plain_reference(owner) for owner in meta.owner_references]
+    """The patch that adds an owner, unless the object changed since."""
+    others = [reference_manifest(owner) for owner in meta.owner_references]
     return {"metadata": {**preconditions(meta), "ownerReferences": [*others, reference]}}
 
 
 def release_patch(meta: ObjectMeta, owner: str) -> Raw:
-    """The patch that takes this owner away."""
-    left = [plain_reference(one) for one in meta.owner_references if one.uid != owner]
-    return {"metadata": {**preconditions(meta), "ownerReferences": left}}
+    """The patch that removes an owner, unless the object changed since."""
+    others = [reference_manifest(one) for one in meta.owner_references if one.uid != owner]
+    return {"metadata": {**preconditions(meta), "ownerReferences": others}}
 
 
-def plain_reference(owner: OwnerReference) -> Raw:
-    """An owner reference as it is written."""
-    found: Raw = msgspec.to_builtins(owner)
-    return {key: value for key, value in found.items() if value is not None}
+def reference_manifest(owner: OwnerReference) -> Raw:
+    fields: Raw = msgspec.to_builtins(owner)
+    return {name: value for name, value in fields.items() if value is not None}

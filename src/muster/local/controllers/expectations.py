@@ -1,8 +1,9 @@
-"""What a controller has done that its informers do not show yet, per owner.
+"""Writes of a controller that its informers do not show yet, per owner.
 
-A controller that counts its pods right after it made some would make them again. It asks `pending`
-first and does nothing while an answer is out; the event that brings it calls the controller anyway.
-Creations are noted by name and deletions by UID *before* they are sent: no event comes too early.
+A controller that counts its pods right after it created some would create them again. It calls
+`pending` first and does nothing while an event is outstanding; that event calls the controller
+again. Creations are recorded by name and deletions by UID *before* they are sent, so that no event
+can come too early.
 """
 
 from __future__ import annotations
@@ -15,56 +16,54 @@ if TYPE_CHECKING:
     from muster.api.meta import ObjectMeta
 
 TIMEOUT = 30.0
-"""Seconds after which we no longer wait for an event that never came."""
+"""Seconds after which we no longer wait for an event."""
 
 
 class Expectations:
-    """`clock` counts seconds, from anywhere."""
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._until: dict[str, dict[str, float]] = {}
+        self._deadlines: dict[str, dict[str, float]] = {}
 
     def creation(self, owner: str, name: str) -> None:
-        self._note(owner, f"+{name}")
+        self._add(owner, f"+{name}")
 
     def deletion(self, owner: str, uid: str) -> None:
-        self._note(owner, f"-{uid}")
+        self._add(owner, f"-{uid}")
 
-    def failed(self, owner: str, what: str) -> None:
-        """The call named so, by name or UID, did nothing: no event will come."""
-        self._forget(owner, f"+{what}")
-        self._forget(owner, f"-{what}")
+    def failed(self, owner: str, name_or_uid: str) -> None:
+        """This creation or deletion failed: no event will come."""
+        self._forget(owner, f"+{name_or_uid}")
+        self._forget(owner, f"-{name_or_uid}")
 
-    def saw(self, owner: str, meta: ObjectMeta, *, gone: bool) -> None:
-        """An informer shows this object of the owner's."""
-        if owner not in self._until:
+    def observed(self, owner: str, meta: ObjectMeta, *, gone: bool) -> None:
+        """An informer shows this object of the owner."""
+        if owner not in self._deadlines:
             return
         self._forget(owner, f"+{meta.name}")
         if gone or meta.deletion_timestamp is not None:
             self._forget(owner, f"-{meta.uid}")
 
     def pending(self, owner: str) -> float | None:
-        """None if informers show all we did; else the seconds to wait for them at most."""
-        noted = self._until.get(owner)
-        if not noted:
+        """None if informers show all writes; else the seconds to wait for them at most."""
+        deadlines = self._deadlines.get(owner)
+        if not deadlines:
             return None
-        left = max(noted.values()) - self._clock()
+        left = max(deadlines.values()) - self._clock()
         if left > 0:
             return left
-        del self._until[owner]
+        del self._deadlines[owner]
         return None
 
     def forget(self, owner: str) -> None:
-        """The owner is no more."""
-        self._until.pop(owner, None)
+        """The owner was deleted."""
+        self._deadlines.pop(owner, None)
 
-    def _note(self, owner: str, what: str) -> None:
-        self._until.setdefault(owner, {})[what] = self._clock() + TIMEOUT
+    def _add(self, owner: str, write: str) -> None:
+        self._deadlines.setdefault(owner, {})[write] = self._clock() + TIMEOUT
 
-    def _forget(self, owner: str, what: str) -> None:
-        noted = self._until.get(owner)
-        if noted is not None:
-            noted.pop(what, None)
-            if not noted:
-                del self._until[owner]
+    def _forget(self, owner: str, write: str) -> None:
+        deadlines = self._deadlines.get(owner)
+        if deadlines is not None:
+            deadlines.pop(write, None)
+            if not deadlines:
+                del self._deadlines[owner]

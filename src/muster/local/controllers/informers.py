@@ -1,13 +1,13 @@
-"""The objects that the workload controllers watch, each kind once for all of them.
+"""One informer per kind, shared by all controllers.
 
-Made by `run.py`. Indexes find what belongs to an owner, what nobody controls in a namespace, and
-what is on a node, without a scan.
+Indexes find the objects of an owner, a namespace or a node, and objects without a controller.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from muster.api.kinds import SERVICES
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
 from muster.kube.watch.informer import Informer
@@ -18,19 +18,18 @@ from muster.local.controllers.kinds import (
     NODES,
     PODS,
     REPLICA_SETS,
-    SERVICES,
     Deployment,
     Job,
     Namespace,
     Node,
     Pod,
     ReplicaSet,
-    Service,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from muster.api.core import Service
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key, ObjectMeta
     from muster.kube.client import Client
@@ -41,23 +40,21 @@ if TYPE_CHECKING:
 else:
     T = TypeVar("T")
 
-OWNER, ORPHANS, NODE, NAMESPACE = "owner", "alone", "node", "space"
+OWNER, ORPHANS, NODE, NAMESPACE = "owner", "orphans", "node", "namespace"
 
 
 class SharedInformers:
-    """One informer per kind."""
-
     def __init__(self, client: Client) -> None:
-        owned = {OWNER: _owner, ORPHANS: _alone, NAMESPACE: _space}
+        owned = {OWNER: _owner, ORPHANS: _orphan, NAMESPACE: _namespace}
         self.pods: Informer[Pod] = Informer(client, PODS, indexes={**owned, NODE: _node})
         self.sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes=owned)
-        self.deployments: Informer[Deployment] = _by_space(client, DEPLOYMENTS)
-        self.jobs: Informer[Job] = _by_space(client, JOBS)
-        self.services: Informer[Service] = _by_space(client, SERVICES)
+        self.deployments: Informer[Deployment] = _by_namespace(client, DEPLOYMENTS)
+        self.jobs: Informer[Job] = _by_namespace(client, JOBS)
+        self.services: Informer[Service] = _by_namespace(client, SERVICES)
         self.nodes: Informer[Node] = Informer(client, NODES)
         self.namespaces: Informer[Namespace] = Informer(client, NAMESPACES)
 
-    def informers(self) -> list[Informer[Any]]:
+    def all(self) -> list[Informer[Any]]:
         return [
             self.pods,
             self.sets,
@@ -69,17 +66,17 @@ class SharedInformers:
         ]
 
 
-def _by_space(client: Client, kind: Kind[Any]) -> Informer[Any]:
-    return Informer(client, kind, indexes={NAMESPACE: _space})
+def _by_namespace(client: Client, kind: Kind[Any]) -> Informer[Any]:
+    return Informer(client, kind, indexes={NAMESPACE: _namespace})
 
 
 def candidates(informer: Informer[T], owner: ObjectMeta) -> list[T]:
-    """What an owner may claim: what is its own, and what nobody controls in its namespace."""
+    """The objects of an owner, and those of its namespace without a controller."""
     return informer.by(OWNER, owner.uid) + informer.by(ORPHANS, owner.namespace)
 
 
-def suitors(informer: Informer[Any], one: HasMetadata) -> Iterator[Key]:
-    """The owners whose selector matches an object, which may therefore want to adopt it."""
+def possible_owners(informer: Informer[Any], one: HasMetadata) -> Iterator[Key]:
+    """The owners whose selector matches an object, so that they may adopt it."""
     for owner in informer.by(NAMESPACE, one.metadata.namespace):
         try:
             if from_labels(owner.spec.selector).matches(one.metadata.labels):
@@ -90,24 +87,25 @@ def suitors(informer: Informer[Any], one: HasMetadata) -> Iterator[Key]:
 
 def on_owned(
     owner_kind: str,
-    expect: Expectations,
-    suitors: Callable[[T], Iterable[Key]],
+    expectations: Expectations,
+    possible_owners: Callable[[T], Iterable[Key]],
     wake: Callable[[Key], None],
 ) -> Callable[[Change[T]], None]:
-    """A listener for objects that controllers of one kind own.
+    """A listener for objects that owners of one kind control.
 
-    It wakes the owner before and after the change. An object without any controller wakes its
-    `suitors`: those who may want to adopt it.
+    It wakes the owners before and after a change. An object without a controller wakes its
+    `possible_owners`.
     """
 
     def listen(change: Change[T]) -> None:
         for one in (change.old, change.new):
             controller = one.metadata.controller if one is not None else None
             if one is not None and controller is not None and controller.kind == owner_kind:
-                expect.saw(controller.uid, change.current.metadata, gone=change.new is None)
+                meta = change.current.metadata
+                expectations.observed(controller.uid, meta, gone=change.new is None)
                 wake(one.metadata.key._replace(name=controller.name))
         if change.new is not None and change.new.metadata.controller is None:
-            for key in suitors(change.new):
+            for key in possible_owners(change.new):
                 wake(key)
 
     return listen
@@ -118,11 +116,11 @@ def _owner(one: HasMetadata) -> Iterable[str]:
     return () if controller is None else (controller.uid,)
 
 
-def _alone(one: HasMetadata) -> Iterable[str]:
+def _orphan(one: HasMetadata) -> Iterable[str]:
     return (one.metadata.namespace,) if one.metadata.controller is None else ()
 
 
-def _space(one: HasMetadata) -> Iterable[str]:
+def _namespace(one: HasMetadata) -> Iterable[str]:
     return (one.metadata.namespace,)
 
 

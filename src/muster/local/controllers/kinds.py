@@ -1,14 +1,13 @@
-"""What the workload controllers read of deployments, replica sets, jobs and their pods.
+"""Deployments, replica sets, jobs and pods as the controllers read them: only the fields we read.
 
-Only the fields we read. Templates and statuses stay raw: a template is copied whole, a status is
-compared whole and written by a patch.
+Templates and statuses stay raw: a template is copied, a status is compared as a whole and patched.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from muster.api import core
+from muster.api import core, kinds
 from muster.api.affinity import LabelSelector, Toleration
 from muster.api.kinds import Kind
 from muster.api.meta import Object, ObjectMeta, Raw, condition_is_true
@@ -25,27 +24,23 @@ class PodSpec(core.PodSpec, frozen=True):
 
 
 class Pod(core.Pod, frozen=True):
-    """A pod, with what endpoints and evictions need besides."""
-
     spec: PodSpec = PodSpec()
 
     @property
-    def leaving(self) -> bool:
+    def terminating(self) -> bool:
         return self.metadata.deletion_timestamp is not None
 
     @property
     def active(self) -> bool:
-        """Whether it counts as one of its owner's."""
-        return not self.finished and not self.leaving
+        """Whether it counts towards its owner's replicas."""
+        return not self.finished and not self.terminating
 
     @property
-    def switched_off(self) -> bool:
-        """Whether it ended only because its node was: no failure, and nothing to keep."""
+    def stopped_with_node(self) -> bool:
+        """Whether it ended only because its node was stopped: no failure of its own."""
         status = self.status
-        told = status.reason == "Terminated" and condition_is_true(
-            status.conditions, "DisruptionTarget"
-        )
-        return told and status.phase == "Failed"
+        terminated = status.phase == "Failed" and status.reason == "Terminated"
+        return terminated and condition_is_true(status.conditions, "DisruptionTarget")
 
 
 class ReplicaSetSpec(Object, frozen=True):
@@ -61,7 +56,7 @@ class ReplicaSet(Object, frozen=True):
     status: Raw = {}
 
     def count(self, field: str) -> int:
-        """A number of its status; what was never written is 0."""
+        """A number in its status; 0 if it was never written."""
         return int(self.status.get(field) or 0)
 
 
@@ -76,11 +71,10 @@ class Strategy(Object, frozen=True):
 
 
 NO_LIMIT = 2**31 - 1
-"""What a deadline or a limit says that is not there."""
-
+"""The value of an absent deadline or limit."""
 
 BURST = 500
-"""The most pods that one look at an owner makes or deletes."""
+"""The most pods that one visit to an owner creates or deletes."""
 
 
 class DeploymentSpec(Object, frozen=True):
@@ -142,31 +136,6 @@ class Job(Object, frozen=True):
     status: Raw = {}
 
 
-class ServicePort(Object, frozen=True):
-    name: str = ""
-    port: int = 0
-    protocol: str = "TCP"
-    target_port: int | str = 0
-    app_protocol: str | None = None
-
-
-class ServiceSpec(
-    Object,
-    frozen=True,
-    rename={"cluster_ip": "clusterIP", "publish_not_ready": "publishNotReadyAddresses"},
-):
-    type: str = "ClusterIP"
-    cluster_ip: str = ""
-    selector: dict[str, str] = {}
-    ports: tuple[ServicePort, ...] = ()
-    publish_not_ready: bool = False
-
-
-class Service(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ServiceSpec = ServiceSpec()
-
-
 class TimedTaint(core.Taint, frozen=True):
     time_added: str = ""
 
@@ -188,22 +157,16 @@ class Namespace(Object, frozen=True):
     spec: NamespaceSpec = NamespaceSpec()
 
 
-PODS = Kind("", "v1", "pods", "Pod", Pod)
-NODES = Kind("", "v1", "nodes", "Node", Node, namespaced=False)
-NAMESPACES = Kind("", "v1", "namespaces", "Namespace", Namespace, namespaced=False)
-SERVICES = Kind("", "v1", "services", "Service", Service)
+PODS = kinds.PODS.read_as(Pod)
+NODES = kinds.NODES.read_as(Node)
+NAMESPACES = kinds.NAMESPACES.read_as(Namespace)
 DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
 JOBS = Kind("batch", "v1", "jobs", "Job", Job)
 
 
-def preconditions(meta: ObjectMeta) -> Raw:
-    """Metadata by which a write holds only for the version that was looked at."""
-    return {"uid": meta.uid, "resourceVersion": meta.resource_version}
-
-
 def owner_reference(kind: Kind[Any], meta: ObjectMeta) -> Raw:
-    """The owner reference by which an object is controlled."""
+    """The owner reference of objects that this one controls."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,

@@ -1,21 +1,22 @@
-"""Namespaces: when one is deleted, everything in it goes, and then the namespace itself.
+"""Deletes everything in a namespace that is being deleted, and then the namespace.
 
-Run by `run.py`. Pods go first, so that what they use outlives them. What is left is known from the
-inventory, so nothing is asked over and over; only the last look, before the namespace is let go, is
-at the API itself. Meanwhile the namespace's conditions say what it waits for.
+Pods are deleted first, so that the objects they use outlive them. The inventory knows what is left,
+so nothing is polled; only the last check, before the finalizer is removed, lists the API itself.
+Meanwhile the namespace's conditions say what is left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from muster.api import conditions
 from muster.api.kinds import EVENTS, NAMESPACES, PODS, Kind
-from muster.api.meta import Key, timestamp
+from muster.api.meta import Key
 from muster.control.loop import RequeueAfter
 from muster.errors import NotFound, Unsupported
-from muster.local.controllers import conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RAW: Kind[Raw] = NAMESPACES.read_as(dict)
-OURS = "kubernetes"
-_LOOK_AGAIN = 1.0
+_RAW: Kind[Raw] = NAMESPACES.read_as(dict)
+FINALIZER = "kubernetes"
+_CHECK_AGAIN = 1.0
 
 
 class NamespaceDeletion:
@@ -48,47 +49,46 @@ class NamespaceDeletion:
         self._namespaces = namespaces
         self._inventory = inventory
         self._clock = clock
-        self._swept: set[str] = set()
+        self._emptied: set[str] = set()
 
-    def going(self, name: str) -> bool:
-        """Whether a namespace of this name is being deleted."""
-        found = self._namespaces.get(Key("", name))
-        return found is not None and found.metadata.deletion_timestamp is not None
+    def is_terminating(self, name: str) -> bool:
+        namespace = self._namespaces.get(Key("", name))
+        return namespace is not None and namespace.metadata.deletion_timestamp is not None
 
-    async def __call__(self, key: Key) -> RequeueAfter | None:
-        found = self._namespaces.get(key)
-        if found is None or found.metadata.deletion_timestamp is None:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        namespace = self._namespaces.get(key)
+        if namespace is None or namespace.metadata.deletion_timestamp is None:
             return None
-        if OURS not in found.spec.finalizers:
+        if FINALIZER not in namespace.spec.finalizers:
             return None
         await self._inventory.synced()
-        await self._sweep(found)
+        await self._empty(namespace)
         left = self._inventory.graph.inside(key.name)
-        if left or await self._anything(key.name):
+        if left or await self._has_objects(key.name):
             await self._report(key, left)
-            return None if left else RequeueAfter(_LOOK_AGAIN)
-        await self._let_go(key)
-        self._swept.discard(found.metadata.uid)
+            return None if left else RequeueAfter(_CHECK_AGAIN)
+        await self._remove_finalizer(key)
+        self._emptied.discard(namespace.metadata.uid)
         return None
 
-    async def _sweep(self, found: Namespace) -> None:
-        """Ask everything to go: pods, and when they are gone all the rest."""
-        name, uid = found.metadata.name, found.metadata.uid
+    async def _empty(self, namespace: Namespace) -> None:
+        """Delete the pods, and when they are gone everything else."""
+        name, uid = namespace.metadata.name, namespace.metadata.uid
         left = self._inventory.graph.inside(name)
         if any(item.kind.resource == PODS.resource for item in left):
             await self._delete_all(PODS, name, left)
             return
-        first = uid not in self._swept
+        first = uid not in self._emptied
         kinds = self._kinds() if first else {item.kind for item in left if not item.deleting}
         for kind in kinds:
             await self._delete_all(kind, name, None if first else left)
-        self._swept.add(uid)
+        self._emptied.add(uid)
 
     async def _delete_all(self, kind: Kind[Any], name: str, left: list[Item] | None) -> None:
-        asked = left is not None and all(
+        """Delete the objects of a kind, unless all that are `left` are being deleted already."""
+        if left is not None and all(
             item.deleting for item in left if item.kind.resource == kind.resource
-        )
-        if asked:
+        ):
             return
         try:
             await self._client.delete_collection(kind, name)
@@ -96,12 +96,12 @@ class NamespaceDeletion:
             log.info("namespace %s: %s are not deleted: %s", name, kind.resource, error)
 
     def _kinds(self) -> list[Kind[Any]]:
-        """Every kind with objects in namespaces; nobody waits for events, but they go too."""
+        """Every namespaced kind. Events are not in the inventory, but are deleted too."""
         namespaced = [kind for kind in self._inventory.kinds.values() if kind.namespaced]
         return [*namespaced, EVENTS]
 
-    async def _anything(self, name: str) -> bool:
-        """Whether the API itself shows anything: the inventory may be behind it."""
+    async def _has_objects(self, name: str) -> bool:
+        """Whether the API itself lists any object: the inventory may be behind."""
         for kind in self._kinds():
             try:
                 if (await self._client.list(kind.read_as(dict), name)).items:
@@ -111,63 +111,63 @@ class NamespaceDeletion:
         return False
 
     async def _report(self, key: Key, left: Iterable[Item]) -> None:
-        live = await self._client.get(RAW, key)
+        live = await self._client.get(_RAW, key)
         known = (live.get("status") or {}).get("conditions") or []
-        rows = deletion_conditions(known, list(left), self._clock())
-        if rows != known:
+        new = deletion_conditions(known, list(left), self._clock())
+        if new != known:
             await self._client.patch(
-                RAW, key, {"status": {"conditions": rows}}, subresource="status"
+                _RAW, key, {"status": {"conditions": new}}, subresource="status"
             )
 
-    async def _let_go(self, key: Key) -> None:
-        try:
-            live = await self._client.get(RAW, key)
+    async def _remove_finalizer(self, key: Key) -> None:
+        with contextlib.suppress(NotFound):
+            live = await self._client.get(_RAW, key)
             spec = live.get("spec") or {}
-            kept = [one for one in spec.get("finalizers") or () if one != OURS]
+            others = [one for one in spec.get("finalizers") or () if one != FINALIZER]
             await self._client.replace(
-                RAW, {**live, "spec": {**spec, "finalizers": kept}}, subresource="finalize"
+                _RAW, {**live, "spec": {**spec, "finalizers": others}}, subresource="finalize"
             )
-        except NotFound:
-            return  # Somebody else let it go.
 
 
 def deletion_conditions(known: list[Raw], left: list[Item], now: datetime) -> list[Raw]:
-    """The conditions of a namespace in which this is left."""
+    """The conditions of a namespace in which these objects are left."""
     counts = Counter(f"{item.kind.plural}.{item.kind.group}" for item in left)
     held = Counter(name for item in left for name in item.meta.finalizers)
     content = ", ".join(f"{name} has {count} resource instances" for name, count in counts.items())
     finalizers = ", ".join(f"{name} in {count} resource instances" for name, count in held.items())
-    rows = [
-        _row("NamespaceDeletionDiscoveryFailure", "", "ResourcesDiscovered"),
-        _row("NamespaceDeletionContentFailure", "", "ContentDeleted"),
-        _row(
+    new = [
+        _condition("NamespaceDeletionDiscoveryFailure", "", "ResourcesDiscovered", now),
+        _condition("NamespaceDeletionContentFailure", "", "ContentDeleted", now),
+        _condition(
             "NamespaceContentRemaining",
             f"Some resources are remaining: {content}" if content else "",
             "SomeResourcesRemain" if content else "ContentRemoved",
+            now,
         ),
-        _row(
+        _condition(
             "NamespaceFinalizersRemaining",
             f"Some content in the namespace has finalizers remaining: {finalizers}"
             if finalizers
             else "",
             "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
+            now,
         ),
     ]
-    found = known
-    for row in rows:
-        found = _with(found, {**row, "lastTransitionTime": timestamp(now)})
-    return found
+    result = known
+    for condition in new:
+        result = _with_condition(result, condition)
+    return result
 
 
-def _with(known: list[Raw], row: Raw) -> list[Raw]:
-    """Unlike elsewhere, a new message alone is worth a write."""
-    old = conditions.find(known, row["type"])
-    if old is not None and old.get("message") == row["message"]:
-        return conditions.with_condition(known, row)
-    return conditions.with_condition(conditions.without(known, row["type"]), row)
+def _with_condition(known: list[Raw], new: Raw) -> list[Raw]:
+    """Unlike for other conditions, a new message alone is written."""
+    old = conditions.find(known, new["type"])
+    if old is not None and old.get("message") == new["message"]:
+        return conditions.with_condition(known, new)
+    return conditions.with_condition(conditions.without(known, new["type"]), new)
 
 
-_WELL = {
+_MESSAGES = {
     "ResourcesDiscovered": "All resources successfully discovered",
     "ContentDeleted": "All content successfully deleted, may be waiting on finalization",
     "ContentRemoved": "All content successfully removed",
@@ -175,6 +175,6 @@ _WELL = {
 }
 
 
-def _row(type_: str, trouble: str, reason: str) -> Raw:
-    status = "True" if trouble else "False"
-    return {"type": type_, "status": status, "reason": reason, "message": trouble or _WELL[reason]}
+def _condition(type_: str, problem: str, reason: str, now: datetime) -> Raw:
+    status, message = ("True", problem) if problem else ("False", _MESSAGES[reason])
+    return conditions.new_condition(type_, status, reason, message, now)

@@ -1,20 +1,21 @@
-"""The writes that several controllers make: pods from a template, adoptions, statuses.
+"""Writes that several controllers share: pods from a template, adoptions, statuses.
 
-Used by the controllers of replica sets, deployments and jobs. Every status is written only over the
-version it was computed from, so a decision made on old facts loses and is made again.
+A status is written only over the version it was computed from: a decision based on an old version
+fails with a conflict and is made again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.events import EventText, event_subject
-from muster.api.meta import SUFFIX_LETTERS
+from muster.api.meta import SUFFIX_LETTERS, preconditions
 from muster.errors import Conflict, MusterError, NotFound
 from muster.local.controllers import adoption
-from muster.local.controllers.kinds import PODS, owner_reference, preconditions
+from muster.local.controllers.kinds import PODS, owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,59 +34,64 @@ else:
     T = TypeVar("T")
 
 _SUFFIX = 5
-_LONGEST = 63
+_MAX_NAME = 63
 
 
 def generate_name(base: str) -> str:
-    """A fresh name that begins so, as the API server would make it."""
+    """A new name with this beginning, as the API server makes it."""
     suffix = "".join(secrets.choice(SUFFIX_LETTERS) for _ in range(_SUFFIX))
-    return base[: _LONGEST - _SUFFIX] + suffix
+    return base[: _MAX_NAME - _SUFFIX] + suffix
 
 
 class PodControl:
-    """What one controller writes with; `component` is how its events are signed."""
+    """The writes of one controller; `component` is the source of its events."""
 
     def __init__(
         self,
         client: Client,
         kind: Kind[Any],
         component: str,
-        expect: Expectations,
-        teller: EventRecorder,
+        expectations: Expectations,
+        recorder: EventRecorder,
         clock: Callable[[], datetime],
     ) -> None:
         self.client = client
         self.kind = kind
-        self.expect = expect
+        self.expectations = expectations
         self.clock = clock
         self._component = component
-        self._teller = teller
+        self._recorder = recorder
 
-    def tell(self, meta: ObjectMeta, news: EventText) -> None:
-        self._teller.record(event_subject(self.kind, meta, self._component), news)
+    def record(self, meta: ObjectMeta, text: EventText) -> None:
+        """Record an event on an object of the controller's kind."""
+        self._recorder.record(event_subject(self.kind, meta, self._component), text)
 
-    async def take(self, owner: ObjectMeta, kind: Kind[Any], claim: OwnedObjects[T]) -> list[T]:
-        """Adopt and release what the claim says; the objects that are the owner's then.
+    async def adopt_and_release(
+        self, owner: ObjectMeta, kind: Kind[Any], objects: OwnedObjects[T]
+    ) -> list[T]:
+        """Patch the objects to adopt and to release; returns the objects that were owned before.
 
-        Those adopted just now are left out: the event of the adoption calls the controller again.
+        The event of an adoption calls the controller again, with the adopted object.
         """
-        if claim.adopt and not await self._still_there(owner):
-            return claim.mine
-        ours = owner_reference(self.kind, owner)
-        for one in claim.adopt:
-            await self._unless_changed(kind, one, adoption.adoption_patch(one.metadata, ours))
-        for one in claim.release:
-            await self._unless_changed(kind, one, adoption.release_patch(one.metadata, owner.uid))
-        return claim.mine
+        if objects.adopt and not await self._still_exists(owner):
+            return objects.owned
+        reference = owner_reference(self.kind, owner)
+        for one in objects.adopt:
+            await self._patch_unless_changed(
+                kind, one, adoption.adoption_patch(one.metadata, reference)
+            )
+        for one in objects.release:
+            await self._patch_unless_changed(
+                kind, one, adoption.release_patch(one.metadata, owner.uid)
+            )
+        return objects.owned
 
-    async def _unless_changed(self, kind: Kind[Any], one: T, change: Raw) -> None:
-        try:
+    async def _patch_unless_changed(self, kind: Kind[Any], one: T, change: Raw) -> None:
+        with contextlib.suppress(NotFound, Conflict):  # the event of the change calls again
             await self.client.patch(kind, one.metadata.key, change)
-        except (NotFound, Conflict):
-            return  # Its event brings us back, if there still is something to do.
 
-    async def _still_there(self, owner: ObjectMeta) -> bool:
-        """Whether the owner itself, and not only our memory of it, is there and stays."""
+    async def _still_exists(self, owner: ObjectMeta) -> bool:
+        """Whether the API, and not only our informer, has the owner and does not delete it."""
         try:
             live = await self.client.get(self.kind, owner.key)
         except NotFound:
@@ -94,9 +100,9 @@ class PodControl:
         return meta.uid == owner.uid and meta.deletion_timestamp is None
 
     async def create_pods(self, owner: ObjectMeta, bodies: Sequence[Raw]) -> MusterError | None:
-        """Create pods, twice as many each time; the first refusal ends it and is answered.
+        """Create pods in batches of doubling size; stops at the first error and returns it.
 
-        A quota or a bad template would refuse them all: doubling asks in vain only a few times.
+        A quota or a bad template rejects all of them: doubling makes few calls in vain.
         """
         at, batch = 0, 1
         while at < len(bodies):
@@ -110,44 +116,44 @@ class PodControl:
 
     async def _create_pod(self, owner: ObjectMeta, body: Raw) -> MusterError | None:
         name = body["metadata"]["name"]
-        self.expect.creation(owner.uid, name)
+        self.expectations.creation(owner.uid, name)
         try:
             await self.client.create(PODS, body)
         except MusterError as error:
-            self.expect.failed(owner.uid, name)
+            self.expectations.failed(owner.uid, name)
             if isinstance(error, NotFound) or "being terminated" in str(error):
-                return None  # The namespace is going, and the owner with it.
-            self.tell(owner, EventText("FailedCreate", f"Error creating: {error}", "Warning"))
+                return None  # the namespace is being deleted, and the owner with it
+            self.record(owner, EventText("FailedCreate", f"Error creating: {error}", "Warning"))
             return error
         except BaseException:
-            self.expect.failed(owner.uid, name)
+            self.expectations.failed(owner.uid, name)
             raise
-        self.tell(owner, EventText("SuccessfulCreate", f"Created pod: {name}"))
+        self.record(owner, EventText("SuccessfulCreate", f"Created pod: {name}"))
         return None
 
     async def delete_pods(self, owner: ObjectMeta, pods: Iterable[Pod]) -> None:
-        """Ask all of them to go; raise the first trouble afterwards."""
+        """Delete all of them; raises the first error afterwards."""
         errors = await _together(self._delete_pod(owner, pod) for pod in pods)
         if errors:
             raise errors[0]
 
     async def _delete_pod(self, owner: ObjectMeta, pod: Pod) -> MusterError | None:
         meta = pod.metadata
-        self.expect.deletion(owner.uid, meta.uid)
+        self.expectations.deletion(owner.uid, meta.uid)
         try:
             await self.client.delete(PODS, meta.key, uid=meta.uid)
         except (NotFound, Conflict):
-            self.expect.failed(owner.uid, meta.uid)
+            self.expectations.failed(owner.uid, meta.uid)
             return None
         except MusterError as error:
-            self.expect.failed(owner.uid, meta.uid)
-            self.tell(owner, EventText("FailedDelete", f"Error deleting: {error}", "Warning"))
+            self.expectations.failed(owner.uid, meta.uid)
+            self.record(owner, EventText("FailedDelete", f"Error deleting: {error}", "Warning"))
             return error
-        self.tell(owner, EventText("SuccessfulDelete", f"Deleted pod: {meta.name}"))
+        self.record(owner, EventText("SuccessfulDelete", f"Deleted pod: {meta.name}"))
         return None
 
     async def write_status(self, meta: ObjectMeta, old: Raw, new: Raw) -> bool:
-        """Make the status what it should be; whether that needed a write."""
+        """Write the status if it changed; returns whether it did."""
         if new == old:
             return False
         body = {"metadata": preconditions(meta), "status": merge_patch(old, new)}
@@ -156,7 +162,7 @@ class PodControl:
 
 
 def merge_patch(old: Raw, new: Raw) -> Raw:
-    """The merge patch from one to the other: what is gone is null, on every level."""
+    """The merge patch from one object to the other: removed fields are null, on every level."""
     change: Raw = dict.fromkeys(old.keys() - new.keys())
     for key, value in new.items():
         before = old.get(key)
@@ -168,21 +174,21 @@ def merge_patch(old: Raw, new: Raw) -> Raw:
 
 
 async def _together(calls: Iterable[Any]) -> list[MusterError]:
-    """Await all of them at once; the troubles that they answered."""
+    """Await all calls in parallel; returns the errors that they returned."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(call) for call in calls]
     return [error for task in tasks if (error := task.result()) is not None]
 
 
 def pod_from_template(template: Raw, name: str, namespace: str, owner: Raw) -> Raw:
-    """A pod as its template says, owned."""
+    """The pod of a template, with this owner reference."""
     meta = template.get("metadata") or {}
-    kept: Raw = {key: dict(meta[key]) for key in ("labels", "annotations") if meta.get(key)}
+    copied: Raw = {key: dict(meta[key]) for key in ("labels", "annotations") if meta.get(key)}
     if meta.get("finalizers"):
-        kept["finalizers"] = list(meta["finalizers"])
+        copied["finalizers"] = list(meta["finalizers"])
     return {
         "metadata": {
-            **kept,
+            **copied,
             "name": name,
             "generateName": name[:-_SUFFIX],
             "namespace": namespace,

@@ -1,7 +1,4 @@
-"""How it stands with a pod: ready, available for long enough, and which goes first when some must.
-
-Pure. Used by the decisions about replica sets, deployments, jobs and endpoints.
-"""
+"""Whether a pod is ready and available, and in which order pods are deleted: pure."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ def ready(pod: Pod) -> bool:
 
 
 def available_at(pod: Pod, min_ready_seconds: int) -> datetime | None:
-    """When it counts, or counted, as available; None while it is not ready."""
-    found = find_condition(pod.status.conditions, "Ready")
-    if found is None or found.status != "True" or found.last_transition_time is None:
+    """When the pod becomes, or became, available; None while it is not ready."""
+    condition = find_condition(pod.status.conditions, "Ready")
+    if condition is None or condition.status != "True" or condition.last_transition_time is None:
         return None
-    return found.last_transition_time + timedelta(seconds=min_ready_seconds)
+    return condition.last_transition_time + timedelta(seconds=min_ready_seconds)
 
 
 def available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
@@ -41,26 +38,27 @@ def available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def deletion_order(pods: Sequence[Pod], neighbours: Sequence[Pod]) -> list[Pod]:
-    """These pods, those that will be missed least first.
+    """These pods, the least useful first.
 
-    Not yet on a node, not running, not ready; then cheap by annotation; then crowded with
-    `neighbours` on one node; then ready for the shortest time, restarted often, young.
+    Pods that are not bound, not running or not ready come first; then those with a low deletion
+    cost; then those with many `neighbours` on their node; then those that became ready last,
+    restarted most often, were created last.
     """
-    crowd = Counter(pod.spec.node_name for pod in neighbours if pod.active)
+    per_node = Counter(pod.spec.node_name for pod in neighbours if pod.active)
 
     def rank(pod: Pod) -> tuple[Any, ...]:
         since = available_at(pod, 0)
-        born = pod.metadata.creation_timestamp
-        restarts = max((row.restart_count for row in pod.status.container_statuses), default=0)
+        created = pod.metadata.creation_timestamp
+        restarts = max((one.restart_count for one in pod.status.container_statuses), default=0)
         return (
             bool(pod.spec.node_name),
             _PHASES.get(pod.status.phase, 0),
             ready(pod),
             _cost(pod),
-            -crowd[pod.spec.node_name],
+            -per_node[pod.spec.node_name],
             -(since.timestamp() if since else 0.0),
             -restarts,
-            -(born.timestamp() if born else 0.0),
+            -(created.timestamp() if created else 0.0),
             pod.metadata.name,
         )
 

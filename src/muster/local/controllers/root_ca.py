@@ -1,7 +1,6 @@
-"""`kube-root-ca.crt` in every namespace: by it pods trust the API server.
+"""Publishes the ConfigMap `kube-root-ca.crt` in every namespace: the CA of the API server.
 
-Run by `run.py`. Service-account volumes project this ConfigMap; one that is changed or deleted is
-put right again.
+Service account volumes contain it. If it is changed or deleted, it is written again.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from muster.local.controllers.informers import SharedInformers
 
 NAME = "kube-root-ca.crt"
-_NOTE = {
+_ANNOTATIONS = {
     "kubernetes.io/description": "Contains a CA bundle that can be used to verify the"
     " kube-apiserver when using internal endpoints such as the internal service IP or"
     " kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes"
@@ -31,30 +30,30 @@ _NOTE = {
 
 
 class RootCaPublisher:
-    """The key is that of a namespace."""
+    """Keys are namespaces."""
 
-    def __init__(self, client: Client, watched: SharedInformers, certificate: str) -> None:
+    def __init__(self, client: Client, informers: SharedInformers, certificate: str) -> None:
         self.maps: Informer[ConfigMap] = Informer(
             client, CONFIG_MAPS, fields=f"metadata.name={NAME}"
         )
         self._client = client
-        self._watched = watched
+        self._informers = informers
         self._data = {"ca.crt": certificate}
 
     def connect(self, wake: Callable[[Key], None]) -> None:
-        self._watched.namespaces.subscribe(lambda change: wake(change.current.metadata.key))
+        self._informers.namespaces.subscribe(lambda change: wake(change.current.metadata.key))
         self.maps.subscribe(lambda change: wake(Key("", change.current.metadata.namespace)))
 
-    async def __call__(self, key: Key) -> None:
-        space = self._watched.namespaces.get(key)
-        if space is None or space.metadata.deletion_timestamp is not None:
+    async def reconcile(self, key: Key) -> None:
+        namespace = self._informers.namespaces.get(key)
+        if namespace is None or namespace.metadata.deletion_timestamp is not None:
             return
-        place = Key(key.name, NAME)
-        found = self.maps.get(place)
-        with contextlib.suppress(AlreadyExists, NotFound, Forbidden):  # the namespace is going
-            if found is None:
-                meta = {"name": NAME, "namespace": key.name, "annotations": _NOTE}
+        stored = self.maps.get(Key(key.name, NAME))
+        with contextlib.suppress(AlreadyExists, NotFound, Forbidden):  # it is being deleted
+            if stored is None:
+                meta = {"name": NAME, "namespace": key.name, "annotations": _ANNOTATIONS}
                 await self._client.create(CONFIG_MAPS, {"metadata": meta, "data": self._data})
-            elif found.data != self._data:
-                gone = dict.fromkeys(found.data.keys() - self._data.keys())
-                await self._client.patch(CONFIG_MAPS, place, {"data": {**gone, **self._data}})
+            elif stored.data != self._data:
+                gone = dict.fromkeys(stored.data.keys() - self._data.keys())
+                change = {"data": {**gone, **self._data}}
+                await self._client.patch(CONFIG_MAPS, stored.metadata.key, change)

@@ -1,7 +1,7 @@
-"""The workload controllers as one daemon: shared informers, one queue and loop per kind.
+"""All controllers in one manager: shared informers, one queue and loop per controller.
 
-Started by `local/up.py`; a real cluster has its own controller manager. Nothing here polls: an idle
-cluster costs nothing but the watches.
+A real cluster has kube-controller-manager instead. Nothing here polls: an idle cluster costs only
+its watches.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.api.meta import Key
 from muster.control.event_recorder import EventRecorder
@@ -22,21 +22,25 @@ from muster.local.controllers.deployments.replica_sets import ReplicaSets
 from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
 from muster.local.controllers.expectations import Expectations
 from muster.local.controllers.garbage.collector import GarbageCollector
-from muster.local.controllers.informers import SharedInformers, on_owned, suitors
+from muster.local.controllers.informers import SharedInformers, on_owned, possible_owners
 from muster.local.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
 from muster.local.controllers.namespace_deletion import NamespaceDeletion
 from muster.local.controllers.node_lifecycle.heartbeats import GRACE, NodeHeartbeats
-from muster.local.controllers.node_lifecycle.pod_gc import QUARANTINE, PodGc
+from muster.local.controllers.node_lifecycle.pod_gc import MISSING_NODE_GRACE, PodGc
 from muster.local.controllers.node_lifecycle.taint_eviction import TaintEviction
 from muster.local.controllers.pod_control import PodControl
 from muster.local.controllers.root_ca import RootCaPublisher
+from muster.local.controllers.volume_claims import VolumeClaims
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, ObjectMeta
+    from muster.control.loop import RequeueAfter
     from muster.kube.client import Client
+    from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
 
 _WORKERS = 4
@@ -46,138 +50,149 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+class Connectable(Protocol):
+    """A controller that knows which changes concern it."""
+
+    def connect(self, wake: Callable[[Key], None]) -> None: ...
+
+    def reconcile(self, key: Key) -> Awaitable[RequeueAfter | None]: ...
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How to run them. `authority` is the certificate by which pods trust the API, in PEM."""
-
-    authority: str = ""
+    root_ca: str = ""
+    """The CA of the API server in PEM, published in every namespace; empty for none."""
+    volumes: Path | None = None
+    """Where to provision volumes; None for a cluster that has a provisioner."""
     grace: float = GRACE
-    quarantine: float = QUARANTINE
+    missing_node_grace: float = MISSING_NODE_GRACE
     clock: Callable[[], datetime] = _now
 
 
 class ControllerManager:
-    """Everything that the controllers share."""
-
     def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
         self.client = client
         self.clock = clock
-        self.watched = SharedInformers(client)
-        self.teller = EventRecorder(client, clock)
-        self.manager = Manager("workloads")
+        self.informers = SharedInformers(client)
+        self.recorder = EventRecorder(client, clock)
+        self.manager = Manager("controllers")
 
-    def hands(self, kind: Kind[Any], component: str) -> PodControl:
-        expect = Expectations(asyncio.get_running_loop().time)
-        return PodControl(self.client, kind, component, expect, self.teller, self.clock)
+    def pod_control(self, kind: Kind[Any], component: str) -> PodControl:
+        expectations = Expectations(asyncio.get_running_loop().time)
+        return PodControl(self.client, kind, component, expectations, self.recorder, self.clock)
+
+    def loop(
+        self,
+        name: str,
+        controller: Connectable,
+        *informers: Informer[Any],
+        delay: float = 0.0,
+        workers: int = 1,
+    ) -> None:
+        """Run a controller that says itself what wakes it, with informers of its own."""
+        queue: WorkQueue[Key] = WorkQueue(name)
+        controller.connect(lambda key: queue.add_after(key, delay) if delay else queue.add(key))
+        for informer in informers:
+            self.manager.informer(informer)
+        self.manager.loop(queue, controller.reconcile, workers=workers)
 
     def deployments(self) -> None:
         """Deployments -> replica sets -> pods."""
-        watched = self.watched
+        informers = self.informers
         sets: WorkQueue[Key] = WorkQueue("replicasets")
-        hands = self.hands(REPLICA_SETS, "replicaset-controller")
-        replica_sets = ReplicaSets(hands, watched)
-        adopters = partial(suitors, watched.sets)
-        watched.sets.subscribe(by_key(sets, hands.expect))
-        watched.pods.subscribe(on_owned("ReplicaSet", hands.expect, adopters, sets.add))
-        self.manager.loop(sets, replica_sets, workers=_WORKERS)
+        control = self.pod_control(REPLICA_SETS, "replicaset-controller")
+        owners = partial(possible_owners, informers.sets)
+        informers.sets.subscribe(by_key(sets, control.expectations))
+        informers.pods.subscribe(on_owned("ReplicaSet", control.expectations, owners, sets.add))
+        self.manager.loop(sets, ReplicaSets(control, informers).reconcile, workers=_WORKERS)
 
         queue: WorkQueue[Key] = WorkQueue("deployments")
-        hands = self.hands(DEPLOYMENTS, "deployment-controller")
-        deployments = Deployments(hands, watched)
-        adopters = partial(suitors, watched.deployments)
-        watched.deployments.subscribe(by_key(queue, hands.expect))
-        watched.sets.subscribe(on_owned("Deployment", hands.expect, adopters, queue.add))
-        self.manager.loop(queue, deployments, workers=_WORKERS)
+        control = self.pod_control(DEPLOYMENTS, "deployment-controller")
+        owners = partial(possible_owners, informers.deployments)
+        informers.deployments.subscribe(by_key(queue, control.expectations))
+        informers.sets.subscribe(on_owned("Deployment", control.expectations, owners, queue.add))
+        self.manager.loop(queue, Deployments(control, informers).reconcile, workers=_WORKERS)
 
     def jobs(self) -> None:
         """Jobs -> pods, until they are done."""
-        watched = self.watched
+        informers = self.informers
         queue: WorkQueue[Key] = WorkQueue("jobs")
-        hands = self.hands(JOBS, "job-controller")
-        jobs = JobController(hands, watched)
-        watched.jobs.subscribe(by_key(queue, hands.expect))
-        watched.pods.subscribe(on_owned("Job", hands.expect, jobs.suitors, queue.add))
-        self.manager.loop(queue, jobs, workers=_WORKERS)
+        control = self.pod_control(JOBS, "job-controller")
+        jobs = JobController(control, informers)
+        informers.jobs.subscribe(by_key(queue, control.expectations))
+        informers.pods.subscribe(
+            on_owned("Job", control.expectations, jobs.possible_owners, queue.add)
+        )
+        self.manager.loop(queue, jobs.reconcile, workers=_WORKERS)
 
     def services(self) -> None:
-        """Services -> the addresses behind them."""
-        queue: WorkQueue[Key] = WorkQueue("services")
-        services = EndpointsController(self.client, self.watched)
-        services.connect(lambda key: queue.add_after(key, BATCH_DELAY))
-        self.manager.informer(services.endpoints)
-        self.manager.informer(services.slices)
-        self.manager.loop(queue, services)
+        """Services -> Endpoints and EndpointSlices."""
+        services = EndpointsController(self.client, self.informers)
+        self.loop("services", services, services.endpoints, services.slices, delay=BATCH_DELAY)
 
     def nodes(self, settings: Settings) -> None:
-        """Nodes that fall silent or go, and their pods."""
-        watched, manager = self.watched, self.manager
-        silence: WorkQueue[Key] = WorkQueue("nodes")
-        heartbeats = NodeHeartbeats(self.client, watched, self.clock, settings.grace)
-        heartbeats.connect(silence.add)
-        manager.informer(heartbeats.leases)
-        manager.loop(silence, heartbeats)
+        """Nodes without heartbeats, deleted nodes, and their pods."""
+        client, informers, clock = self.client, self.informers, self.clock
+        heartbeats = NodeHeartbeats(client, informers, clock, settings.grace)
+        self.loop("nodes", heartbeats, heartbeats.leases)
+        control = self.pod_control(PODS, "taint-eviction-controller")
+        self.loop("evictions", TaintEviction(control, informers), workers=_WORKERS)
+        self.loop("pod gc", PodGc(client, informers, clock, settings.missing_node_grace))
 
-        notices: WorkQueue[Key] = WorkQueue("evictions")
-        evictions = TaintEviction(self.hands(PODS, "taint-eviction-controller"), watched)
-        evictions.connect(notices.add)
-        manager.loop(notices, evictions, workers=_WORKERS)
+    def root_ca(self, certificate: str) -> None:
+        publisher = RootCaPublisher(self.client, self.informers, certificate)
+        self.loop("root ca", publisher, publisher.maps)
 
-        missing: WorkQueue[Key] = WorkQueue("lost")
-        lost = PodGc(self.client, watched, self.clock, settings.quarantine)
-        lost.connect(missing.add)
-        manager.loop(missing, lost)
+    def volumes(self, folder: Path) -> None:
+        claims = VolumeClaims(self.client, folder)
+        self.manager.background("storage class", claims.create_class)
+        self.loop("claims", claims, claims.claims, claims.volumes)
 
-    def authority(self, certificate: str) -> None:
-        """The API server's certificate authority, in every namespace."""
-        queue: WorkQueue[Key] = WorkQueue("authority")
-        authority = RootCaPublisher(self.client, self.watched, certificate)
-        authority.connect(queue.add)
-        self.manager.informer(authority.maps)
-        self.manager.loop(queue, authority)
-
-    def collection(self) -> None:
-        """What belongs to nobody any more, and what is in namespaces that are going."""
+    def garbage(self) -> None:
+        """Objects whose owners are gone, and namespaces that are being deleted."""
         garbage = GarbageCollector(self.client)
         self.manager.background("garbage", garbage.run)
-        spaces = self.watched.namespaces
+        namespaces = self.informers.namespaces
         queue: WorkQueue[Key] = WorkQueue("namespaces")
-        namespaces = NamespaceDeletion(self.client, spaces, garbage.inventory, self.clock)
+        deletion = NamespaceDeletion(self.client, namespaces, garbage.inventory, self.clock)
 
-        def left(meta: ObjectMeta, gone: bool) -> None:
-            if meta.namespace and namespaces.going(meta.namespace):
+        def object_changed(meta: ObjectMeta, gone: bool) -> None:
+            if meta.namespace and deletion.is_terminating(meta.namespace):
                 queue.add(Key("", meta.namespace))
 
-        spaces.subscribe(lambda change: queue.add(change.current.metadata.key))
-        garbage.inventory.subscribe(left)
-        self.manager.loop(queue, namespaces)
+        namespaces.subscribe(lambda change: queue.add(change.current.metadata.key))
+        garbage.inventory.subscribe(object_changed)
+        self.manager.loop(queue, deletion.reconcile)
 
 
-def by_key(queue: WorkQueue[Key], expect: Expectations) -> Callable[[Change[Any]], None]:
-    """A listener that has each changed object looked at."""
+def by_key(queue: WorkQueue[Key], expectations: Expectations) -> Callable[[Change[Any]], None]:
+    """A listener that queues each changed object."""
 
     def listen(change: Change[HasMetadata]) -> None:
         meta = change.current.metadata
         if change.new is None:
-            expect.forget(meta.uid)
+            expectations.forget(meta.uid)
         queue.add(meta.key)
 
     return listen
 
 
 def build(client: Client, settings: Settings) -> Manager:
-    """The daemon, ready to run."""
-    workloads = ControllerManager(client, settings.clock)
-    workloads.deployments()
-    workloads.jobs()
-    workloads.services()
-    workloads.collection()
-    workloads.nodes(settings)
-    if settings.authority:
-        workloads.authority(settings.authority)
-    for informer in workloads.watched.informers():
-        workloads.manager.informer(informer)
-    workloads.manager.background("events", workloads.teller.run)
-    return workloads.manager
+    """All controllers, ready to run."""
+    controllers = ControllerManager(client, settings.clock)
+    controllers.deployments()
+    controllers.jobs()
+    controllers.services()
+    controllers.garbage()
+    controllers.nodes(settings)
+    if settings.root_ca:
+        controllers.root_ca(settings.root_ca)
+    if settings.volumes is not None:
+        controllers.volumes(settings.volumes)
+    for informer in controllers.informers.all():
+        controllers.manager.informer(informer)
+    controllers.manager.background("events", controllers.recorder.run)
+    return controllers.manager
 
 
 async def run(client: Client, settings: Settings | None = None) -> None:

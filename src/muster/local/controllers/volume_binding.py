@@ -1,11 +1,10 @@
-"""Which volume that somebody made a claim gets: pure, by Kubernetes' rules.
+"""Which existing volume a claim is bound to: pure, by Kubernetes' rules.
 
-Used by `claims`. A volume is for a claim if class, mode and access modes agree, it is large enough
-and has the labels asked for; the smallest such one is taken. A volume that names a claim is for
-that claim only, a claim that names a volume gets that one or none.
+A volume fits a claim if class, mode, access modes and labels match and it is large enough; the
+smallest is chosen. A volume that names a claim is for this claim only, and a claim that names a
+volume gets this one or none.
 
-The scheduler knows much the same rules (`scheduler/storage.py`), to choose a node before anything
-is bound; the two meet only at the API.
+`api/storage.py` has similar rules for the scheduler, which chooses a node before anything is bound.
 """
 
 from __future__ import annotations
@@ -25,34 +24,34 @@ if TYPE_CHECKING:
 
 
 def choose_volume(claim: Raw, volumes: Iterable[Raw]) -> Raw | None:
-    """The volume that the claim gets; None if there is none for it yet."""
-    found = [volume for volume in volumes if _suits(claim, volume)]
-    return min(found, key=lambda v: (not v["spec"].get("claimRef"), _size(v)), default=None)
+    """The volume for the claim; None if there is none yet."""
+    fitting = [volume for volume in volumes if _fits(claim, volume)]
+    return min(fitting, key=lambda v: (not v["spec"].get("claimRef"), _size(v)), default=None)
 
 
 def is_reserved_for(volume: Raw, claim: Key) -> bool:
-    """Whether the volume names a claim of that name."""
+    """Whether the volume names this claim."""
     reference = volume["spec"].get("claimRef") or {}
     return (reference.get("namespace"), reference.get("name")) == (claim.namespace, claim.name)
 
 
-def _suits(claim: Raw, volume: Raw) -> bool:
-    wants, has = claim["spec"], volume["spec"]
-    if wants.get("volumeName"):
-        named = volume["metadata"]["name"] == wants["volumeName"]
+def _fits(claim: Raw, volume: Raw) -> bool:
+    request, offer = claim["spec"], volume["spec"]
+    if request.get("volumeName"):
+        named = volume["metadata"]["name"] == request["volumeName"]
         return named and _is_free(claim, volume)
     return (
         _is_free(claim, volume)
-        and has.get("storageClassName", "") == wants.get("storageClassName", "")
-        and has.get("volumeMode", "Filesystem") == wants.get("volumeMode", "Filesystem")
-        and set(wants.get("accessModes", ())) <= set(has.get("accessModes", ()))
-        and _size(volume) >= _asked(claim)
-        and _is_labelled(claim, volume)
+        and offer.get("storageClassName", "") == request.get("storageClassName", "")
+        and offer.get("volumeMode", "Filesystem") == request.get("volumeMode", "Filesystem")
+        and set(request.get("accessModes", ())) <= set(offer.get("accessModes", ()))
+        and _size(volume) >= _requested_size(claim)
+        and _matches_selector(claim, volume)
     )
 
 
 def _is_free(claim: Raw, volume: Raw) -> bool:
-    """Whether no claim has it, or had it: what an earlier one left there is not for others."""
+    """Whether no other claim has or had it: data of an earlier claim is not for others."""
     reference = volume["spec"].get("claimRef")
     if not reference:
         return not volume["metadata"].get("deletionTimestamp")
@@ -60,11 +59,11 @@ def _is_free(claim: Raw, volume: Raw) -> bool:
     return is_reserved_for(volume, key_of(claim)) and same
 
 
-def _is_labelled(claim: Raw, volume: Raw) -> bool:
-    wanted = claim["spec"].get("selector")
-    if wanted is None:
+def _matches_selector(claim: Raw, volume: Raw) -> bool:
+    body = claim["spec"].get("selector")
+    if body is None:
         return True
-    selector = selectors.from_labels(msgspec.convert(wanted, LabelSelector))
+    selector = selectors.from_labels(msgspec.convert(body, LabelSelector))
     return selector.matches(volume["metadata"].get("labels") or {})
 
 
@@ -72,6 +71,6 @@ def _size(volume: Raw) -> int:
     return quantity.parse_whole((volume["spec"].get("capacity") or {}).get("storage", 0))
 
 
-def _asked(claim: Raw) -> int:
+def _requested_size(claim: Raw) -> int:
     resources = claim["spec"].get("resources") or {}
     return quantity.parse_whole((resources.get("requests") or {}).get("storage", 0))

@@ -1,7 +1,7 @@
-"""What the API server asks of this node: logs, exec, attach, and connections into pods.
+"""The node's side of `kubectl logs`, `exec`, `attach`, `port-forward` and `top`.
 
-Implements `apiserver.backend.NodeBackend`; made by the agent, handed to the server by
-`local/up.py`. It needs no API client, only the runtime, so the server can start first.
+Implements the API server's `NodeBackend`. It needs only the runtime and no API client, so the API
+server can start first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.shims import ShimConnection
 
 _KILLED = 137
-"""What an end without a word means."""
+"""The exit code of a program whose shim did not report one."""
 
 
 class Backend:
@@ -47,11 +47,11 @@ class Backend:
         if options.previous:
             numbers = numbers[:-1]
         if not numbers:
-            what = f'container "{options.container}" in pod "{name}"'
+            container = f'container "{options.container}" in pod "{name}"'
             raise _bad_request(
-                f"previous terminated {what} not found"
+                f"previous terminated {container} not found"
                 if options.previous
-                else f"{what} is waiting to start"
+                else f"{container} is waiting to start"
             )
         number = numbers[-1]
         path = self._runtime.folder(uid, options.container, number) / "log"
@@ -59,35 +59,32 @@ class Backend:
         def alive() -> bool:
             return read_attempt(path.parents[1], number).alive
 
-        wanted = container_logs.LogRange(
-            options.follow, options.timestamps, options.tail, options.since, options.limit_bytes
-        )
-        async for data in container_logs.read(path, wanted, alive):
+        async for data in container_logs.read(path, options, alive):
             yield data
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         uid = pod["metadata"]["uid"]
         op = "exec" if options.command else "attach"
-        asked = {
+        request = {
             "op": op,
             "argv": list(options.command),
             "tty": options.tty,
             "stdin": options.stdin,
         }
         try:
-            async with self._runtime.ask(uid, options.container, **asked) as shim:
-                said = await _relay(shim, options, streams)
+            async with self._runtime.connect_shim(uid, options.container, **request) as shim:
+                end = await _relay(shim, options, streams)
         except ConnectionError as error:
             name = pod["metadata"]["name"]
             raise _bad_request(
                 f'container "{options.container}" in pod "{name}" is not running'
             ) from error
         if op == "attach":
-            return 0  # it worked; how the container ended is told by the pod
-        code = int(said.get("exitCode", _KILLED))
-        if said.get("message") and code:
+            return 0  # attaching worked; the pod's status has the container's exit code
+        code = int(end.get("exitCode", _KILLED))
+        if end.get("message") and code:
             with contextlib.suppress(ConnectionError):
-                await streams.stderr(f"{said['message']}\n".encode())
+                await streams.stderr(f"{end['message']}\n".encode())
         return code
 
     async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
@@ -99,7 +96,7 @@ class Backend:
                 f"cannot reach port {port} of the pod: {errors.describe(error)}"
             ) from error
 
-        async def inwards() -> None:
+        async def send() -> None:
             while data := await pipe.receive():
                 writer.write(data)
                 await writer.drain()
@@ -107,7 +104,7 @@ class Backend:
 
         try:
             async with asyncio.TaskGroup() as group:
-                sending = group.create_task(inwards())
+                sending = group.create_task(send())
                 while data := await reader.read(64 * 1024):
                     await pipe.send(data)
                 sending.cancel()
@@ -125,28 +122,28 @@ class Backend:
 
 
 async def _relay(shim: ShimConnection, options: ExecOptions, streams: Streams) -> Raw:
-    """Carry the streams until the program ends, or the client is gone; what is said of its end."""
+    """Relay the streams until the program exits or the client is gone; returns its end."""
     end: Raw = {}
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [] if options.command else _senders(group, shim, options, streams)
             async for channel, data in shim.frames():
-                said = json.loads(data) if channel == shim_socket.STATUS else {}
-                if said.get("state") == "running":
+                status = json.loads(data) if channel == shim_socket.STATUS else {}
+                if status.get("state") == "running":
                     tasks = tasks or _senders(group, shim, options, streams)
-                elif said:
-                    end = said
+                elif status:
+                    end = status
                     break
                 else:
-                    await _show(channel, data, options, streams)
+                    await _send_output(channel, data, options, streams)
             for task in tasks:
                 task.cancel()
-    except* ConnectionError:  # the client hung up: nobody is left to be told
+    except* ConnectionError:  # the client hung up
         pass
     return end
 
 
-async def _show(channel: int, data: bytes, options: ExecOptions, streams: Streams) -> None:
+async def _send_output(channel: int, data: bytes, options: ExecOptions, streams: Streams) -> None:
     if channel == shim_socket.STDOUT and options.stdout:
         await streams.stdout(data)
     elif channel == shim_socket.STDERR and options.stderr:

@@ -1,6 +1,6 @@
-"""Reading a container's log: from the tail, since a time, and on as it grows.
+"""Reading a container's log: the tail, since a time, and following as it grows.
 
-Called by the backend. Bytes come out as the program wrote them, or with each line's time before it.
+The shim rotates `log` to `log.1`; a reader that follows notices by the inode of `log`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 import mmap
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,30 +16,23 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from muster.local.apiserver.streams.node_backend import LogOptions
+
 _POLL = 0.05
 _BLOCK = 256 * 1024
 _TAG = 38
-"""Where a record says F or P: after thirty characters of time and six of stream."""
-
-
-@dataclass(frozen=True)
-class LogRange:
-    follow: bool = False
-    timestamps: bool = False
-    tail: int | None = None
-    since: datetime | None = None
-    limit: int | None = None
+"""The offset of F or P in a record: after 31 characters of time and 7 of stream."""
 
 
 class LogRenderer:
-    """Records in, what to show out. Pieces of one line are joined again."""
+    """Turns records into output. Pieces of one line are joined again."""
 
     def __init__(self, *, timestamps: bool, since: datetime | None) -> None:
         self._timestamps = timestamps
         self._since = "" if since is None else since.strftime("%Y-%m-%dT%H:%M:%S.%f")
         self._middle: dict[bytes, bool] = {}
 
-    def show(self, record: bytes) -> bytes:
+    def render(self, record: bytes) -> bytes:
         stamp, _, rest = record.partition(b" ")
         stream, _, rest = rest.partition(b" ")
         tag, _, text = rest.partition(b" ")
@@ -52,19 +44,18 @@ class LogRenderer:
 
 
 def tail(path: Path, lines: int, size: int) -> tuple[Path, int]:
-    """Where the last `lines` lines of the log's first `size` bytes begin: the file, and the place
-    in it."""
+    """Where the last `lines` lines of the log's first `size` bytes begin: file and offset."""
     older = path.with_name("log.1")
     offset, missing = _tail(path, lines, size)
     if offset == 0 and older.exists():
-        # A line may have begun before the rotation and gone on after it.
-        missing += size > 0 and _ends_within_a_line(older)
+        # A line may begin before the rotation and continue after it.
+        missing += size > 0 and _ends_within_line(older)
         if missing:
             return older, _tail(older, missing, older.stat().st_size)[0]
     return path, offset
 
 
-def _ends_within_a_line(path: Path) -> bool:
+def _ends_within_line(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _BLOCK))
         last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
@@ -72,8 +63,7 @@ def _ends_within_a_line(path: Path) -> bool:
 
 
 def _tail(path: Path, lines: int, size: int) -> tuple[int, int]:
-    """Where the last `lines` lines begin, found from the end backwards, and how many of them
-    are not in this file."""
+    """The offset of the last `lines` lines, found backwards, and how many the file lacks."""
     if not lines or not size:
         return size, lines
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as log:
@@ -90,60 +80,60 @@ def _tail(path: Path, lines: int, size: int) -> tuple[int, int]:
     return 0, lines - found - 1
 
 
-async def read(path: Path, wanted: LogRange, alive: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def read(path: Path, options: LogOptions, alive: Callable[[], bool]) -> AsyncIterator[bytes]:
     """The log's bytes, a block at a time; with `follow`, until the container is no longer `alive`.
 
-    A block and not a line: what a piece costs on its way to the client does not depend on its size.
+    Blocks and not lines: sending a piece to the client costs the same whatever its size.
     """
-    left = sys.maxsize if wanted.limit is None else wanted.limit
-    renderer = LogRenderer(timestamps=wanted.timestamps, since=wanted.since)
-    async for records in _blocks(path, wanted, alive):
-        shown = b"".join(map(renderer.show, records))[:left]
-        if shown:
-            yield shown
-            left -= len(shown)
+    left = sys.maxsize if options.limit_bytes is None else options.limit_bytes
+    renderer = LogRenderer(timestamps=options.timestamps, since=options.since)
+    async for records in _blocks(path, options, alive):
+        output = b"".join(map(renderer.render, records))[:left]
+        if output:
+            yield output
+            left -= len(output)
         if left <= 0:
             return
 
 
 async def _blocks(
-    path: Path, wanted: LogRange, alive: Callable[[], bool]
+    path: Path, options: LogOptions, alive: Callable[[], bool]
 ) -> AsyncIterator[list[bytes]]:
     """The log's records, as many at a time as a block holds.
 
-    Without `follow` the log ends where it ended when it was asked for, however fast it grows.
+    Without `follow` reading stops where the log ended at the time of the call.
     """
     older = path.with_name("log.1")
-    held = b""
-    # Between the two steps of a rotation there is only the older part.
+    partial = b""
+    # Between the two steps of a rotation only the older file exists.
     newest = path if os.path.exists(path) else older  # noqa: ASYNC240 - files of this machine
     last = os.stat(newest)
     begin, offset = (older if older.exists() else newest), 0
-    if wanted.tail is not None:
-        begin, offset = tail(newest, wanted.tail, last.st_size)
+    if options.tail is not None:
+        begin, offset = tail(newest, options.tail, last.st_size)
     file = begin.open("rb")
     try:
         file.seek(offset)
         while True:
-            # Asked before reading: what was written before the end is then read for certain.
-            going_on = wanted.follow and alive()
+            # Checked before reading, so that everything written before the exit is read.
+            continues = options.follow and alive()
             size = _BLOCK
-            if not wanted.follow and os.fstat(file.fileno()).st_ino == last.st_ino:
+            if not options.follow and os.fstat(file.fileno()).st_ino == last.st_ino:
                 size = min(_BLOCK, last.st_size - file.tell())
             data = file.read(size)
-            *whole, held = (held + data).split(b"\n")
-            if whole:
-                yield whole
+            *records, partial = (partial + data).split(b"\n")
+            if records:
+                yield records
             if data:
                 continue
             if not size:
                 return
             if _replaced(file.fileno(), path):
-                # Where it was rotated twice meanwhile, what came next is the older part now.
-                then = older if _replaced(file.fileno(), older) else path
+                # After two rotations the next part is in the older file.
+                following = older if _replaced(file.fileno(), older) else path
                 file.close()
-                file = then.open("rb")
-            elif going_on:
+                file = following.open("rb")
+            elif continues:
                 await asyncio.sleep(_POLL)
             else:
                 return
@@ -152,7 +142,7 @@ async def _blocks(
 
 
 def _replaced(fd: int, path: Path) -> bool:
-    """Whether the log was rotated: another file has the name."""
+    """Whether another file has this name now."""
     try:
         return os.fstat(fd).st_ino != path.stat().st_ino
     except FileNotFoundError:

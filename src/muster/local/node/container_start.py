@@ -1,7 +1,7 @@
-"""Starting a pod's namespaces and containers: everything a process is given, put together.
+"""Starting a pod's namespaces and containers: environment, volumes, tokens, GPUs put together.
 
-Called by the pod loop. `Missing` says what the pod refers to that is not there (yet), `CannotRun`
-and OSError that this machine could not; the loop tells either and tries again.
+Raises `MissingReference` for an object that does not exist (yet), `CannotRun` or OSError if this
+machine fails; the pod loop reports either and tries again.
 """
 
 from __future__ import annotations
@@ -13,69 +13,68 @@ from typing import TYPE_CHECKING
 from muster.api import quantity
 from muster.local.node import env
 from muster.local.node.runtime.interface import ContainerSpec, SandboxSpec
-from muster.local.node.volumes import directories
+from muster.local.node.volumes.directories import in_memory, mounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.local.node.events import EventRecorder
+    from muster.local.node.events import PodEvents
     from muster.local.node.machine.gpus import GpuAllocator
     from muster.local.node.network.hosts_file import HostsFiles
     from muster.local.node.pod import Container, Pod
     from muster.local.node.references import ReferenceReader, VolumeFreshness
     from muster.local.node.runtime.interface import Runtime
     from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
-
+    from muster.local.node.volumes.directories import VolumeDirectories
 
 _FROM_LOG = "FallbackToLogsOnError"
 
 
 @dataclass(frozen=True)
 class ContainerStarterParts:
-    """Where what a container is given comes from."""
-
     runtime: Runtime
-    names: HostsFiles
-    sources: ReferenceReader
-    volumes: directories.VolumeDirectories
-    fresh: VolumeFreshness
+    hosts_files: HostsFiles
+    references: ReferenceReader
+    volumes: VolumeDirectories
+    freshness: VolumeFreshness
     tokens: ServiceAccountTokens
-    devices: GpuAllocator
-    recorder: EventRecorder
+    gpus: GpuAllocator
+    events: PodEvents
     base_env: Mapping[str, str]
     api: ApiAddress
 
 
 class ContainerStarter:
-    def __init__(self, supplies: ContainerStarterParts) -> None:
-        self._from = supplies
+    def __init__(self, parts: ContainerStarterParts) -> None:
+        self._parts = parts
 
     async def open(self, pod: Pod) -> None:
-        """Make the pod's namespaces and tell it everybody's name."""
-        await self._from.runtime.open(
+        """Make the pod's namespaces and its `/etc/hosts`."""
+        await self._parts.runtime.open(
             SandboxSpec(
                 pod.metadata.uid,
                 pod.metadata.key,
                 pod.hostname,
                 pod.spec.host_network,
-                directories.in_memory(pod),
+                in_memory(pod),
             )
         )
-        self._from.names.write(pod)
+        self._parts.hosts_files.write(pod)
 
     async def start(self, pod: Pod, container: Container, number: int) -> None:
-        """Start one container of the pod."""
-        self._say_what_differs(pod, container)
-        pod = await self._from.tokens.admit(pod)
-        container = next(c for c in pod.everyone if c.name == container.name)
-        record = self._from.runtime.read(pod.metadata.uid)
-        self._from.fresh.note(pod)
-        around = await self._from.sources.around(pod, record.address)
-        base = self._base(pod, container) | self._from.devices.variables(pod, container)
-        variables = env.environment(pod, container, around, base)
-        places = await asyncio.to_thread(self._from.volumes.prepare, pod, around)
-        await self._from.tokens.keep(pod, places)
-        await self._from.runtime.start(
+        """Start one attempt at a container of the pod."""
+        parts = self._parts
+        self._report_differences(pod, container)
+        pod = await parts.tokens.with_token_volume(pod)
+        container = next(c for c in pod.all_containers if c.name == container.name)
+        record = parts.runtime.read(pod.metadata.uid)
+        parts.freshness.mark_current(pod)
+        context = await parts.references.read(pod, record.address)
+        base = self._base(pod, container) | parts.gpus.variables(pod, container)
+        variables = env.environment(pod, container, context, base)
+        directories = await asyncio.to_thread(parts.volumes.prepare, pod, context)
+        await parts.tokens.renew(pod, directories)
+        await parts.runtime.start(
             ContainerSpec(
                 uid=pod.metadata.uid,
                 name=container.name,
@@ -84,66 +83,60 @@ class ContainerStarter:
                 argv=env.command_line(container, variables),
                 env=variables,
                 cwd=container.working_dir or "/",
-                mounts=directories.mounts(pod, container, places, variables),
+                mounts=mounts(pod, container, directories, variables),
                 tty=container.tty,
                 stdin=container.stdin,
                 stdin_once=container.stdin_once,
-                memory=_most_memory(container),
+                memory=_memory_limit(container),
                 message_path=container.termination_message_path,
                 message_from_log=container.termination_message_policy == _FROM_LOG,
             )
         )
-        said = f"Started container {container.name} ({number})"
-        self._from.recorder.say(pod, "Started", said)
+        parts.events.record(pod, "Started", f"Started container {container.name} ({number})")
 
     async def renew(self, pod: Pod) -> float | None:
-        """Replace tokens that are due, and files whose objects changed; in how many seconds to ask
-        again, None for never."""
-        stale = self._from.fresh.stale(pod)
+        """Renew tokens that are due and files whose objects changed; returns the seconds until the
+        next renewal, None for never."""
+        parts, uid = self._parts, pod.metadata.uid
+        stale = parts.freshness.is_stale(pod)
         if stale:
-            await self._refresh(pod)
-        tokens, uid = self._from.tokens, pod.metadata.uid
-        left = tokens.due_in(uid)
+            parts.freshness.mark_current(pod)
+            context = await parts.references.read(pod, parts.runtime.read(uid).address)
+            await asyncio.to_thread(parts.volumes.refresh, pod, context)
+        left = parts.tokens.due_in(uid)
         if left is not None and (stale or left <= 0):
-            pod = await tokens.admit(pod)
-            await tokens.keep(pod, self._from.volumes.places(pod))
-            left = tokens.due_in(uid)
+            pod = await parts.tokens.with_token_volume(pod)
+            await parts.tokens.renew(pod, parts.volumes.own(pod))
+            left = parts.tokens.due_in(uid)
         return left
 
-    async def _refresh(self, pod: Pod) -> None:
-        self._from.fresh.note(pod)
-        address = self._from.runtime.read(pod.metadata.uid).address
-        around = await self._from.sources.around(pod, address)
-        await asyncio.to_thread(self._from.volumes.refresh, pod, around)
-
     def forget(self, uid: str) -> None:
-        self._from.tokens.forget(uid)
-        self._from.fresh.forget(uid)
+        self._parts.tokens.forget(uid)
+        self._parts.freshness.forget(uid)
 
     def _base(self, pod: Pod, container: Container) -> dict[str, str]:
-        """What every container of the pod gets, and its terminal if it has one."""
-        where = self._from.api.variables(host_network=pod.spec.host_network)
+        """The environment before the container's own variables."""
+        api = self._parts.api.variables(host_network=pod.spec.host_network)
         terminal = {"TERM": "xterm"} if container.tty else {}
-        return {**self._from.base_env, "HOSTNAME": pod.hostname, **where, **terminal}
+        return {**self._parts.base_env, "HOSTNAME": pod.hostname, **api, **terminal}
 
-    def _say_what_differs(self, pod: Pod, container: Container) -> None:
-        """What the pod asks for that a machine without images and other users does not do."""
-        said = (
-            f'Image "{container.image}" was not pulled: its command runs on this machine\'s files'
-        )
-        self._from.recorder.remark(pod, "Pulled", said)
-        if self._from.runtime.shares_files and container.volume_mounts:
-            said = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
-            self._from.recorder.remark(pod, "VolumesNotMounted", said, warning=True)
+    def _report_differences(self, pod: Pod, container: Container) -> None:
+        """Events about fields that this node does not honour: it has no images and one user."""
+        record = self._parts.events.record_once_per_owner
+        image = f'Image "{container.image}"'
+        record(pod, "Pulled", f"{image} was not pulled: its command runs on this machine's files")
+        if self._parts.runtime.shares_files and container.volume_mounts:
+            message = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
+            record(pod, "VolumesNotMounted", message, warning=True)
         for context in (pod.spec.security_context, container.security_context):
             if context is not None and context.run_as_user is not None:
-                said = (
+                message = (
                     f"runAsUser {context.run_as_user} is ignored: on this node processes run as "
                     "the user who started the cluster"
                 )
-                self._from.recorder.remark(pod, "RunAsUserIgnored", said, warning=True)
+                record(pod, "RunAsUserIgnored", message, warning=True)
 
 
-def _most_memory(container: Container) -> int | None:
+def _memory_limit(container: Container) -> int | None:
     limit = container.resources.limits.get("memory")
     return None if limit is None else quantity.parse_whole(limit)

@@ -1,8 +1,8 @@
-"""Stopping a container: its preStop hook, then the request to end, then the kill, in one grace.
+"""Stopping a container: its preStop hook, then SIGTERM, then SIGKILL, in one grace period.
 
-The pod loop asks once or often; only the first asking, or a shorter grace, has an effect, while a
-hook runs none: at the end of its time the loop closes the pod. After a restart of the daemon a hook
-may run a second time.
+The pod loop may call `stop` repeatedly. Only the first call, or a shorter grace, has an effect;
+while a hook runs, further calls have none, and the loop closes the pod when its time is over. After
+a restart of the daemon a hook may run a second time.
 """
 
 from __future__ import annotations
@@ -10,51 +10,51 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from muster.local.node.probes.tasks import AttemptKey, ContainerTasks
+from muster.local.node.runtime.pod_records import AttemptKey
 
 if TYPE_CHECKING:
-    from muster.local.node.events import EventRecorder
-    from muster.local.node.pod import Container, Pod
+    from muster.local.node.events import PodEvents
+    from muster.local.node.pod import Container, Handler, Pod
     from muster.local.node.probes.prober import RunsHandlers
+    from muster.local.node.probes.tasks import ContainerTasks
     from muster.local.node.runtime.interface import Runtime
 
-_AFTER_HOOK = 2.0
-"""Seconds that a container has to end after its hook, however long that took."""
+_MIN_AFTER_HOOK = 2.0
+"""Seconds that a container has to exit after its hook, however long the hook took."""
 
 
 class ContainerStopper:
     def __init__(
-        self, runtime: Runtime, asks: RunsHandlers, recorder: EventRecorder, crew: ContainerTasks
+        self, runtime: Runtime, handlers: RunsHandlers, events: PodEvents, tasks: ContainerTasks
     ) -> None:
         self._runtime = runtime
-        self._asks = asks
-        self._recorder = recorder
-        self._crew = crew
+        self._handlers = handlers
+        self._events = events
+        self._tasks = tasks
 
     async def stop(self, pod: Pod, container: Container, number: int, grace: float) -> None:
-        """Begin to stop a container that is to be gone in `grace` seconds."""
-        uid = pod.metadata.uid
+        """Begin to stop a container that must be gone in `grace` seconds."""
         hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
         if hook is None or grace <= 0:
-            await self._runtime.stop(uid, container.name, grace)
+            await self._runtime.stop(pod.metadata.uid, container.name, grace)
             return
-        place = AttemptKey(uid, container.name, number)
-        self._crew.start(place, lambda: self._hook_and_stop(place, pod, container, grace))
+        attempt = AttemptKey(pod.metadata.uid, container.name, number)
+        self._tasks.start(
+            attempt, lambda: self._hook_and_stop(attempt, pod, container, hook, grace)
+        )
 
     def forget(self, uid: str) -> None:
-        for place in self._crew.places(uid):
-            self._crew.stop(place)
+        for attempt in self._tasks.attempts(uid):
+            self._tasks.stop(attempt)
 
     async def _hook_and_stop(
-        self, place: AttemptKey, pod: Pod, container: Container, grace: float
+        self, attempt: AttemptKey, pod: Pod, container: Container, hook: Handler, grace: float
     ) -> None:
-        assert container.lifecycle is not None
-        hook = container.lifecycle.pre_stop
-        assert hook is not None
-        begun = asyncio.get_running_loop().time()
-        result = await self._asks.ask(place.uid, container, hook, grace)
-        if not result.well:
-            said = f"PreStopHook failed: {result.said}"
-            self._recorder.say(pod, "FailedPreStopHook", said, warning=True, once=str(place))
-        left = grace - (asyncio.get_running_loop().time() - begun)
-        await self._runtime.stop(place.uid, container.name, max(left, _AFTER_HOOK))
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + grace
+        result = await self._handlers.run(attempt.uid, container, hook, grace)
+        if not result.ok:
+            message = f"PreStopHook failed: {result.output}"
+            self._events.record(pod, "FailedPreStopHook", message, warning=True, once=str(attempt))
+        left = max(deadline - clock(), _MIN_AFTER_HOOK)
+        await self._runtime.stop(attempt.uid, container.name, left)

@@ -1,10 +1,10 @@
-"""What to do next about one pod: pure. The pod as the API has it, the pod as this machine has it,
-and the time, to a list of actions.
+"""What to do next about one pod: pure. The pod in the API, its record on this machine and the time
+lead to a list of actions; the pod loop asks until there is no action left.
 
-Called by the pod loop until it answers nothing more to do; the same answer for the same input.
-Containers of a pod start in the order: init containers one after the other (a sidecar only has to
-have started), then all the rest together; and so again when the pod's namespaces were made anew.
-They stop in the reverse order: the ordinary ones, then the sidecars from the last to the first.
+Containers start in this order: init containers one after the other (a sidecar only has to have
+started), then all the others together. When the pod's namespaces had to be created again, the order
+starts over. Containers stop in reverse order: the ordinary ones, then the sidecars from the last to
+the first.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Container, Pod
     from muster.local.node.runtime.pod_records import Attempt, PodRecord
 
-_FIRST_PAUSE = 10.0
-_LONGEST_PAUSE = 300.0
-_RAN_WELL = 600.0
-"""Seconds after which a container that ended counts as having worked: the pauses start anew."""
-
-
-_CUT_OFF = 1.0
-"""The API writes times in whole seconds: a deletion may have been asked for up to so much later."""
+_FIRST_DELAY = 10.0
+_MAX_DELAY = 300.0
+_RESET_AFTER = 600.0
+"""Seconds of running after which the restart delays start over."""
+_TRUNCATED = 1.0
+"""The API writes times in whole seconds: a deletion may be up to this much later than written."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +41,22 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Ask a container to end, kill it after the grace; `why` if it is not the pod that ends."""
+    """Stop a container within the grace; `reason` says why if the pod itself goes on."""
 
     container: Container
     number: int
     grace: float
-    why: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class Close:
-    """End the namespaces and everything in them."""
+    """Kill everything in the pod's namespaces."""
 
 
 @dataclass(frozen=True)
 class Remove:
-    """Tell the API that nothing of the pod is left."""
+    """Delete the pod from the API: nothing of it runs any more."""
 
 
 Action = Open | Start | Stop | Close | Remove
@@ -66,42 +64,42 @@ Action = Open | Start | Stop | Close | Remove
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do now, and in how many seconds to look again if nothing happens."""
+    """What to do now, and after how many seconds to decide again if nothing happens."""
 
     actions: tuple[Action, ...] = ()
     again: float | None = None
 
 
 def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
-    if pod.metadata.deletion_timestamp is not None:
-        return _end(pod, record, now)
-    late = overdue(pod, now)
+    if pod.terminating:
+        return _delete(pod, record, now)
+    left = deadline_in(pod, now)
     over = pod.finished or verdict(pod, record) is not None
-    if over or (late is not None and late <= 0):
-        return _wind_down(pod, record)
+    if over or (left is not None and left <= 0):
+        return _stop_all(pod, record)
     if record.alive and not record.open:
-        return Decision((Close(),))  # its namespaces are gone, and so are its processes, or soon
+        return Decision((Close(),))  # the namespaces are gone; so are the processes, or soon
     starts, again = _starts(pod, record, now)
     if starts and not record.open:
         return Decision((Open(),))
-    waits = [seconds for seconds in (again, late) if seconds is not None]
-    return Decision((*_stops_of_unwell(pod, record), *starts), min(waits, default=None))
+    waits = [seconds for seconds in (again, left) if seconds is not None]
+    return Decision((*_stops_of_failed(pod, record), *starts), min(waits, default=None))
 
 
-def _end(pod: Pod, record: PodRecord, now: datetime) -> Decision:
+def _delete(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     deletion = pod.metadata.deletion_timestamp
     assert deletion is not None
     if not record.alive:
         return Decision((Close(), Remove()) if record.open else (Remove(),))
-    longest = pod.metadata.deletion_grace_period_seconds or 0
-    left = min(float(longest), (deletion - now).total_seconds() + _CUT_OFF)
+    grace = pod.metadata.deletion_grace_period_seconds or 0
+    left = min(float(grace), (deletion - now).total_seconds() + _TRUNCATED)
     if left <= 0:
         return Decision((Close(), Remove()))
     return Decision(_stops(pod, record, left), left + 1.0)
 
 
-def _wind_down(pod: Pod, record: PodRecord) -> Decision:
-    """The pod has ended, or must: stop what still runs, then end its namespaces."""
+def _stop_all(pod: Pod, record: PodRecord) -> Decision:
+    """The pod is over: stop the containers that still run, then close its namespaces."""
     stops = _stops(pod, record, float(pod.grace)) if record.open else ()
     if stops:
         return Decision(stops, pod.grace + 1.0)
@@ -109,14 +107,14 @@ def _wind_down(pod: Pod, record: PodRecord) -> Decision:
 
 
 def _stops(pod: Pod, record: PodRecord, grace: float) -> tuple[Stop, ...]:
-    """What may be asked to end now: all but the sidecars, and then the last of those."""
-    alive = [(c, last) for c in pod.everyone if (last := record.last(c.name)) and last.alive]
+    """The containers to stop now: all but the sidecars, and then the last sidecar."""
+    alive = [(c, last) for c in pod.all_containers if (last := record.last(c.name)) and last.alive]
     ordinary = [(c, last) for c, last in alive if not is_sidecar_container(c)]
     return tuple(Stop(c, last.number, grace) for c, last in ordinary or alive[-1:])
 
 
-def overdue(pod: Pod, now: datetime) -> float | None:
-    """Seconds until the pod's own deadline; None if it has none."""
+def deadline_in(pod: Pod, now: datetime) -> float | None:
+    """Seconds until the pod's activeDeadlineSeconds; None if it has none."""
     limit, start = pod.spec.active_deadline_seconds, pod.status.start_time
     if limit is None or start is None:
         return None
@@ -124,8 +122,8 @@ def overdue(pod: Pod, now: datetime) -> float | None:
 
 
 def outcome(pod: Pod, record: PodRecord) -> str | None:
-    """`Succeeded` or `Failed` once nothing of the pod runs or will run again; None before."""
-    alive = record.open and any(_alive(container, record) for container in pod.everyone)
+    """`Succeeded` or `Failed` once no container runs or will run again; None before."""
+    alive = record.open and any(_alive(container, record) for container in pod.all_containers)
     return None if alive else verdict(pod, record)
 
 
@@ -135,7 +133,7 @@ def _alive(container: Container, record: PodRecord) -> bool:
 
 
 def verdict(pod: Pod, record: PodRecord) -> str | None:
-    """How the pod will have ended, once no container but sidecars will run again; None before."""
+    """`Succeeded` or `Failed` once no container but sidecars will run again; None before."""
     for container in pod.spec.init_containers:
         attempt = record.last(container.name)
         if attempt is None or is_sidecar_container(container):
@@ -150,32 +148,32 @@ def verdict(pod: Pod, record: PodRecord) -> str | None:
 
 
 def may_restart(pod: Pod, attempt: Attempt) -> bool:
-    """Whether a container of the pod, after this attempt, runs on or will run again."""
+    """Whether a container runs or will run again after this attempt."""
     policy = pod.spec.restart_policy
     return attempt.alive or policy == "Always" or (policy == "OnFailure" and attempt.exit_code != 0)
 
 
-def pause(attempt: Attempt, record: PodRecord) -> float:
-    """Seconds between a container's end and its next start; the first time none.
+def restart_delay(attempt: Attempt, record: PodRecord) -> float:
+    """Seconds between a container's exit and its next start; the first restart has no delay.
 
-    Nor is there any after an end with all of its namespaces, as when the cluster is stopped or the
-    machine restarted: that says nothing about the container.
+    A container that exited together with its namespaces has none either: the cluster was stopped or
+    the machine restarted, which says nothing about the container.
     """
     gone = not record.open or attempt.sandbox != record.sandbox
-    if attempt.finished_at is None or attempt.row == 0 or gone:
+    if attempt.finished_at is None or attempt.restarts == 0 or gone:
         return 0.0
     if attempt.started_at is not None:
         ran = (attempt.finished_at - attempt.started_at).total_seconds()
-        if ran >= _RAN_WELL:
+        if ran >= _RESET_AFTER:
             return 0.0
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt.row - 1, 10))
+    return min(_MAX_DELAY, _FIRST_DELAY * 2.0 ** min(attempt.restarts - 1, 10))
 
 
 def restart_in(attempt: Attempt, record: PodRecord, now: datetime) -> float:
-    """Seconds until a container that ended is started again."""
+    """Seconds until a container that exited is started again."""
     if attempt.finished_at is None:
         return 0.0
-    return pause(attempt, record) - (now - attempt.finished_at).total_seconds()
+    return restart_delay(attempt, record) - (now - attempt.finished_at).total_seconds()
 
 
 def initialized(pod: Pod, record: PodRecord) -> bool:
@@ -186,19 +184,19 @@ def initialized(pod: Pod, record: PodRecord) -> bool:
 def _passed(pod: Pod, container: Container, record: PodRecord) -> bool:
     """Whether the container after this one may start.
 
-    What was done in namespaces that are gone does not count: what they held in memory went along.
+    Attempts in earlier namespaces do not count: volumes in memory were lost with those.
     """
     attempt = record.current(container.name)
     if attempt is None:
         return False
     if is_sidecar_container(container):
-        after = pod.everyone[pod.everyone.index(container) + 1 :]
+        after = pod.all_containers[pod.all_containers.index(container) + 1 :]
         return attempt.started or any(record.current(later.name) for later in after)
     return not attempt.alive and attempt.exit_code == 0
 
 
 def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], float | None]:
-    """What must start now, and how long until something else must."""
+    """The containers to start now, and the seconds until another must start."""
     actions: list[Action] = []
     waits: list[float] = []
 
@@ -227,12 +225,12 @@ def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], f
     return actions, min(waits, default=None)
 
 
-def _stops_of_unwell(pod: Pod, record: PodRecord) -> list[Action]:
-    """Containers that their probes or hooks say should not go on."""
+def _stops_of_failed(pod: Pod, record: PodRecord) -> list[Action]:
+    """The containers that failed a probe or hook and must be restarted."""
     stops: list[Action] = []
-    for container in pod.everyone:
+    for container in pod.all_containers:
         last = record.last(container.name)
-        if last is not None and last.health.unwell:
+        if last is not None and last.health.failed:
             grace = pod.grace if last.health.grace is None else last.health.grace
-            stops.append(Stop(container, last.number, float(grace), last.health.unwell))
+            stops.append(Stop(container, last.number, float(grace), last.health.failed))
     return stops

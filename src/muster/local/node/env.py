@@ -1,7 +1,6 @@
 """A container's environment and command line: pure.
 
-Called by the pod loop when a container starts. `Missing` names what a pod refers to that is not
-there; the pod then waits with that sentence as its reason.
+Raises `MissingReference` for an object that does not exist; the pod waits with this message.
 """
 
 from __future__ import annotations
@@ -18,15 +17,8 @@ from muster.errors import MissingReference
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.local.node.pod import (
-        Container,
-        EnvSource,
-        FieldRef,
-        HostPath,
-        KeyRef,
-        Pod,
-        ResourceRef,
-    )
+    from muster.local.node.pod import Container, EnvSource, KeyRef, Pod
+    from muster.local.node.volumes.volume_sources import FieldRef, HostPath, ResourceRef
 
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -35,19 +27,19 @@ _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 @dataclass(frozen=True)
 class PodContext:
-    """What a pod's fields may refer to besides the pod itself."""
+    """The objects and addresses that a pod's fields refer to."""
 
     pod_ip: str = ""
     host_ip: str = ""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     binaries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The ConfigMaps' binary data as the API has it: base64. It is for volumes only."""
+    """The ConfigMaps' binaryData, in base64; for volumes only."""
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Secrets as the API has them: base64."""
+    """Values in base64."""
     claims: Mapping[str, HostPath] = field(default_factory=dict)
-    """Where the claims' volumes are on this machine, of those that are bound."""
+    """The directories of bound claims on this machine."""
     node: Mapping[str, str | int | float] = field(default_factory=dict)
-    """The node's allocatable resources, which stand in for missing limits."""
+    """The node's allocatable resources, used for missing limits."""
 
     def config_value(self, ref: KeyRef) -> str | None:
         return _value("configmap", self.config_maps, ref)
@@ -68,7 +60,6 @@ def _value(kind: str, store: Mapping[str, Mapping[str, str]], ref: KeyRef) -> st
 
 
 def decoded(value: str) -> bytes:
-    """A secret's value."""
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
@@ -76,7 +67,7 @@ def decoded(value: str) -> bytes:
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` replaced where NAME is known; `$$` stands for `$`, so `$$(NAME)` is left alone."""
+    """Replace `$(NAME)` where NAME is known; `$$` becomes `$`, so `$$(NAME)` becomes `$(NAME)`."""
 
     def replace(match: re.Match[str]) -> str:
         if match[1]:
@@ -87,14 +78,14 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def environment(
-    pod: Pod, container: Container, around: PodContext, base: Mapping[str, str]
+    pod: Pod, container: Container, context: PodContext, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """The container's variables: envFrom, then env, over what every container gets."""
+    """The container's variables: the base, then envFrom, then env."""
     env = dict(base)
     for source in container.env_from:
         env |= {
             source.prefix + name: value
-            for name, value in _everything(source.config_map_ref, source.secret_ref, around).items()
+            for name, value in _all_keys(source.config_map_ref, source.secret_ref, context).items()
             if _NAME.fullmatch(source.prefix + name)
         }
     own: dict[str, str] = {}
@@ -102,38 +93,38 @@ def environment(
         if variable.value_from is None:
             value: str | None = expand(variable.value, env | own)
         else:
-            value = _from(pod, container, variable.value_from, around)
+            value = _from(pod, container, variable.value_from, context)
         if value is not None:
             own[variable.name] = value
     return env | own
 
 
-def _everything(config: KeyRef | None, secret: KeyRef | None, around: PodContext) -> dict[str, str]:
+def _all_keys(config: KeyRef | None, secret: KeyRef | None, context: PodContext) -> dict[str, str]:
     if config is not None:
-        if config.name not in around.config_maps and not config.optional:
+        if config.name not in context.config_maps and not config.optional:
             raise MissingReference(f'configmap "{config.name}" not found')
-        return dict(around.config_maps.get(config.name, {}))
+        return dict(context.config_maps.get(config.name, {}))
     if secret is not None:
-        if secret.name not in around.secrets and not secret.optional:
+        if secret.name not in context.secrets and not secret.optional:
             raise MissingReference(f'secret "{secret.name}" not found')
-        values = around.secrets.get(secret.name, {})
+        values = context.secrets.get(secret.name, {})
         return {name: decoded(text).decode(errors="replace") for name, text in values.items()}
     return {}
 
 
-def _from(pod: Pod, container: Container, source: EnvSource, around: PodContext) -> str | None:
+def _from(pod: Pod, container: Container, source: EnvSource, context: PodContext) -> str | None:
     if source.field_ref is not None:
-        return field_value(pod, source.field_ref, around)
+        return field_value(pod, source.field_ref, context)
     if source.resource_field_ref is not None:
-        return resource_value(pod, container, source.resource_field_ref, around)
+        return resource_value(pod, container, source.resource_field_ref, context)
     if source.config_map_key_ref is not None:
-        return around.config_value(source.config_map_key_ref)
+        return context.config_value(source.config_map_key_ref)
     if source.secret_key_ref is not None:
-        return around.secret_value(source.secret_key_ref)
+        return context.secret_value(source.secret_key_ref)
     return ""
 
 
-def field_value(pod: Pod, ref: FieldRef, around: PodContext) -> str:
+def field_value(pod: Pod, ref: FieldRef, context: PodContext) -> str:
     """The downward API: a field of the pod as text."""
     meta = pod.metadata
     keyed = _KEYED.fullmatch(ref.field_path)
@@ -147,10 +138,10 @@ def field_value(pod: Pod, ref: FieldRef, around: PodContext) -> str:
         "metadata.annotations": _lines(meta.annotations),
         "spec.nodeName": pod.spec.node_name,
         "spec.serviceAccountName": pod.spec.service_account_name or "default",
-        "status.podIP": around.pod_ip,
-        "status.podIPs": around.pod_ip,
-        "status.hostIP": around.host_ip,
-        "status.hostIPs": around.host_ip,
+        "status.podIP": context.pod_ip,
+        "status.podIPs": context.pod_ip,
+        "status.hostIP": context.host_ip,
+        "status.hostIPs": context.host_ip,
     }
     if ref.field_path not in fields:
         raise MissingReference(f"unsupported fieldPath: {ref.field_path}")
@@ -167,7 +158,7 @@ _ESCAPES = {
 
 
 def _escaped(text: str) -> str:
-    """As the kubelet, which is written in Go, quotes it: programs parse these files."""
+    """Escaped as by the kubelet (Go's quoting): programs parse these files."""
     return "".join(char if char.isprintable() else _code(char) for char in text.translate(_ESCAPES))
 
 
@@ -178,20 +169,20 @@ def _code(char: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def resource_value(pod: Pod, container: Container, ref: ResourceRef, around: PodContext) -> str:
-    """A container's request or limit, counted in units of the divisor, rounded up."""
+def resource_value(pod: Pod, container: Container, ref: ResourceRef, context: PodContext) -> str:
+    """A container's request or limit in units of the divisor, rounded up."""
     if ref.container_name:
-        everyone = (*pod.spec.containers, *pod.spec.init_containers)
-        container = next((c for c in everyone if c.name == ref.container_name), container)
-    where, _, resource = ref.resource.partition(".")
-    table = container.resources.limits if where == "limits" else container.resources.requests
-    amount = table.get(resource, around.node.get(resource, 0) if where == "limits" else 0)
+        named = (c for c in pod.all_containers if c.name == ref.container_name)
+        container = next(named, container)
+    kind, _, resource = ref.resource.partition(".")
+    table = container.resources.limits if kind == "limits" else container.resources.requests
+    amount = table.get(resource, context.node.get(resource, 0) if kind == "limits" else 0)
     unit = quantity.parse_milli(ref.divisor) or 1000
     return str(-(-quantity.parse_milli(amount) // unit))
 
 
 def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
-    """The program and its arguments. Without a command, args are all of it: there is no image."""
+    """The program and its arguments. There is no image that could provide the command."""
     words = (*container.command, *container.args)
     if not words:
         raise MissingReference(

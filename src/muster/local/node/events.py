@@ -1,7 +1,4 @@
-"""Events about pods: what happened on this node, said to the API, never twice in a row.
-
-The pod loop says; `run` writes.
-"""
+"""Events about pods, each recorded once: the pod loop repeats itself on every visit."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.events import EventText, event_subject
 from muster.api.kinds import PODS
-from muster.control.event_recorder import EventRecorder as Teller
+from muster.control.event_recorder import EventRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,36 +16,34 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Pod
 
 COMPONENT = "muster-node"
-_REMEMBERED = 4096
+_MAX_REMEMBERED = 4096
 
 
-class EventRecorder:
+class PodEvents:
     def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
-        self._teller = Teller(client, clock)
-        self._said: dict[tuple[str, ...], None] = {}
-        self.run = self._teller.run
+        self._recorder = EventRecorder(client, clock)
+        self._recorded: dict[tuple[str, ...], None] = {}
+        self.run = self._recorder.run
 
-    def say(
+    def record(
         self, pod: Pod, reason: str, message: str, *, warning: bool = False, once: str = ""
     ) -> None:
-        """Say it about a pod; the same thing about the same pod, or `once`, only one time."""
-        news = _news(reason, message, warning)
-        self._say((once or pod.metadata.uid, reason, message), pod, news)
+        """Record an event once per pod and message, or once per `once` and message."""
+        self._record((once or pod.metadata.uid, reason, message), pod, message, warning)
 
-    def remark(self, pod: Pod, reason: str, message: str, *, warning: bool = False) -> None:
-        """Say it about the first of a job's pods, and of none of the others, whatever the words."""
+    def record_once_per_owner(
+        self, pod: Pod, reason: str, message: str, *, warning: bool = False
+    ) -> None:
+        """Record an event on the first of an owner's pods only, whatever the message."""
         owner = pod.metadata.controller
-        key = (owner.uid if owner else pod.metadata.uid, reason)
-        self._say(key, pod, _news(reason, message, warning))
+        self._record((owner.uid if owner else pod.metadata.uid, reason), pod, message, warning)
 
-    def _say(self, said: tuple[str, ...], pod: Pod, news: EventText) -> None:
-        if said in self._said:
+    def _record(self, key: tuple[str, ...], pod: Pod, message: str, warning: bool) -> None:
+        if key in self._recorded:
             return
-        self._said[said] = None
-        if len(self._said) > _REMEMBERED:
-            del self._said[next(iter(self._said))]
-        self._teller.record(event_subject(PODS, pod.metadata, COMPONENT, pod.spec.node_name), news)
-
-
-def _news(reason: str, message: str, warning: bool) -> EventText:
-    return EventText(reason, message, "Warning" if warning else "Normal")
+        self._recorded[key] = None
+        if len(self._recorded) > _MAX_REMEMBERED:
+            del self._recorded[next(iter(self._recorded))]
+        text = EventText(key[1], message, "Warning" if warning else "Normal")
+        subject = event_subject(PODS, pod.metadata, COMPONENT, pod.spec.node_name)
+        self._recorder.record(subject, text)

@@ -1,13 +1,13 @@
-"""A pod's status, computed purely from what this machine knows about it.
+"""A pod's status, computed from its record on this machine: pure.
 
-Called by the pod loop, which writes the answer to the API when it differs from the last one. What
-others write into a pod's conditions (the scheduler's PodScheduled) is kept.
+Conditions written by others (the scheduler's PodScheduled) are kept.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from muster.api.conditions import disruption_condition
 from muster.api.meta import find_condition, timestamp
 from muster.local.node import decide
 from muster.local.node.machine import shutdown
@@ -26,32 +26,38 @@ _REBOOTED = "The machine was restarted while the pod ran."
 
 
 def api_time(time: datetime | None) -> str | None:
-    """A time as the API writes it."""
     return None if time is None else timestamp(time)
 
 
-def pod_status(
-    pod: Pod, record: PodRecord, troubles: Mapping[str, WaitingReason], host_ip: str, now: datetime
-) -> Raw:
-    """The pod's status; empty if there is nothing to say.
+class WaitingReason(NamedTuple):
+    """Why a container is not started, as its `state.waiting` shows it."""
 
-    `troubles` says by container, or "" for the whole pod, what keeps it waiting.
+    reason: str
+    message: str
+
+
+def pod_status(
+    pod: Pod, record: PodRecord, waiting: Mapping[str, WaitingReason], host_ip: str, now: datetime
+) -> Raw:
+    """The pod's status; empty if nothing changes.
+
+    `waiting` says why a container cannot start, by its name, or "" for the whole pod.
     """
     if pod.finished:
         return _after_the_end(pod, record, now)
     phase, reason, message = _phase(pod, record, now)
     ready = record.open and phase == "Running"
-    ready = ready and all(_ready(record, c) for c in _lasting(pod))
-    blamed = _blamed(pod, record) if phase == "Failed" and not reason else ""
-    if blamed:
-        reason, message = "Terminated", blamed
+    ready = ready and all(_ready(record, c) for c in _long_running(pod))
+    disruption = _disruption(pod, record) if phase == "Failed" and not reason else ""
+    if disruption:
+        reason, message = "Terminated", disruption
     body: Raw = {
         "phase": phase,
         "hostIP": host_ip,
         "startTime": api_time(pod.status.start_time or now),
-        "conditions": _conditions(pod, record, phase, blamed, ready=ready, now=now),
-        "initContainerStatuses": _containers(pod.spec.init_containers, pod, record, troubles, now),
-        "containerStatuses": _containers(pod.spec.containers, pod, record, troubles, now),
+        "conditions": _conditions(pod, record, phase, disruption, ready=ready, now=now),
+        "initContainerStatuses": _containers(pod.spec.init_containers, pod, record, waiting, now),
+        "containerStatuses": _containers(pod.spec.containers, pod, record, waiting, now),
     }
     if record.address:
         body |= {"podIP": record.address, "podIPs": [{"ip": record.address}]}
@@ -60,37 +66,29 @@ def pod_status(
     return body
 
 
-class WaitingReason:
-    """Why a container is not started: a reason of Kubernetes' and a sentence."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        self.reason = reason
-        self.message = message
-
-
 def _after_the_end(pod: Pod, record: PodRecord, now: datetime) -> Raw:
-    """Nothing, but for containers that were still running when the pod was declared finished."""
-    told = all(c.state.terminated is not None for c in pod.status.container_statuses)
-    if told or not record.known:
+    """The exit of containers that still ran when the pod was declared finished."""
+    complete = all(c.state.terminated is not None for c in pod.status.container_statuses)
+    if complete or not record.known:
         return {}
     return {"containerStatuses": _containers(pod.spec.containers, pod, record, {}, now)}
 
 
 def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
-    late = decide.overdue(pod, now)
-    if late is not None and late <= 0:
+    left = decide.deadline_in(pod, now)
+    if left is not None and left <= 0:
         return "Failed", "DeadlineExceeded", "Pod was active on the node longer than the deadline"
     end = decide.outcome(pod, record)
     if end is not None:
-        return ("Failed" if _blamed(pod, record) else end), "", ""
+        return ("Failed" if _disruption(pod, record) else end), "", ""
     started = any(record.last(container.name) for container in pod.spec.containers)
     return ("Running" if started and _any_started(pod, record) else "Pending"), "", ""
 
 
-def _blamed(pod: Pod, record: PodRecord) -> str:
-    """What of this machine, and nothing of the pod's own, ended the pod, if so."""
-    ends = [attempts[-1].reason for attempts in record.containers.values()]
-    if record.rebooted and LOST in ends:
+def _disruption(pod: Pod, record: PodRecord) -> str:
+    """How this machine ended the pod; empty if the pod ended by itself."""
+    reasons = [attempts[-1].reason for attempts in record.containers.values()]
+    if record.rebooted and LOST in reasons:
         return _REBOOTED
     return (
         shutdown.STOPPED_MESSAGE if record.stopped and not shutdown.restarts_in_place(pod) else ""
@@ -110,8 +108,8 @@ def _ready(record: PodRecord, container: Container) -> bool:
     return attempt is not None and attempt.ready
 
 
-def _lasting(pod: Pod) -> tuple[Container, ...]:
-    """The containers that a ready pod has running: sidecars are among them."""
+def _long_running(pod: Pod) -> tuple[Container, ...]:
+    """The containers that run in a ready pod: sidecars are among them."""
     return (*filter(is_sidecar_container, pod.spec.init_containers), *pod.spec.containers)
 
 
@@ -119,17 +117,17 @@ def _containers(
     containers: tuple[Container, ...],
     pod: Pod,
     record: PodRecord,
-    troubles: Mapping[str, WaitingReason],
+    waiting: Mapping[str, WaitingReason],
     now: datetime,
 ) -> list[Raw]:
-    return [_container(c, pod, record, troubles, now) for c in containers]
+    return [_container(c, pod, record, waiting, now) for c in containers]
 
 
 def _container(
     container: Container,
     pod: Pod,
     record: PodRecord,
-    troubles: Mapping[str, WaitingReason],
+    waiting: Mapping[str, WaitingReason],
     now: datetime,
 ) -> Raw:
     attempts = record.containers.get(container.name, ())
@@ -137,7 +135,7 @@ def _container(
     before = attempts[-2] if len(attempts) > 1 else None
     init = container in pod.spec.init_containers
     passed = init and not is_sidecar_container(container) and last is not None and not last.alive
-    state = _state(container, pod, record, troubles, now)
+    state = _state(container, pod, record, waiting, now)
     if last is not None and not last.alive and "waiting" in state:
         before = last
     return {
@@ -157,30 +155,29 @@ def _state(
     container: Container,
     pod: Pod,
     record: PodRecord,
-    troubles: Mapping[str, WaitingReason],
+    waiting: Mapping[str, WaitingReason],
     now: datetime,
 ) -> Raw:
     last = record.last(container.name)
-    trouble = troubles.get(container.name) or troubles.get("")
+    reason = waiting.get(container.name) or waiting.get("")
     if last is not None and last.state is State.RUNNING:
         return {"running": {"startedAt": api_time(last.started_at)}}
     if last is not None and not last.alive:
-        over = pod.finished or pod.metadata.deletion_timestamp is not None
-        over = over or not _comes_again(container, pod, last)
+        over = pod.finished or pod.terminating or not _restarts(container, pod, last)
         left = decide.restart_in(last, record, now)
-        if over or (left <= 0 and trouble is None):
+        if over or (left <= 0 and reason is None):
             return {"terminated": _terminated(last, record, container)}
         if left > 0:
-            seconds = decide.pause(last, record)
-            said = f"back-off {seconds:g}s restarting failed container={container.name}"
-            return {"waiting": {"reason": "CrashLoopBackOff", "message": said}}
-    if trouble is not None:
-        return {"waiting": {"reason": trouble.reason, "message": trouble.message}}
+            seconds = decide.restart_delay(last, record)
+            message = f"back-off {seconds:g}s restarting failed container={container.name}"
+            return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+    if reason is not None:
+        return {"waiting": reason._asdict()}
     ready = container in pod.spec.init_containers or decide.initialized(pod, record)
     return {"waiting": {"reason": "ContainerCreating" if ready else "PodInitializing"}}
 
 
-def _comes_again(container: Container, pod: Pod, last: Attempt) -> bool:
+def _restarts(container: Container, pod: Pod, last: Attempt) -> bool:
     if container in pod.spec.init_containers and not is_sidecar_container(container):
         return last.exit_code != 0 and pod.spec.restart_policy != "Never"
     return is_sidecar_container(container) or decide.may_restart(pod, last)
@@ -202,22 +199,18 @@ def _terminated(attempt: Attempt, record: PodRecord, container: Container) -> Ra
 
 
 def _conditions(
-    pod: Pod, record: PodRecord, phase: str, blamed: str, *, ready: bool, now: datetime
+    pod: Pod, record: PodRecord, phase: str, disruption: str, *, ready: bool, now: datetime
 ) -> list[Raw]:
-    done = phase in ("Succeeded", "Failed")
     initialized = decide.initialized(pod, record) or phase == "Succeeded"
-    why_not = "PodCompleted" if phase == "Succeeded" else "PodFailed" if done else ""
+    unready = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
     ours = [
         _condition(pod, "PodReadyToStartContainers", record.open, "", now),
-        _condition(
-            pod, "Initialized", initialized, "" if initialized else "ContainersNotInitialized", now
-        ),
-        _condition(pod, "Ready", ready, "" if ready else why_not or "ContainersNotReady", now),
-        _condition(
-            pod, "ContainersReady", ready, "" if ready else why_not or "ContainersNotReady", now
-        ),
-        *_disruption(pod, blamed, now),
+        _condition(pod, "Initialized", initialized, "ContainersNotInitialized", now),
+        _condition(pod, "Ready", ready, unready, now),
+        _condition(pod, "ContainersReady", ready, unready, now),
     ]
+    if disruption:  # like a kubelet that shuts down: the pod is replaced whatever its policy
+        ours.append(disruption_condition("TerminationByKubelet", disruption, now))
     known = {condition["type"] for condition in ours}
     others = [
         {
@@ -233,18 +226,9 @@ def _conditions(
     return ours + others
 
 
-def _disruption(pod: Pod, blamed: str, now: datetime) -> list[Raw]:
-    """As a node that shuts down in time says it: the pod is replaced whatever its policy."""
-    if not blamed:
-        return []
-    said = _condition(pod, "DisruptionTarget", True, "TerminationByKubelet", now)
-    return [said | {"message": blamed}]
-
-
-def _condition(pod: Pod, kind: str, value: bool, reason: str, now: datetime) -> Raw:
-    before = find_condition(pod.status.conditions, kind)
-    wanted = "True" if value else "False"
-    same = before is not None and before.status == wanted
-    since = before.last_transition_time if before is not None and same else now
-    body = {"type": kind, "status": wanted, "lastTransitionTime": api_time(since or now)}
-    return body | ({"reason": reason} if reason else {})
+def _condition(pod: Pod, type_: str, value: bool, reason_if_false: str, now: datetime) -> Raw:
+    before = find_condition(pod.status.conditions, type_)
+    status = "True" if value else "False"
+    since = before.last_transition_time if before is not None and before.status == status else None
+    body = {"type": type_, "status": status, "lastTransitionTime": api_time(since or now)}
+    return body | ({"reason": reason_if_false} if reason_if_false and not value else {})

@@ -1,11 +1,8 @@
-"""ConfigMaps and Secrets that a pod refers to, read when its containers start.
+"""ConfigMaps, Secrets and volume claims that a pod refers to.
 
-Used by the starter. They are read from the API itself: a watch may be behind what was just made.
-
-Which pods have volumes that are behind the objects they are made of.
-
-Asked by the starter when the pod loop looks at a running pod; `tell_users` wakes that loop when a
-ConfigMap or Secret changes. Labels and annotations of the pod itself count too: the downward API
+When a container starts they are read from the API itself, because a watch may lag behind an object
+that was just created. While it runs, `VolumeFreshness` compares resource versions to tell whether
+the pod's volumes are out of date. The pod's own labels and annotations count too: the downward API
 shows them.
 """
 
@@ -15,11 +12,11 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.kinds import CONFIG_MAPS, SECRETS, Kind
+from muster.api.kinds import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from muster.api.meta import Key, Object
 from muster.errors import NotFound
 from muster.local.node.env import PodContext
-from muster.local.node.pod import HostPath  # noqa: TC001 - read when volumes are decoded
+from muster.local.node.volumes.volume_sources import HostPath  # noqa: TC001 - decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -29,17 +26,10 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.machine.capacity import NodeSpec
-    from muster.local.node.pod import Pod, Volume
-
+    from muster.local.node.pod import Pod
+    from muster.local.node.volumes.volume_sources import Volume
 
 ROOT_CA = "kube-root-ca.crt"
-
-
-class ConfigMap(Object, frozen=True):
-    """A ConfigMap with all it has; `binary_data` in base64."""
-
-    data: dict[str, str] = {}
-    binary_data: dict[str, str] = {}
 
 
 class _ClaimSpec(Object, frozen=True):
@@ -59,39 +49,38 @@ class _Volume(Object, frozen=True):
     spec: _VolumeSpec = _VolumeSpec()
 
 
-_WHOLE_CONFIG_MAPS = CONFIG_MAPS.read_as(ConfigMap)
-_BOUND_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", _Claim)
-_HOST_VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", _Volume, namespaced=False)
+_CLAIMS = PERSISTENT_VOLUME_CLAIMS.read_as(_Claim)
+_VOLUMES = PERSISTENT_VOLUMES.read_as(_Volume)
 
 
 def config_maps(pod: Pod) -> set[str]:
-    """The names of every ConfigMap the pod refers to."""
+    """The names of all ConfigMaps that the pod refers to."""
     return {name for kind, name in _references(pod) if kind == "config" and name}
 
 
 def secrets(pod: Pod) -> set[str]:
-    """The names of every Secret the pod refers to."""
+    """The names of all Secrets that the pod refers to."""
     return {name for kind, name in _references(pod) if kind == "secret" and name}
 
 
 def in_volumes(pod: Pod) -> set[tuple[str, str]]:
-    """What the pod's volumes are made of: "config" or "secret", and the name."""
-    return {found for volume in pod.spec.volumes for found in _of_volume(volume)}
+    """The objects in the pod's volumes: "config" or "secret", and the name."""
+    return {reference for volume in pod.spec.volumes for reference in _of_volume(volume)}
 
 
 def _references(pod: Pod) -> Iterator[tuple[str, str]]:
-    for container in (*pod.spec.init_containers, *pod.spec.containers):
-        for source in container.env_from:
-            if source.config_map_ref is not None:
-                yield "config", source.config_map_ref.name
-            if source.secret_ref is not None:
-                yield "secret", source.secret_ref.name
+    for container in pod.all_containers:
+        for bulk in container.env_from:
+            if bulk.config_map_ref is not None:
+                yield "config", bulk.config_map_ref.name
+            if bulk.secret_ref is not None:
+                yield "secret", bulk.secret_ref.name
         for variable in container.env:
-            given = variable.value_from
-            if given is not None and given.config_map_key_ref is not None:
-                yield "config", given.config_map_key_ref.name
-            if given is not None and given.secret_key_ref is not None:
-                yield "secret", given.secret_key_ref.name
+            source = variable.value_from
+            if source is not None and source.config_map_key_ref is not None:
+                yield "config", source.config_map_key_ref.name
+            if source is not None and source.secret_key_ref is not None:
+                yield "secret", source.secret_key_ref.name
     yield from in_volumes(pod)
 
 
@@ -108,7 +97,7 @@ def _of_volume(volume: Volume) -> Iterator[tuple[str, str]]:
 
 
 class ReferenceReader:
-    """`root_ca` stands in for the ConfigMap of that name, which a controller makes elsewhere."""
+    """`root_ca` is used in place of its ConfigMap, which the controller may not have made yet."""
 
     def __init__(
         self, client: Client, nodes: list[NodeSpec], host_address: str, root_ca: str
@@ -118,9 +107,9 @@ class ReferenceReader:
         self._host = host_address
         self._root_ca = root_ca
 
-    async def around(self, pod: Pod, address: str) -> PodContext:
-        """Everything the pod's fields may refer to; what does not exist is left out."""
-        space = pod.metadata.namespace
+    async def read(self, pod: Pod, address: str) -> PodContext:
+        """Everything that the pod's fields refer to; missing objects are left out."""
+        namespace = pod.metadata.namespace
         maps: dict[str, dict[str, str]] = {}
         binaries: dict[str, dict[str, str]] = {}
         for name in sorted(config_maps(pod)):
@@ -128,50 +117,48 @@ class ReferenceReader:
                 maps[name] = {"ca.crt": self._root_ca}
                 continue
             try:
-                found = await self._client.get(_WHOLE_CONFIG_MAPS, Key(space, name))
+                config_map = await self._client.get(CONFIG_MAPS, Key(namespace, name))
             except NotFound:
                 continue
-            maps[name], binaries[name] = found.data, found.binary_data
-        hidden: dict[str, dict[str, str]] = {}
+            maps[name], binaries[name] = config_map.data, config_map.binary_data
+        values: dict[str, dict[str, str]] = {}
         for name in sorted(secrets(pod)):
-            try:
-                hidden[name] = (await self._client.get(SECRETS, Key(space, name))).data
-            except NotFound:
-                continue
+            with contextlib.suppress(NotFound):
+                values[name] = (await self._client.get(SECRETS, Key(namespace, name))).data
         node = self._resources.get(pod.spec.node_name, {})
         claims = await self._claims(pod)
-        return PodContext(address, self._host, maps, binaries, hidden, claims, node)
+        return PodContext(address, self._host, maps, binaries, values, claims, node)
 
     async def _claims(self, pod: Pod) -> dict[str, HostPath]:
-        """The folders of the pod's claims that are bound to volumes of this machine."""
-        found = {}
+        """The directories of the pod's claims that are bound to volumes on this machine."""
+        paths = {}
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is None:
                 continue
             name = volume.persistent_volume_claim.claim_name
             with contextlib.suppress(NotFound):
-                claim = await self._client.get(_BOUND_CLAIMS, Key(pod.metadata.namespace, name))
-                bound = await self._client.get(_HOST_VOLUMES, Key("", claim.spec.volume_name))
-                place = bound.spec.host_path or bound.spec.local
-                if place is not None:
-                    found[name] = place
-        return found
+                claim = await self._client.get(_CLAIMS, Key(pod.metadata.namespace, name))
+                bound = await self._client.get(_VOLUMES, Key("", claim.spec.volume_name))
+                path = bound.spec.host_path or bound.spec.local
+                if path is not None:
+                    paths[name] = path
+        return paths
 
 
 class ReferenceInformers(NamedTuple):
-    """What volumes are made of, as far as its versions go."""
+    """The objects that volumes are made of, metadata only."""
 
     config_maps: Informer[PartialObjectMetadata]
     secrets: Informer[PartialObjectMetadata]
 
-    def tell_users(self, pods: Informer[Pod], wake: Callable[[Key], None]) -> None:
-        """Call `wake` for every pod that has a volume of an object when that changes."""
+    def on_change(self, pods: Informer[Pod], wake: Callable[[Key], None]) -> None:
+        """Call `wake` for every pod with a volume of an object that changes."""
 
         def changed(kind: str, change: Change[PartialObjectMetadata]) -> None:
             key = change.current.metadata.key
             for pod in pods.all():
-                near = pod.metadata.namespace == key.namespace
-                if near and (kind, key.name) in in_volumes(pod):
+                same = pod.metadata.namespace == key.namespace
+                if same and (kind, key.name) in in_volumes(pod):
                     wake(pod.metadata.key)
 
         self.config_maps.subscribe(partial(changed, "config"))
@@ -181,31 +168,31 @@ class ReferenceInformers(NamedTuple):
 class VolumeFreshness:
     def __init__(self, objects: ReferenceInformers) -> None:
         self._objects = objects
-        self._seen: dict[str, tuple[Hashable, ...]] = {}
+        self._versions: dict[str, tuple[Hashable, ...]] = {}
 
-    def note(self, pod: Pod) -> None:
-        """The pod's volumes are about to be made from what is there now, or from newer."""
-        self._seen[pod.metadata.uid] = self._shown(pod)
+    def mark_current(self, pod: Pod) -> None:
+        """The pod's volumes are about to be written from the current objects, or newer ones."""
+        self._versions[pod.metadata.uid] = self._current(pod)
 
-    def stale(self, pod: Pod) -> bool:
-        """Whether what the pod's volumes show may have changed since the last note."""
-        return self._seen.get(pod.metadata.uid, ()) != self._shown(pod)
+    def is_stale(self, pod: Pod) -> bool:
+        """Whether an object in the pod's volumes changed since `mark_current`."""
+        return self._versions.get(pod.metadata.uid, ()) != self._current(pod)
 
     def forget(self, uid: str) -> None:
-        self._seen.pop(uid, None)
+        self._versions.pop(uid, None)
 
-    def _shown(self, pod: Pod) -> tuple[Hashable, ...]:
-        found: list[Hashable] = []
+    def _current(self, pod: Pod) -> tuple[Hashable, ...]:
+        versions: list[Hashable] = []
         for kind, name in sorted(in_volumes(pod)):
             informer = self._objects.config_maps if kind == "config" else self._objects.secrets
             one = informer.get(Key(pod.metadata.namespace, name))
-            found.append((kind, name, one and one.metadata.resource_version))
-        if any(map(_shows_the_pod, pod.spec.volumes)):
+            versions.append((kind, name, one and one.metadata.resource_version))
+        if any(map(_has_pod_fields, pod.spec.volumes)):
             meta = pod.metadata
-            found += [*sorted(meta.labels.items()), *sorted(meta.annotations.items())]
-        return tuple(found)
+            versions += [*sorted(meta.labels.items()), *sorted(meta.annotations.items())]
+        return tuple(versions)
 
 
-def _shows_the_pod(volume: Volume) -> bool:
+def _has_pod_fields(volume: Volume) -> bool:
     parts = volume.projected.sources if volume.projected is not None else ()
     return volume.downward_api is not None or any(part.downward_api for part in parts)

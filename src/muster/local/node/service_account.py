@@ -1,15 +1,13 @@
-"""How a pod's programs talk to the API: a token of its service account, the CA, and where it is.
+"""How programs in pods reach the API: its address, its CA, and service account tokens.
 
-Used by the pod loop. `with_access` adds to a pod the volume that Kubernetes adds; `Tokens` writes
-the tokens of any volume and renews each when four fifths of its time, or a day, have passed. When a
-token is due is kept beside the pod, so a restarted daemon goes on renewing.
+`with_token_volume` adds the volume that Kubernetes adds to every pod. `ServiceAccountTokens` writes
+the tokens of all volumes and renews each after 80 % of its lifetime, at most after a day. The times
+are saved beside the pod, so a restarted daemon continues to renew.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import posixpath
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,37 +15,35 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.kinds import Kind
+from muster.api.kinds import SERVICE_ACCOUNTS
 from muster.errors import MissingReference, NotFound
-from muster.local.node.pod import (
+from muster.local.node.pod import VolumeMount
+from muster.local.node.references import ROOT_CA
+from muster.local.node.standalone.linux import files
+from muster.local.node.volumes.volume_sources import (
     ConfigMapFiles,
     DownwardFile,
     DownwardFiles,
     FieldRef,
     KeyPath,
-    Pod,
     ProjectedFiles,
     ProjectedSource,
     ServiceAccountToken,
     Volume,
-    VolumeMount,
 )
-from muster.local.node.references import ROOT_CA
-from muster.local.node.runtime.pod_records import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from muster.api.meta import Raw
     from muster.kube.client import Client
-    from muster.local.node.pod import Container
+    from muster.local.node.pod import Container, Pod
 
-ACCOUNTS: Kind[Raw] = Kind("", "v1", "serviceaccounts", "ServiceAccount", dict)
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 _VOLUME = "kube-api-access"
 _LIFETIME = 3607
-_DAY = 24 * 3600.0
-_PART = 0.8
+_MAX_AGE = 24 * 3600.0
+_RENEW_AFTER = 0.8
 
 _CONTENTS = (
     ProjectedSource(
@@ -64,14 +60,14 @@ _CONTENTS = (
 
 @dataclass(frozen=True)
 class ApiAddress:
-    """Where the API is for pods, and what they verify it with."""
+    """Where pods find the API, and the CA they verify it with."""
 
     host: str
     port: int
     ca: bytes
 
     def variables(self, *, host_network: bool) -> dict[str, str]:
-        """What clients in a pod look for. On the machine's own network the API is at loopback."""
+        """Environment variables for clients. On the host's network the API is at loopback."""
         host, port = "127.0.0.1" if host_network else self.host, str(self.port)
         return {
             "KUBERNETES_SERVICE_HOST": host,
@@ -80,43 +76,42 @@ class ApiAddress:
         }
 
 
-def with_access(pod: Pod, account: Raw) -> Pod:
-    """The pod with its account's token, unless the pod or the account does not want it."""
-    wanted = pod.spec.automount_service_account_token
-    if wanted is None:
-        wanted = account.get("automountServiceAccountToken", True)
-    everyone = (*pod.spec.init_containers, *pod.spec.containers)
-    if not wanted or all(_has(container) for container in everyone):
+def with_token_volume(pod: Pod, account: Raw) -> Pod:
+    """The pod with its account's token, unless the pod or the account disables it."""
+    automount = pod.spec.automount_service_account_token
+    if automount is None:
+        automount = account.get("automountServiceAccountToken", True)
+    if not automount or all(map(_mounts_token, pod.all_containers)):
         return pod
     volume = Volume(name=_VOLUME, projected=ProjectedFiles(_CONTENTS))
     spec = replace(
         pod.spec,
         volumes=(*pod.spec.volumes, volume),
-        containers=tuple(map(_given, pod.spec.containers)),
-        init_containers=tuple(map(_given, pod.spec.init_containers)),
+        containers=tuple(map(_with_mount, pod.spec.containers)),
+        init_containers=tuple(map(_with_mount, pod.spec.init_containers)),
     )
     return replace(pod, spec=spec)
 
 
-def _has(container: Container) -> bool:
+def _mounts_token(container: Container) -> bool:
     return any(mount.mount_path.rstrip("/") == TOKEN_DIRECTORY for mount in container.volume_mounts)
 
 
-def _given(container: Container) -> Container:
-    if _has(container):
+def _with_mount(container: Container) -> Container:
+    if _mounts_token(container):
         return container
     mount = VolumeMount(_VOLUME, TOKEN_DIRECTORY, read_only=True)
     return replace(container, volume_mounts=(*container.volume_mounts, mount))
 
 
-def renew_at(made: datetime, expires: datetime) -> datetime:
-    """When a token should be replaced by a new one."""
-    life = (expires - made).total_seconds()
-    return made + timedelta(seconds=min(_PART * life, _DAY))
+def renew_at(issued: datetime, expires: datetime) -> datetime:
+    """When a token should be replaced."""
+    lifetime = (expires - issued).total_seconds()
+    return issued + timedelta(seconds=min(_RENEW_AFTER * lifetime, _MAX_AGE))
 
 
 class ServiceAccountTokens:
-    """Writes and renews the tokens of pods. `folder` is where pods are."""
+    """Writes and renews the tokens of pods. `folder` has one directory per pod."""
 
     def __init__(self, client: Client, folder: Path, clock: Callable[[], datetime]) -> None:
         self._client = client
@@ -124,89 +119,76 @@ class ServiceAccountTokens:
         self._clock = clock
         self._due: dict[str, dict[str, datetime]] = {}
 
-    async def admit(self, pod: Pod) -> Pod:
-        """The pod as it is run: with access to the API if its account gives any."""
+    async def with_token_volume(self, pod: Pod) -> Pod:
+        """The pod with its account's token, if it gets one."""
         name = pod.spec.service_account_name or "default"
         try:
-            account = await self._client.get(ACCOUNTS, pod.metadata.key._replace(name=name))
+            account = await self._client.get(SERVICE_ACCOUNTS, pod.metadata.key._replace(name=name))
         except NotFound:
             if pod.spec.automount_service_account_token is False or name == "default":
                 return pod
             raise MissingReference(f'serviceaccount "{name}" not found') from None
-        return with_access(pod, account)
+        return with_token_volume(pod, account)
 
-    async def keep(self, pod: Pod, places: Mapping[str, str]) -> None:
-        """Write every token of the pod that is missing or due."""
+    async def renew(self, pod: Pod, directories: Mapping[str, str]) -> None:
+        """Write every token of the pod that is missing or due, to its volume's directory."""
         uid = pod.metadata.uid
-        due = self._known(uid)
+        due = self._due_times(uid)
         now = self._clock()
-        late = False
-        for name, wanted, mode in _wanted(pod):
-            file = _inside(places[name], wanted.path)
+        changed = False
+        for volume, source, mode in _token_files(pod):
+            file = Path(directories[volume]) / files.inside(source.path)
             if due.get(str(file), now) <= now or not file.exists():
-                token, due[str(file)] = await self._ask(pod, wanted)
-                _replace(file, token, mode)
-                late = True
-        if late:
-            text = json.dumps({file: when.isoformat() for file, when in due.items()})
-            write_atomically(self._folder / uid / "tokens", text)
+                token, due[str(file)] = await self._request(pod, source)
+                files.write_atomically(file, token)
+                file.chmod(mode)
+                changed = True
+        if changed:
+            text = json.dumps({file: time.isoformat() for file, time in due.items()})
+            files.write_atomically(self._folder / uid / "tokens", text)
 
     def due_in(self, uid: str) -> float | None:
-        """Seconds until `keep` should be called again for a pod; None if it has no tokens."""
-        due = self._known(uid)
+        """Seconds until the pod's next renewal; None if it has no tokens."""
+        due = self._due_times(uid)
         return (min(due.values()) - self._clock()).total_seconds() if due else None
 
     def forget(self, uid: str) -> None:
         self._due.pop(uid, None)
 
-    def _known(self, uid: str) -> dict[str, datetime]:
+    def _due_times(self, uid: str) -> dict[str, datetime]:
         if uid not in self._due:
-            try:
-                told = json.loads((self._folder / uid / "tokens").read_text(encoding="utf-8"))
-            except FileNotFoundError:
-                told = {}
-            self._due[uid] = {file: datetime.fromisoformat(when) for file, when in told.items()}
+            saved = files.read_json(self._folder / uid / "tokens")
+            self._due[uid] = {file: datetime.fromisoformat(time) for file, time in saved.items()}
         return self._due[uid]
 
-    async def _ask(self, pod: Pod, wanted: ServiceAccountToken) -> tuple[str, datetime]:
-        """A token, and when it should be replaced."""
-        meta, made = pod.metadata, self._clock()
+    async def _request(self, pod: Pod, source: ServiceAccountToken) -> tuple[str, datetime]:
+        """A new token, and when to renew it."""
+        meta, issued = pod.metadata, self._clock()
         reference = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}
-        asked = {
+        request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {
-                "audiences": [wanted.audience] if wanted.audience else [],
-                "expirationSeconds": wanted.expiration_seconds,
+                "audiences": [source.audience] if source.audience else [],
+                "expirationSeconds": source.expiration_seconds,
                 "boundObjectRef": reference,
             },
         }
         name = pod.spec.service_account_name or "default"
         try:
             answer = await self._client.create(
-                ACCOUNTS, asked, namespace=meta.namespace, subresource="token", name=name
+                SERVICE_ACCOUNTS, request, namespace=meta.namespace, subresource="token", name=name
             )
         except NotFound:
             raise MissingReference(f'serviceaccount "{name}" not found') from None
         expires = datetime.fromisoformat(answer["status"]["expirationTimestamp"])
-        return answer["status"]["token"], renew_at(made, expires)
+        return answer["status"]["token"], renew_at(issued, expires)
 
 
-def _wanted(pod: Pod) -> Iterator[tuple[str, ServiceAccountToken, int]]:
-    """The tokens that the pod's volumes have: of which volume, which, and with what mode."""
+def _token_files(pod: Pod) -> Iterator[tuple[str, ServiceAccountToken, int]]:
+    """The tokens in the pod's volumes: the volume's name, the token, the mode of the file."""
     for volume in pod.spec.volumes:
         if volume.projected is not None:
             for part in volume.projected.sources:
                 if part.service_account_token is not None:
                     yield volume.name, part.service_account_token, volume.projected.default_mode
-
-
-def _inside(folder: str, path: str) -> Path:
-    return Path(folder) / posixpath.normpath(f"/{path}").lstrip("/")
-
-
-def _replace(file: Path, token: str, mode: int) -> None:
-    """Readers in the pod see the old token or the new one, never half of one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, token)
-    os.chmod(file, mode)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICES, Kind
+from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, Kind
 from muster.api.meta import Raw, find_condition
 from muster.jobs import names
 from muster.jobs.job import Job, Replica
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 _DICT = cast("type[Raw]", dict)
 _RBAC = "rbac.authorization.k8s.io"
-ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", _DICT)
 ROLES = Kind(_RBAC, "v1", "roles", "Role", _DICT)
 BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", _DICT)
-OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, ACCOUNTS, ROLES, BINDINGS)
+OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, BINDINGS)
 
 CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
 _IDLE = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 365d & wait"]
@@ -206,7 +205,7 @@ def _rights(job: Job, *, watches_pods: bool) -> list[Create]:
     if account:
         return creates
     own_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
-    return [Create(ACCOUNTS, own_account), *creates]
+    return [Create(SERVICE_ACCOUNTS, own_account), *creates]
 
 
 def _service(job: Job) -> Raw:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.api import conditions
 from muster.api.meta import timestamp
-from muster.local.controllers import conditions
 from muster.local.controllers.batch import controller as manifests
 from muster.local.controllers.batch import decide, job_end, pod_tracking
 from muster.local.controllers.batch import pod_tracking as ledger
@@ -57,7 +57,7 @@ class World:
             self.status = plan.status
             return True
         left = writes
-        for pod in (*plan.release, *plan.drop):
+        for pod in (*plan.counted, *plan.drop):
             if left and ledger.tracked(pod):
                 self.pods[pod.metadata.uid]["metadata"]["finalizers"] = []
                 left -= 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.local.controllers import conditions
+from muster.api import conditions
 from muster.local.controllers.deployments import progress, replica_sets, revisions, scaling
 from muster.local.controllers.deployments import rollout as decisions
 from muster.local.controllers.deployments.rollout import (
@@ -105,7 +105,7 @@ class World:
         for step in steps:
             if isinstance(step, CreateSet):
                 body = revisions.new_set(self.wanted, {}, step.replicas, step.revision)
-                body["metadata"]["annotations"] |= decisions.told(self.wanted)
+                body["metadata"]["annotations"] |= decisions.size_annotations(self.wanted)
                 made = Set(body, len(self.sets), step.replicas)
                 self.sets[made.name] = made
             elif isinstance(step, UpdateSet):
@@ -300,7 +300,7 @@ def test_a_rollout_that_does_not_move_is_late_when_its_deadline_has_passed() -> 
     soon = progress.status(wanted, new.seen(), [], NOW + timedelta(seconds=9))
     late = progress.status(wanted, new.seen(), [], NOW + timedelta(seconds=11))
 
-    assert progress.look_again(wanted, first, NOW) == 11
+    assert progress.deadline_in(wanted, first, NOW) == 11
     assert conditions.is_true(soon["conditions"], progress.PROGRESSING)
     row = conditions.find(late["conditions"], progress.PROGRESSING)
     assert row is not None

@@ -36,12 +36,12 @@ def item(uid: str, *owners: str, finalizers: tuple[str, ...] = (), deleting: boo
 @pytest.mark.parametrize(
     ("standing", "expected"),
     [
-        ([OwnerState.HERE], Keep()),
+        ([OwnerState.EXISTS], Keep()),
         ([OwnerState.GONE], Delete("Background")),
-        ([OwnerState.GOING], Delete("Foreground")),
+        ([OwnerState.TERMINATING], Delete("Foreground")),
         ([OwnerState.GONE, OwnerState.GONE], Delete("Background")),
         ([OwnerState.GONE, OwnerState.UNKNOWN], Wait()),
-        ([OwnerState.HERE, OwnerState.HERE], Keep()),
+        ([OwnerState.EXISTS, OwnerState.EXISTS], Keep()),
     ],
 )
 def test_an_object_goes_when_no_owner_is_left(
@@ -52,11 +52,11 @@ def test_an_object_goes_when_no_owner_is_left(
     assert judge(item("x", *names), dict(zip(names, standing, strict=True))) == expected
 
 
-@pytest.mark.parametrize("other", [OwnerState.GONE, OwnerState.GOING])
+@pytest.mark.parametrize("other", [OwnerState.GONE, OwnerState.TERMINATING])
 def test_an_object_with_another_owner_only_loses_the_reference(other: OwnerState) -> None:
     one = item("x", "here", "not")
 
-    verdict = judge(one, {"here": OwnerState.HERE, "not": other})
+    verdict = judge(one, {"here": OwnerState.EXISTS, "not": other})
 
     assert verdict == Drop(one.meta.owner_references[:1])
 

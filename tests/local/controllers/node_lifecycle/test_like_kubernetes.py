@@ -90,7 +90,7 @@ def impatient(
     control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ClusterUnderTest, ClusterUnderTest]]:
     folder = tmp_path_factory.mktemp("impatient")
-    ours = Settings(grace=6, quarantine=2)
+    ours = Settings(grace=6, missing_node_grace=2)
     with (
         ControlPlane(control_plane_binaries) as plane,
         two_clusters.controlled(control_plane_binaries, folder, ours) as local,
@@ -185,4 +185,4 @@ def test_every_namespace_has_the_authority_and_an_account(
     assert [list(one["data"]) for one in maps] == [["ca.crt"], ["ca.crt"]]
     said(impatient[1], "-n", "fresh", "patch", AUTHORITY, "-p", '{"data":{"ca.crt":"x"}}')
     mended = maps[1]["data"]
-    until(lambda: json.loads(found(AUTHORITY))["data"] == mended, what="the authority put right")
+    until(lambda: json.loads(found(AUTHORITY))["data"] == mended, what="the root_ca put right")

@@ -11,7 +11,6 @@ import pytest
 
 from muster.api.meta import Key, ObjectMeta, timestamp
 from muster.control.loop import RequeueAfter
-from muster.local.controllers.expectations import TIMEOUT, Expectations
 from muster.local.controllers.kinds import Node, Pod
 from muster.local.controllers.node_lifecycle import node_taints, taint_eviction
 from muster.local.controllers.node_lifecycle.heartbeats import NodeHeartbeats
@@ -109,7 +108,7 @@ def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: i
 
 
 class Place:
-    """One node, in the place of informers and of a client."""
+    """One node, in place of informers and client."""
 
     def __init__(self, found: Node) -> None:
         self.found = found
@@ -125,8 +124,11 @@ class Place:
     def by(self, index: str, value: str) -> list[Pod]:
         return []
 
-    async def patch(self, kind: Any, key: Key, body: Raw, **how: Any) -> None:
-        self.silenced += "status" in body
+    async def patch(self, kind: Any, key: Key, body: Raw) -> None:
+        pass
+
+    async def patch_status(self, kind: Any, meta: ObjectMeta, status: Raw) -> None:
+        self.silenced += 1
 
 
 @pytest.mark.looptime
@@ -134,47 +136,14 @@ class Place:
 async def test_silence_that_we_slept_through_does_not_count(away: float, silenced: int) -> None:
     place: Any = Place(node())
     heartbeats = NodeHeartbeats(place, place, lambda: NOW, grace=50.0)
-    first = await heartbeats(Key("", "n"))
+    first = await heartbeats.reconcile(Key("", "n"))
     assert first == RequeueAfter(50.0)
 
     await asyncio.sleep(50.0 + away)
-    then = await heartbeats(Key("", "n"))
+    then = await heartbeats.reconcile(Key("", "n"))
 
     assert place.silenced == silenced
     assert then == (None if silenced else RequeueAfter(50.0))
     await asyncio.sleep(50.0)
-    await heartbeats(Key("", "n"))
+    await heartbeats.reconcile(Key("", "n"))
     assert place.silenced, "a node that stays silent while we listen"
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_what_was_done_is_expected_until_it_is_seen() -> None:
-    expect = Expectations(Clock())
-    expect.creation("owner", "a")
-    expect.deletion("owner", "uid-b")
-
-    expect.saw("owner", ObjectMeta(name="a", uid="uid-a"), gone=False)
-    assert expect.pending("owner") == TIMEOUT
-    expect.saw("owner", ObjectMeta(name="b", uid="uid-b"), gone=False)
-    assert expect.pending("owner") == TIMEOUT  # it was seen, but not on its way out
-
-    expect.saw("owner", ObjectMeta(name="b", uid="uid-b", deletion_timestamp=NOW), gone=False)
-    assert expect.pending("owner") is None
-
-
-def test_nobody_waits_for_what_failed_or_for_ever() -> None:
-    clock = Clock()
-    expect = Expectations(clock)
-    expect.creation("owner", "a")
-    expect.failed("owner", "a")
-    assert expect.pending("owner") is None
-
-    expect.creation("owner", "b")
-    clock.now = TIMEOUT
-    assert expect.pending("owner") is None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.errors import NotFound
-from muster.local.node.runtime.pod_records import write_atomically
+from muster.local.node.standalone.linux import files
 from muster.local.node.standalone.linux.netlink import Netlink
 from tests.e2e.local_cluster import LocalCluster
 from tests.local.node import leftovers
@@ -34,7 +34,7 @@ def pull_the_plug(local: LocalCluster) -> None:
             if link := net.link(name):
                 net.delete(link.number)
     for file in data.glob("pods/*/pod"):
-        write_atomically(file, json.dumps(json.loads(file.read_text()) | {"boot": "another"}))
+        files.write_atomically(file, json.dumps(json.loads(file.read_text()) | {"boot": "another"}))
 
 
 def test_jobs_run_again_after_a_restart_of_the_machine_and_no_failure_is_counted(

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api.core import Service
 from muster.api.meta import Key
 from muster.local.node.network import hosts_file
 from muster.local.node.network.hosts_file import HostsFiles
-from muster.local.node.network.node_ports import Service
 from muster.local.node.pod import HostAlias, Pod
 from tests.local.node.pod_builders import pod
 
@@ -108,7 +108,7 @@ def test_hostname_and_subdomain_make_a_name_too() -> None:
     ],
 )
 def test_a_pod_knows_its_own_host_name(one: Pod, line: str | None) -> None:
-    text = hosts_file.render_hosts_file("default", [], own=hosts_file.own(one, "10.1.0.2"))
+    text = hosts_file.render_hosts_file("default", [], own=hosts_file.own_entry(one, "10.1.0.2"))
 
     assert text.splitlines()[2:] == ([line] if line else [])
 

@@ -15,7 +15,7 @@ import pytest
 
 from muster.local.node.network.nat import default_links
 from muster.local.node.runtime import runtime_choice
-from muster.local.node.runtime.shims import _SOURCE
+from muster.local.node.runtime.processes import _SOURCE
 from tests.local.node import leftovers
 from tests.local.node.local_node import cluster, needs_namespaces
 from tests.local.node.pod_builders import container, manifest
@@ -33,7 +33,7 @@ from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.standalone.linux import kernel
 from muster.local.node.standalone.linux.netlink import Netlink
 address = ipaddress.IPv4Interface
-nat._NOTES = Path(sys.argv[2])
+nat._STATE = Path(sys.argv[2])
 
 def child(*steps):
     ready_read, ready = os.pipe()
@@ -95,8 +95,8 @@ os.read(up_read, 1)
 before = switches()
 network = BridgeNetwork(Path(sys.argv[2]))
 network.open()
-how = network.outside.how if sys.argv[3] == "open" else network.outside.close() or ""
-own = network.give(Key("ns", "p"))
+how = network.external.method if sys.argv[3] == "open" else network._nat.close() or ""
+own = network.allocate(Key("ns", "p"))
 plan = network.link(own)
 pod, go_pod = child(lambda: configure(plan["address"], plan["gateway"]), call)
 with Netlink() as net:
@@ -179,14 +179,14 @@ async def test_without_root_pods_reach_the_world_through_a_program_of_the_user(
     folder.mkdir()
     (folder / program).symlink_to(found)
     monkeypatch.setenv("PATH", f"{folder}:/bin")
-    monkeypatch.setattr(runtime_choice, "_ways", lambda: [("rootless", "user")])
+    monkeypatch.setattr(runtime_choice, "_methods", lambda: [("rootless", "user")])
     host = own_address()
     call = f"import socket; print(socket.create_connection(('{host}', {{}}), 10).recv(9).decode())"
     with socket.create_server((host, 0)) as server:
         port = server.getsockname()[1]
         async with cluster(tmp_path / "home") as local:
             assert local.agent is not None
-            assert local.agent.outside == f"by {program}"
+            assert local.agent.external_network == f"by {program}"
             await local.run(manifest("p", container("main", "python", "-c", call.format(port))))
             peer, _ = await asyncio.get_running_loop().run_in_executor(None, server.accept)
             with peer:

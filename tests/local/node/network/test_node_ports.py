@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from muster.api.core import Service
 from muster.api.kinds import PODS, SERVICES
 from muster.api.meta import Key
-from muster.local.node.network.node_ports import Service, ready_targets, wanted_node_ports
+from muster.local.node.network.node_ports import node_ports, ready_targets
 from tests.local.node import leftovers
 from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest, pod
@@ -44,9 +45,9 @@ def read(raw: Raw) -> Service:
 
 
 def test_only_services_with_a_node_port_are_listened_for() -> None:
-    assert wanted_node_ports([read(service())]) == {}
-    assert wanted_node_ports([read(service(nodePort=30080))]) == {30080: (Key("default", "s"), 80)}
-    assert wanted_node_ports([read(service(nodePort=30080, protocol="UDP"))]) == {}
+    assert node_ports([read(service())]) == {}
+    assert node_ports([read(service(nodePort=30080))]) == {30080: (Key("default", "s"), 80)}
+    assert node_ports([read(service(nodePort=30080, protocol="UDP"))]) == {}
 
 
 def test_connections_go_to_ready_pods_at_the_port_of_that_name() -> None:

@@ -22,8 +22,8 @@ def why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     way = UserModeNetwork(tmp_path)
     way.open(os.getpid())
-    assert way.how == ""
-    return way.why_not
+    assert way.method == ""
+    return way.unavailable_reason
 
 
 def test_a_device_that_may_not_be_opened_is_named_with_the_programs_own_words(
@@ -55,7 +55,7 @@ def test_other_trouble_of_each_program_is_told_in_its_words(
     install(tmp_path / "bin", "pasta")
 
     assert why_not(tmp_path, monkeypatch) == (
-        "slirp4netns: one thing, another thing; pasta: it ended without a word"
+        "slirp4netns: one thing, another thing; pasta: it exited without a message"
     )
 
 

@@ -27,56 +27,56 @@ def clock() -> datetime:
     return datetime.fromtimestamp(asyncio.get_running_loop().time(), UTC)
 
 
-class Scripted:
-    """Answers by a plan: what to say from which second on."""
+class ScriptedHandlers:
+    """Results that depend on the time and the handler."""
 
-    def __init__(self, well: Callable[[float, Handler], bool]) -> None:
-        self._well = well
-        self.asked: list[float] = []
+    def __init__(self, ok: Callable[[float, Handler], bool]) -> None:
+        self._ok = ok
+        self.times: list[float] = []
 
-    async def ask(
+    async def run(
         self, uid: str, container: Container, handler: Handler, limit: float | None
     ) -> HandlerResult:
         now = asyncio.get_running_loop().time()
-        self.asked.append(now)
+        self.times.append(now)
         if handler.sleep is not None:
             await asyncio.sleep(handler.sleep.seconds)
-        return HandlerResult(self._well(now, handler), "no good")
+        return HandlerResult(self._ok(now, handler), "no good")
 
 
-class Heard:
-    """Stands in for the recorder."""
+class RecordedEvents:
+    """In place of PodEvents."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
-    def say(self, pod: Pod, reason: str, message: str, **_: Any) -> None:
+    def record(self, pod: Pod, reason: str, message: str, **_: Any) -> None:
         self.events.append((reason, message))
 
 
 class Bench:
     """One running container, watched."""
 
-    def __init__(self, well: Callable[[float, Handler], bool], **fields: Any) -> None:
+    def __init__(self, ok: Callable[[float, Handler], bool], **fields: Any) -> None:
         self.status: dict[str, Any] = {}
         self._fields = fields
-        self.asks = Scripted(well)
-        self.heard = Heard()
-        self.crew = ContainerTasks()
-        self.prober = Prober(self.asks, self.heard, clock, self.crew)  # type: ignore[arg-type]
+        self.handlers = ScriptedHandlers(ok)
+        self.events = RecordedEvents()
+        self.tasks = ContainerTasks()
+        self.prober = Prober(self.handlers, self.events, clock, self.tasks)  # type: ignore[arg-type]
         self.begun = clock()
 
     def health(self, number: int = 0) -> Health:
         one = pod("p", container("main", **self._fields), status=self.status)
         attempt = Attempt(number, State.RUNNING, pid=1, started_at=self.begun)
-        last = self.prober.look(one, record(main=attempt)).last("main")
+        last = self.prober.with_health(one, record(main=attempt)).last("main")
         assert last is not None
         return last.health
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(self.crew.run())
+            task = group.create_task(self.tasks.run())
             self.health()
             yield
             task.cancel()
@@ -88,11 +88,11 @@ class Bench:
 
 def test_a_probe_is_believed_after_as_many_answers_in_a_row_as_it_says() -> None:
     probe = Probe(success_threshold=2, failure_threshold=3)
-    tally = ProbeStreak(False)
+    streak = ProbeStreak(False)
     seen = []
     for answer in (True, False, True, True, False, False, True, False, False, False):
-        tally = tally.after(probe, well=answer)
-        seen.append(tally.passing)
+        streak = streak.after(probe, ok=answer)
+        seen.append(streak.passing)
 
     assert seen == [False, False, False, True, True, True, True, True, True, False]
 
@@ -101,7 +101,7 @@ async def test_without_probes_running_is_ready_and_nothing_is_asked() -> None:
     bench = Bench(lambda now, handler: False)
     async with bench.watching():
         assert await bench.at(100) == Health()
-    assert bench.asks.asked == []
+    assert bench.handlers.times == []
 
 
 async def test_readiness_follows_the_probe_both_ways() -> None:
@@ -112,8 +112,8 @@ async def test_readiness_follows_the_probe_both_ways() -> None:
         assert await bench.at(13.1) == Health(started=True, ready=True)
         assert await bench.at(37.9) == Health(started=True, ready=True)
         assert await bench.at(38.1) == Health(started=True, ready=False)
-    assert bench.asks.asked[:3] == [3, 8, 13]
-    assert ("Unhealthy", "Readiness probe failed: no good") in bench.heard.events
+    assert bench.handlers.times[:3] == [3, 8, 13]
+    assert ("Unhealthy", "Readiness probe failed: no good") in bench.events.events
 
 
 async def test_a_failed_liveness_probe_means_the_container_is_to_be_stopped() -> None:
@@ -122,10 +122,10 @@ async def test_a_failed_liveness_probe_means_the_container_is_to_be_stopped() ->
     async with bench.watching():
         assert await bench.at(13.9) == Health()
         assert await bench.at(14.1) == Health(
-            started=True, ready=False, unwell="main failed liveness probe", grace=7
+            started=True, ready=False, failed="main failed liveness probe", grace=7
         )
         assert await bench.at(60) == await bench.at(61)
-    assert bench.asks.asked[-1] == 14
+    assert bench.handlers.times[-1] == 14
 
 
 async def test_nothing_else_is_asked_before_the_startup_probe_has_passed() -> None:
@@ -139,15 +139,15 @@ async def test_nothing_else_is_asked_before_the_startup_probe_has_passed() -> No
     async with bench.watching():
         assert await bench.at(99) == Health(started=False, ready=False)
         assert await bench.at(101) == Health(started=True, ready=True)
-    assert bench.asks.asked[:12] == [*range(0, 101, 10), 100]
+    assert bench.handlers.times[:12] == [*range(0, 101, 10), 100]
 
 
 async def test_a_container_that_never_starts_is_stopped() -> None:
     startup = {**HTTP, "periodSeconds": 1, "failureThreshold": 5}
     bench = Bench(lambda now, handler: False, startupProbe=startup)
     async with bench.watching():
-        assert (await bench.at(3.5)).unwell == ""
-        assert (await bench.at(4.5)).unwell == "main failed startup probe"
+        assert (await bench.at(3.5)).failed == ""
+        assert (await bench.at(4.5)).failed == "main failed startup probe"
 
 
 async def test_a_start_hook_comes_first_and_its_failure_is_the_containers() -> None:
@@ -159,8 +159,8 @@ async def test_a_start_hook_comes_first_and_its_failure_is_the_containers() -> N
 
     bad = Bench(lambda now, handler: False, lifecycle={"postStart": EXEC})
     async with bad.watching():
-        assert (await bad.at(5)).unwell == "main failed its start hook"
-    assert bad.heard.events == [("FailedPostStartHook", "PostStartHook failed: no good")]
+        assert (await bad.at(5)).failed == "main failed its start hook"
+    assert bad.events.events == [("FailedPostStartHook", "PostStartHook failed: no good")]
 
 
 async def test_a_daemon_that_comes_back_believes_what_it_told_before() -> None:
@@ -171,7 +171,7 @@ async def test_a_daemon_that_comes_back_believes_what_it_told_before() -> None:
     async with bench.watching():
         assert await bench.at(1) == Health(started=True, ready=True)
         assert await bench.at(12) == Health(started=True, ready=True)
-    assert bench.asks.asked == [0, 10]
+    assert bench.handlers.times == [0, 10]
 
 
 async def test_a_new_attempt_starts_anew() -> None:
@@ -182,7 +182,7 @@ async def test_a_new_attempt_starts_anew() -> None:
         assert bench.health(1) == Health(started=False, ready=False)
         await asyncio.sleep(1)
         assert bench.health(1) == Health(started=True, ready=False)
-    assert bench.asks.asked == [0, 2]
+    assert bench.handlers.times == [0, 2]
 
 
 class Stopped:
@@ -205,11 +205,12 @@ class Stopped:
 async def test_the_stop_hook_runs_within_the_grace(
     hook: dict[str, Any] | None, grace: float, expected: tuple[float, float]
 ) -> None:
-    runtime, crew = Stopped(), ContainerTasks()
-    stopper = ContainerStopper(runtime, Scripted(lambda now, handler: True), Heard(), crew)  # type: ignore[arg-type]
+    runtime, tasks = Stopped(), ContainerTasks()
+    handlers = ScriptedHandlers(lambda now, handler: True)
+    stopper = ContainerStopper(runtime, handlers, RecordedEvents(), tasks)  # type: ignore[arg-type]
     one = pod("p", container("main", lifecycle={"preStop": hook} if hook else None))
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(crew.run())
+        task = group.create_task(tasks.run())
         for _ in range(2 if hook else 1):
             await stopper.stop(one, one.spec.containers[0], 0, grace)
         await asyncio.sleep(20)

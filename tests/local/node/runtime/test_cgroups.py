@@ -101,7 +101,7 @@ def mount(kind: str, place: Path, options: str) -> str:
 
 
 def group(place: Path, children: str) -> Path:
-    """A folder that looks like a group of the second generation."""
+    """A folder that looks like a group of the version_2 generation."""
     place.mkdir(parents=True, exist_ok=True)
     (place / "cgroup.subtree_control").write_text(children)
     return place
@@ -118,7 +118,7 @@ def test_the_first_generation_is_used_where_it_counts_memory(tmp_path: Path) -> 
     )
 
     assert found is not None
-    assert (found.folder.parent, found.second) == (own, False)
+    assert (found.folder.parent, found.version_2) == (own, False)
 
 
 def test_the_second_generation_is_used_where_memory_was_handed_down(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_second_generation_is_used_where_memory_was_handed_down(tmp_path: Pa
     )
 
     assert found is not None
-    assert (found.folder.parent, found.second) == (slice_, True)
+    assert (found.folder.parent, found.version_2) == (slice_, True)
 
 
 def test_a_machine_without_groups_for_us_has_no_limits(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_machine_without_groups_for_us_has_no_limits(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_the_second_generation_is_for_the_whole_container(tmp_path: Path) -> None:
-    groups = cgroups.MemoryCgroups(tmp_path / "muster-x", second=True)
+    groups = cgroups.MemoryCgroups(tmp_path / "muster-x", version_2=True)
 
     told = groups.make("pod.main.0", 1 << 20)
 

@@ -18,7 +18,7 @@ from muster.local.apiserver.streams.node_backend import ExecOptions
 from muster.local.node.agent import Agent, Settings
 from muster.local.node.machine.capacity import declare_nodes
 from muster.local.node.runtime import runtime_choice
-from muster.local.node.runtime.shims import _SOURCE
+from muster.local.node.runtime.processes import _SOURCE
 from tests.e2e.local_cluster import LocalCluster
 from tests.local.node import leftovers
 from tests.local.node.local_node import Cluster, Raw, cluster, daemon, needs_namespaces, wait_for
@@ -188,9 +188,9 @@ from pathlib import Path
 Path("/proc/sys/user/max_user_namespaces").write_text("0")
 from muster.local.node.runtime import runtime_choice
 # In here we are root, but only of this namespace.
-runtime_choice._ways = lambda: [("rootless", "user")]
+runtime_choice._methods = lambda: [("rootless", "user")]
 choice = runtime_choice.choose_runtime("auto")
-print(json.dumps([choice.kind, choice.sentence]))
+print(json.dumps([choice.kind, choice.note]))
 """
 
 
@@ -212,4 +212,4 @@ def test_namespaces_are_chosen_where_they_are_allowed() -> None:
 
     assert runtime_choice.choose_runtime("auto") == runtime_choice.choose_runtime("namespaces")
     assert runtime_choice.choose_runtime("auto").kind == expected
-    assert runtime_choice.choose_runtime("auto").sentence == ""
+    assert runtime_choice.choose_runtime("auto").note == ""

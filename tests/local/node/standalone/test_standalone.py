@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.local.node import container_logs
-from muster.local.node.runtime.shims import _SOURCE
+from muster.local.node.runtime.processes import _SOURCE
 from muster.local.node.standalone import log_format, shim_socket
 
 AT = 1_767_323_045_000_000_123
@@ -51,7 +51,7 @@ def test_what_was_written_is_what_is_read_however_it_was_cut(pieces: list[bytes]
     written = b"".join(log_format.records("stdout", piece, AT) for piece in pieces)
     renderer = container_logs.LogRenderer(timestamps=False, since=None)
 
-    shown = b"".join(renderer.show(record) for record in written.split(b"\n")[:-1])
+    shown = b"".join(renderer.render(record) for record in written.split(b"\n")[:-1])
 
     assert shown == b"".join(pieces)
 
@@ -61,7 +61,7 @@ def test_a_very_long_line_is_cut_into_pieces_and_joined_again() -> None:
     records = log_format.records("stdout", line, AT).split(b"\n")[:-1]
     renderer = container_logs.LogRenderer(timestamps=True, since=None)
 
-    shown = b"".join(renderer.show(record) for record in records)
+    shown = b"".join(renderer.render(record) for record in records)
 
     assert max(map(len, records)) < 20_000
     assert shown == STAMP.encode() + b" " + line
@@ -72,8 +72,8 @@ def test_only_records_since_a_time_are_shown() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     later = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
 
-    assert container_logs.LogRenderer(timestamps=False, since=at).show(record) == b"x\n"
-    assert container_logs.LogRenderer(timestamps=False, since=later).show(record) == b""
+    assert container_logs.LogRenderer(timestamps=False, since=at).render(record) == b"x\n"
+    assert container_logs.LogRenderer(timestamps=False, since=later).render(record) == b""
 
 
 @given(
@@ -89,7 +89,7 @@ def test_the_tail_is_the_last_lines(lines: list[str], wanted: int, whole: bool) 
         kept = path.read_bytes()[container_logs.tail(path, wanted, path.stat().st_size)[1] :]
     renderer = container_logs.LogRenderer(timestamps=False, since=None)
 
-    shown = b"".join(renderer.show(record) for record in kept.split(b"\n")[:-1]).decode()
+    shown = b"".join(renderer.render(record) for record in kept.split(b"\n")[:-1]).decode()
 
     expected = text.splitlines(keepends=True)
     assert shown == "".join(expected[max(0, len(expected) - wanted) :])

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS
+from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
+from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
-from muster.local.controllers.volume_claims import CLAIMS, VOLUMES
 from tests.local.node import leftovers
 from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest

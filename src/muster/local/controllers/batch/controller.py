@@ -1,10 +1,7 @@
-"""The controller of jobs: observe, decide, act.
+"""The controller of batch/v1 Jobs: reads a job and its pods, decides, writes.
 
-Called by the control loop with the key of a job that changed, or whose pods did. The status is
-written first and only over the version that was looked at: what follows depends on it. If it had to
-be written, the rest waits for the event of that write.
-
-The manifests of a job's pods: pure, but for the names that are made up.
+The status is written first, and only over the version that was read: it records which pods are
+counted. If it changed, the other writes wait for the event of that write.
 """
 
 from __future__ import annotations
@@ -12,14 +9,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from muster.api.meta import preconditions
 from muster.api.selectors import from_labels
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.adoption import find_owned
 from muster.local.controllers.batch import decide as decisions
 from muster.local.controllers.batch.pod_tracking import FINALIZER, INDEX, tracked
-from muster.local.controllers.informers import NAMESPACE, candidates, suitors
-from muster.local.controllers.kinds import JOBS, PODS, owner_reference, preconditions
+from muster.local.controllers.informers import NAMESPACE, candidates, possible_owners
+from muster.local.controllers.kinds import JOBS, PODS, owner_reference
 from muster.local.controllers.pod_control import generate_name, pod_from_template
 
 if TYPE_CHECKING:
@@ -31,12 +29,13 @@ if TYPE_CHECKING:
     from muster.local.controllers.pod_control import PodControl
 
 
-_LONGEST = 63
+MANAGER = "kubernetes.io/job-controller"
+_MAX_HOSTNAME = 63
 _VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 def build_pod(job: Job, index: int | None) -> Raw:
-    """One pod, of this index if the job counts by index."""
+    """The manifest of a new pod, with this index if the job is indexed."""
     meta = job.metadata
     base = f"{meta.name}-" if index is None else f"{meta.name}-{index}-"
     body = pod_from_template(
@@ -50,113 +49,110 @@ def _indexed(body: Raw, job: Job, index: int) -> Raw:
     meta, spec = body["metadata"], dict(body["spec"])
     for field in ("annotations", "labels"):
         meta[field] = {**meta.get(field, {}), INDEX: str(index)}
-    spec.setdefault("hostname", f"{job.metadata.name}-{index}"[:_LONGEST])
+    spec.setdefault("hostname", f"{job.metadata.name}-{index}"[:_MAX_HOSTNAME])
     for field in ("initContainers", "containers"):
         if spec.get(field):
-            spec[field] = [_told(container) for container in spec[field]]
+            spec[field] = [_with_index(container) for container in spec[field]]
     return {**body, "spec": spec}
 
 
-def _told(container: Raw) -> Raw:
-    """The container, which finds its pod's index in its environment."""
-    known = container.get("env") or []
-    if any(row["name"] == _VARIABLE for row in known):
+def _with_index(container: Raw) -> Raw:
+    """The container with its pod's index in the environment."""
+    env = container.get("env") or []
+    if any(variable["name"] == _VARIABLE for variable in env):
         return container
     source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
-    return {**container, "env": [*known, {"name": _VARIABLE, "valueFrom": source}]}
-
-
-MANAGER = "kubernetes.io/job-controller"
+    return {**container, "env": [*env, {"name": _VARIABLE, "valueFrom": source}]}
 
 
 class JobController:
-    def __init__(self, hands: PodControl, watched: SharedInformers) -> None:
-        self._hands = hands
-        self._client = hands.client
-        self._watched = watched
+    def __init__(self, pod_control: PodControl, informers: SharedInformers) -> None:
+        self._pod_control = pod_control
+        self._client = pod_control.client
+        self._informers = informers
 
-    async def __call__(self, key: Key) -> RequeueAfter | None:
-        found = self._watched.jobs.get(key)
-        if found is None:
-            await self._release(self._left_behind(key))
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        job = self._informers.jobs.get(key)
+        if job is None:
+            await self._remove_finalizers(self._pods_of_deleted_job(key))
             return None
-        if found.spec.managed_by not in ("", MANAGER):
+        if job.spec.managed_by not in ("", MANAGER):
             return None
-        waiting = self._hands.expect.pending(found.metadata.uid)
-        if waiting is not None:
-            return RequeueAfter(waiting)
-        pods = await self._pods(found)
-        if found.metadata.deletion_timestamp is not None:
-            await self._release(pod for pod in pods if tracked(pod))
+        pending = self._pod_control.expectations.pending(job.metadata.uid)
+        if pending is not None:
+            return RequeueAfter(pending)
+        pods = await self._pods(job)
+        if job.metadata.deletion_timestamp is not None:
+            await self._remove_finalizers(pods)
             return None
-        if decisions.ended(found):
-            await self._release(pod for pod in pods if tracked(pod) and pod.finished)
-            return await self._expire(found)
-        return await self._advance(found, pods)
+        if decisions.ended(job):
+            await self._remove_finalizers(pod for pod in pods if pod.finished)
+            return await self._expire(job)
+        return await self._advance(job, pods)
 
-    async def _pods(self, found: Job) -> list[Pod]:
-        claimed = find_owned(
-            found.metadata,
-            from_labels(found.spec.selector),
-            candidates(self._watched.pods, found.metadata),
+    async def _pods(self, job: Job) -> list[Pod]:
+        objects = find_owned(
+            job.metadata,
+            from_labels(job.spec.selector),
+            candidates(self._informers.pods, job.metadata),
         )
-        return await self._hands.take(found.metadata, PODS, claimed)
+        return await self._pod_control.adopt_and_release(job.metadata, PODS, objects)
 
-    async def _advance(self, found: Job, pods: list[Pod]) -> RequeueAfter | None:
-        plan = decisions.decide(found, pods, self._hands.clock())
-        if await self._hands.write_status(found.metadata, found.status, plan.status):
-            for news in plan.news:
-                self._hands.tell(found.metadata, news)
+    async def _advance(self, job: Job, pods: list[Pod]) -> RequeueAfter | None:
+        plan = decisions.decide(job, pods, self._pod_control.clock())
+        if await self._pod_control.write_status(job.metadata, job.status, plan.status):
+            for event in plan.events:
+                self._pod_control.record(job.metadata, event)
             return None
-        await self._release(plan.release)
-        await self._release(plan.drop)
-        await self._hands.delete_pods(found.metadata, (*plan.drop, *plan.stop))
-        bodies = [build_pod(found, index) for index in plan.create]
-        trouble = await self._hands.create_pods(found.metadata, bodies)
-        if trouble is not None:
-            raise trouble
+        await self._remove_finalizers(plan.counted)
+        await self._remove_finalizers(plan.drop)
+        await self._pod_control.delete_pods(job.metadata, (*plan.drop, *plan.stop))
+        bodies = [build_pod(job, index) for index in plan.create]
+        error = await self._pod_control.create_pods(job.metadata, bodies)
+        if error is not None:
+            raise error
         return None if plan.again is None else RequeueAfter(plan.again)
 
-    async def _release(self, pods: Iterable[Pod]) -> None:
-        """Take the finalizer off; a pod that changed meanwhile comes again with its event."""
+    async def _remove_finalizers(self, pods: Iterable[Pod]) -> None:
+        """Remove our finalizer; the event of a pod that changed meanwhile calls again."""
         for pod in pods:
             if not tracked(pod):
                 continue
             meta = pod.metadata
-            left = [name for name in meta.finalizers if name != FINALIZER]
-            change = {"metadata": {**preconditions(meta), "finalizers": left}}
+            others = [name for name in meta.finalizers if name != FINALIZER]
+            change = {"metadata": {**preconditions(meta), "finalizers": others}}
             with contextlib.suppress(NotFound, Conflict):
                 await self._client.patch(PODS, meta.key, change)
 
-    def _left_behind(self, job: Key) -> list[Pod]:
-        """Pods that wait to be counted by a job that is no more."""
+    def _pods_of_deleted_job(self, job: Key) -> list[Pod]:
+        """Pods with our finalizer whose job does not exist any more."""
         return [
             pod
-            for pod in self._watched.pods.by(NAMESPACE, job.namespace)
-            if tracked(pod) and _counted_by(pod) == job.name
+            for pod in self._informers.pods.by(NAMESPACE, job.namespace)
+            if tracked(pod) and _job_name(pod) == job.name
         ]
 
-    async def _expire(self, found: Job) -> RequeueAfter | None:
-        at = decisions.expires(found)
+    async def _expire(self, job: Job) -> RequeueAfter | None:
+        at = decisions.expires(job)
         if at is None:
             return None
-        left = (at - self._hands.clock()).total_seconds()
+        left = (at - self._pod_control.clock()).total_seconds()
         if left > 0:
             return RequeueAfter(left)
-        meta = found.metadata
+        meta = job.metadata
         with contextlib.suppress(NotFound):
             await self._client.delete(JOBS, meta.key, uid=meta.uid, propagation="Foreground")
         return None
 
-    def suitors(self, pod: Pod) -> Iterator[Key]:
-        """The jobs that may want this pod, or that must let it go."""
+    def possible_owners(self, pod: Pod) -> Iterator[Key]:
+        """The jobs that may adopt this pod, or that must remove its finalizer."""
         if tracked(pod):
-            yield pod.metadata.key._replace(name=_counted_by(pod))
-        yield from suitors(self._watched.jobs, pod)
+            yield pod.metadata.key._replace(name=_job_name(pod))
+        yield from possible_owners(self._informers.jobs, pod)
 
 
-def _counted_by(pod: Pod) -> str:
-    """The name of the job that a pod belongs or belonged to."""
+def _job_name(pod: Pod) -> str:
+    """The name of the job that the pod belongs or belonged to."""
     controller = pod.metadata.controller
     if controller is not None:
         return controller.name

@@ -1,21 +1,21 @@
-"""A job: what to do next, and what to report. Pure.
+"""A job's next step and its status: pure.
 
-Called by `batch/jobs.py`. A job ends in two steps: its condition FailureTarget or
-SuccessCriteriaMet says how it will end, and when its last pod has gone and is counted, Failed or
-Complete says that it has. Nothing is decided about a job that has ended, except when it goes.
+A job ends in two steps: the condition FailureTarget or SuccessCriteriaMet says how it will end;
+when its last pod has ended and is counted, Failed or Complete says that it has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from muster.api import conditions
 from muster.api.events import EventText
 from muster.api.meta import timestamp
-from muster.local.controllers import conditions, pod_readiness
+from muster.local.controllers import pod_readiness
 from muster.local.controllers.batch import job_end, pod_tracking
-from muster.local.controllers.batch import pod_tracking as ledger
 from muster.local.controllers.batch.job_end import JobEnd
 from muster.local.controllers.kinds import BURST
 
@@ -31,185 +31,188 @@ _TARGETS = {"FailureTarget": True, "SuccessCriteriaMet": False}
 
 @dataclass(frozen=True)
 class Plan:
-    """What one look at a job leads to, in this order."""
+    """The writes of one visit to a job, in this order."""
 
     status: Raw
-    release: tuple[Pod, ...] = ()
-    """Pods that are counted: their finalizer goes."""
+    counted: tuple[Pod, ...] = ()
+    """Pods that are counted: their finalizer is removed."""
     stop: tuple[Pod, ...] = ()
     """Pods to delete, counted as failed."""
     drop: tuple[Pod, ...] = ()
-    """Pods to delete that are too many, or were switched off: they do not count."""
+    """Pods to delete that do not count: surplus, or stopped with their node."""
     create: tuple[int | None, ...] = ()
-    """One pod each, of this index if the job has any."""
+    """The indexes of pods to create; None for a job without indexes."""
     again: float | None = None
-    news: tuple[EventText, ...] = ()
+    """Seconds until the next visit."""
+    events: tuple[EventText, ...] = ()
 
 
 def ended(job: Job) -> bool:
-    rows = job.status.get("conditions") or []
-    return conditions.is_true(rows, "Complete") or conditions.is_true(rows, "Failed")
+    return any(conditions.is_true(_conditions(job), type_) for type_ in ("Complete", "Failed"))
 
 
 def expires(job: Job) -> datetime | None:
-    """When a job that has ended goes by itself."""
+    """When a job that has ended is deleted, if ever."""
     if job.spec.ttl_seconds_after_finished is None or not ended(job):
         return None
-    rows = job.status.get("conditions") or []
-    row = conditions.find(rows, "Complete") or conditions.find(rows, "Failed")
-    assert row is not None
-    since = datetime.fromisoformat(row["lastTransitionTime"])
+    known = _conditions(job)
+    end = conditions.find(known, "Complete") or conditions.find(known, "Failed")
+    assert end is not None
+    since = datetime.fromisoformat(end["lastTransitionTime"])
     return since + timedelta(seconds=job.spec.ttl_seconds_after_finished)
 
 
 def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
     """The next step of a job that has not ended."""
-    rows: list[Raw] = list(job.status.get("conditions") or [])
-    broken, ignored = job_end.by_policy(job, pods)
-    end = _target(rows)
-    book = ledger.count_pods(job, pods, ignored, all_fail=end is not None and end.failed)
-    end = end or job_end.job_end(job, book, pods, broken, now)
-    base = _status(job, pods, book, now)
+    known = _conditions(job)
+    by_rule, ignored = job_end.by_policy(job, pods)
+    end = _decided_end(known)
+    counts = pod_tracking.count_pods(job, pods, ignored, all_fail=end is not None and end.failed)
+    end = end or job_end.job_end(job, counts, pods, by_rule, now)
+    status = _status(job, pods, counts, now)
     if end is not None:
-        return _finish(pods, book, end, base, rows, now)
-    rows, news = _suspension(job, rows, now)
-    base |= {"conditions": rows} if rows else {}
+        return _finish(pods, counts, end, status, known, now)
+    known, events = _suspension(job, known, now)
+    status |= {"conditions": known} if known else {}
     active = [pod for pod in pods if pod.active]
-    off = [pod for pod in pods if pod.switched_off and not pod.leaving]
+    stopped = [pod for pod in pods if pod.stopped_with_node and not pod.terminating]
     if job.spec.suspend:
-        return Plan(base, book.release, drop=(*active, *off), news=news)
-    drop, create = _population(job, book, pods, active)
-    wait = _wait(job, pods, now) if create else None
-    later = [] if wait is None else [wait]
+        return Plan(status, counts.recorded, drop=(*active, *stopped), events=events)
+    surplus, missing = _difference(job, counts, pods, active)
+    delay = _backoff(job, pods, now) if missing else None
+    waits = [] if delay is None else [delay]
     due = job_end.deadline(job)
-    later += [] if due is None else [(due - now).total_seconds()]
+    waits += [] if due is None else [(due - now).total_seconds()]
     return Plan(
-        base,
-        book.release,
-        drop=(*drop, *off),
-        create=() if wait is not None else tuple(create),
-        again=min(later, default=None),
-        news=news,
+        status,
+        counts.recorded,
+        drop=(*surplus, *stopped),
+        create=() if delay is not None else tuple(missing),
+        again=min(waits, default=None),
+        events=events,
     )
 
 
-def _target(rows: Sequence[Raw]) -> JobEnd | None:
-    """How the job will end, if that was said before."""
+def _conditions(job: Job) -> list[Raw]:
+    return list(job.status.get("conditions") or [])
+
+
+def _decided_end(known: Sequence[Raw]) -> JobEnd | None:
+    """How the job will end, if that is in its conditions already."""
     for type_, failed in _TARGETS.items():
-        row = conditions.find(rows, type_)
-        if row is not None and row["status"] == "True":
-            return JobEnd(failed, row.get("reason", ""), row.get("message", ""))
+        condition = conditions.find(known, type_)
+        if condition is not None and condition["status"] == "True":
+            return JobEnd(failed, condition.get("reason", ""), condition.get("message", ""))
     return None
 
 
-def _status(job: Job, pods: Sequence[Pod], book: PodCounts, now: datetime) -> Raw:
-    """The counts and times."""
+def _status(job: Job, pods: Sequence[Pod], counts: PodCounts, now: datetime) -> Raw:
+    """The status without conditions."""
     active = [pod for pod in pods if pod.active]
-    found = ledger.status_counts(book)
-    found["ready"] = sum(pod_readiness.ready(pod) for pod in active)
-    found["terminating"] = sum(pod.leaving and not pod.finished for pod in pods)
+    status = pod_tracking.status_counts(counts)
+    status["ready"] = sum(pod_readiness.ready(pod) for pod in active)
+    status["terminating"] = _terminating(pods)
     if active:
-        found["active"] = len(active)
+        status["active"] = len(active)
     if not job.spec.suspend:
-        found["startTime"] = job.status.get("startTime") or timestamp(now)
-    return found
+        status["startTime"] = job.status.get("startTime") or timestamp(now)
+    return status
 
 
-def _row(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
-    row = conditions.new_condition(type_, status, reason, message, now)
-    return row | {"lastProbeTime": row["lastTransitionTime"]}
+def _terminating(pods: Sequence[Pod]) -> int:
+    return sum(pod.terminating and not pod.finished for pod in pods)
+
+
+def _condition(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
+    condition = conditions.new_condition(type_, status, reason, message, now)
+    return condition | {"lastProbeTime": condition["lastTransitionTime"]}
 
 
 def _finish(
     pods: Sequence[Pod],
-    book: PodCounts,
+    counts: PodCounts,
     end: JobEnd,
-    base: Raw,
-    rows: list[Raw],
+    status: Raw,
+    known: list[Raw],
     now: datetime,
 ) -> Plan:
-    target = "FailureTarget" if end.failed else "SuccessCriteriaMet"
-    if conditions.find(rows, target) is None:
-        rows = [*rows, _row(target, "True", end.reason, end.message, now)]
-    left = [pod for pod in pods if not pod.finished or ledger.tracked(pod)]
-    news: tuple[EventText, ...] = ()
-    if not left and book.settled:
-        rows = [*rows, _row(_last(end), "True", end.reason, end.message, now)]
-        base.pop("active", None)
+    target, last = ("FailureTarget", "Failed") if end.failed else ("SuccessCriteriaMet", "Complete")
+    if conditions.find(known, target) is None:
+        known = [*known, _condition(target, "True", end.reason, end.message, now)]
+    left = [pod for pod in pods if not pod.finished or pod_tracking.tracked(pod)]
+    events: tuple[EventText, ...] = ()
+    if not left and counts.complete:
+        known = [*known, _condition(last, "True", end.reason, end.message, now)]
+        status.pop("active", None)
         if end.failed:
-            news = (EventText(end.reason, end.message, "Warning"),)
+            events = (EventText(end.reason, end.message, "Warning"),)
         else:
-            base["completionTime"] = timestamp(now)
-            news = (EventText("Completed", "Job completed"),)
-    going = tuple(pod for pod in pods if pod.active)
+            status["completionTime"] = timestamp(now)
+            events = (EventText("Completed", "Job completed"),)
+    active = tuple(pod for pod in pods if pod.active)
     return Plan(
-        base | {"conditions": rows},
-        book.release,
-        stop=going if end.failed else (),
-        drop=() if end.failed else going,
-        news=news,
+        status | {"conditions": known},
+        counts.recorded,
+        stop=active if end.failed else (),
+        drop=() if end.failed else active,
+        events=events,
     )
 
 
-def _last(end: JobEnd) -> str:
-    return "Failed" if end.failed else "Complete"
-
-
 def _suspension(
-    job: Job, rows: list[Raw], now: datetime
+    job: Job, known: list[Raw], now: datetime
 ) -> tuple[list[Raw], tuple[EventText, ...]]:
-    known = conditions.find(rows, "Suspended")
-    if job.spec.suspend and not conditions.is_true(rows, "Suspended"):
-        row = _row("Suspended", "True", "JobSuspended", "Job suspended", now)
-        return conditions.with_condition(rows, row), (EventText("Suspended", "Job suspended"),)
-    if not job.spec.suspend and known is not None and known["status"] == "True":
-        row = _row("Suspended", "False", "JobResumed", "Job resumed", now)
-        return conditions.with_condition(rows, row), (EventText("Resumed", "Job resumed"),)
-    return rows, ()
+    """The conditions after a change of `spec.suspend`, and its event."""
+    if job.spec.suspend == conditions.is_true(known, "Suspended"):
+        return known, ()
+    status, reason = ("True", "Suspended") if job.spec.suspend else ("False", "Resumed")
+    message = f"Job {reason.lower()}"
+    condition = _condition("Suspended", status, f"Job{reason}", message, now)
+    return conditions.with_condition(known, condition), (EventText(reason, message),)
 
 
-def _population(
-    job: Job, book: PodCounts, pods: Sequence[Pod], active: list[Pod]
+def _difference(
+    job: Job, counts: PodCounts, pods: Sequence[Pod], active: list[Pod]
 ) -> tuple[list[Pod], list[int | None]]:
-    """Which pods are too many, and which to make."""
-    wanted = _wanted(job, book, len(active))
-    extra = _doubles(job, book, active) if ledger.is_indexed(job) else []
-    rest = [pod for pod in active if pod not in extra]
-    if len(rest) > wanted:
-        extra += pod_readiness.deletion_order(rest, rest)[: len(rest) - wanted]
-    occupied = len(rest)
-    if job.spec.pod_replacement_policy == "Failed":
-        occupied += sum(pod.leaving and not pod.finished for pod in pods)
-    missing = min(max(0, wanted - occupied), BURST)
-    if not ledger.is_indexed(job):
-        return extra, [None] * missing
-    taken = {pod_tracking.completion_index(pod) for pod in rest} | book.completed
+    """The surplus pods, and the indexes of the missing ones."""
+    desired = _desired(job, counts, len(active))
+    indexed = pod_tracking.is_indexed(job)
+    surplus = _duplicates(job, counts, active) if indexed else []
+    rest = [pod for pod in active if pod not in surplus]
+    if len(rest) > desired:
+        surplus += pod_readiness.deletion_order(rest, rest)[: len(rest) - desired]
+    waiting = _terminating(pods) if job.spec.pod_replacement_policy == "Failed" else 0
+    missing = min(max(0, desired - len(rest) - waiting), BURST)
+    if not indexed:
+        return surplus, [None] * missing
+    taken = {pod_tracking.completion_index(pod) for pod in rest} | counts.completed
     free = (index for index in range(job.spec.completions or 0) if index not in taken)
-    return extra, [index for index, _ in zip(free, range(missing), strict=False)]
+    return surplus, list(islice(free, missing))
 
 
-def _wanted(job: Job, book: PodCounts, active: int) -> int:
+def _desired(job: Job, counts: PodCounts, active: int) -> int:
     """How many pods should be active."""
     if job.spec.completions is None:
-        return active if book.all_succeeded else job.spec.parallelism
-    done = len(book.completed) if ledger.is_indexed(job) else book.all_succeeded
+        return active if counts.all_succeeded else job.spec.parallelism
+    indexed = pod_tracking.is_indexed(job)
+    done = len(counts.completed) if indexed else counts.all_succeeded
     return min(job.spec.completions - done, job.spec.parallelism)
 
 
-def _doubles(job: Job, book: PodCounts, active: list[Pod]) -> list[Pod]:
-    """Active pods of an index that is done, out of range, or another's."""
-    known: set[int | None] = {None, *book.completed}
-    extra = []
+def _duplicates(job: Job, counts: PodCounts, active: list[Pod]) -> list[Pod]:
+    """Active pods whose index is completed, out of range, or has another pod."""
+    used: set[int | None] = {None, *counts.completed}
+    duplicates = []
     for pod in sorted(active, key=lambda one: one.metadata.name):
         index = pod_tracking.completion_index(pod)
-        if index in known or (index is not None and index >= (job.spec.completions or 0)):
-            extra.append(pod)
-        known.add(index)
-    return extra
+        if index in used or (index is not None and index >= (job.spec.completions or 0)):
+            duplicates.append(pod)
+        used.add(index)
+    return duplicates
 
 
-def _wait(job: Job, pods: Sequence[Pod], now: datetime) -> float | None:
-    """Seconds until pods may be made again after failures; None if they may be now."""
+def _backoff(job: Job, pods: Sequence[Pod], now: datetime) -> float | None:
+    """Seconds until pods may be created again after failures; None if they may be now."""
     at = job_end.not_before(job, pods)
     left = 0.0 if at is None else (at - now).total_seconds()
     return left if left > 0 else None

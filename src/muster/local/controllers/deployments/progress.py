@@ -1,4 +1,4 @@
-"""What a deployment reports: its counts, whether enough is available, whether it gets on. Pure.
+"""A deployment's status: its counts and the conditions Available and Progressing: pure.
 
 `kubectl rollout status` and `kubectl wait` read nothing else.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from muster.local.controllers import conditions
+from muster.api import conditions
 from muster.local.controllers.deployments.scaling import bounds, total_replicas
 from muster.local.controllers.kinds import NO_LIMIT
 
@@ -29,161 +29,164 @@ def status(
     old: Sequence[ReplicaSet],
     now: datetime,
 ) -> Raw:
-    """The whole status, its conditions included."""
-    found = _counts(deployment, new, old)
-    rows = _known(deployment)
-    rows = conditions.with_condition(rows, _availability(deployment, found, now))
+    """The whole status, with its conditions."""
+    counts = _counts(deployment, new, old)
+    known = conditions.with_condition(_known(deployment), _availability(deployment, counts, now))
     if has_deadline(deployment):
-        rows = _progress(deployment, found, new, rows, now)
+        known = _progress(deployment, counts, new, known, now)
     else:
-        rows = conditions.without(rows, PROGRESSING)
-    return found | {"conditions": _failure(rows, [*([new] if new else []), *old])}
+        known = conditions.without(known, PROGRESSING)
+    return counts | {"conditions": _with_failure(known, [*([new] if new else []), *old])}
 
 
 def _counts(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Raw:
-    everything = [*old, *([new] if new is not None else [])]
+    sets = [*old, *([new] if new is not None else [])]
 
     def total(field: str) -> int:
-        return sum(one.count(field) for one in everything)
+        return sum(one.count(field) for one in sets)
 
     counts = {
         "replicas": total("replicas"),
         "updatedReplicas": new.count("replicas") if new is not None else 0,
         "readyReplicas": total("readyReplicas"),
         "availableReplicas": total("availableReplicas"),
-        "unavailableReplicas": max(0, total_replicas(everything) - total("availableReplicas")),
+        "unavailableReplicas": max(0, total_replicas(sets) - total("availableReplicas")),
         "collisionCount": int(deployment.status.get("collisionCount") or 0),
     }
-    found: Raw = {name: count for name, count in counts.items() if count}
-    found["observedGeneration"] = deployment.metadata.generation
-    found["terminatingReplicas"] = total("terminatingReplicas")
-    return found
+    result: Raw = {name: count for name, count in counts.items() if count}
+    result["observedGeneration"] = deployment.metadata.generation
+    result["terminatingReplicas"] = total("terminatingReplicas")
+    return result
 
 
-def _row(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
-    row = conditions.new_condition(type_, status, reason, message, now)
-    return row | {"lastUpdateTime": row["lastTransitionTime"]}
+def _condition(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
+    condition = conditions.new_condition(type_, status, reason, message, now)
+    return condition | {"lastUpdateTime": condition["lastTransitionTime"]}
 
 
 def _known(deployment: Deployment) -> list[Raw]:
-    rows: list[Raw] = deployment.status.get("conditions") or []
-    return rows
+    known: list[Raw] = deployment.status.get("conditions") or []
+    return known
 
 
-def _availability(deployment: Deployment, found: Raw, now: datetime) -> Raw:
-    least = deployment.spec.replicas - bounds(deployment)[1]
-    if found.get("availableReplicas", 0) >= least:
-        words = "Deployment has minimum availability."
-        return _row("Available", "True", "MinimumReplicasAvailable", words, now)
-    words = "Deployment does not have minimum availability."
-    return _row("Available", "False", "MinimumReplicasUnavailable", words, now)
+def _availability(deployment: Deployment, counts: Raw, now: datetime) -> Raw:
+    minimum = deployment.spec.replicas - bounds(deployment)[1]
+    if counts.get("availableReplicas", 0) >= minimum:
+        message = "Deployment has minimum availability."
+        return _condition("Available", "True", "MinimumReplicasAvailable", message, now)
+    message = "Deployment does not have minimum availability."
+    return _condition("Available", "False", "MinimumReplicasUnavailable", message, now)
 
 
 def has_deadline(deployment: Deployment) -> bool:
     return deployment.spec.progress_deadline_seconds != NO_LIMIT
 
 
-def complete(deployment: Deployment, found: Raw) -> bool:
-    """Whether every pod there is, is of the current template, and available."""
-    wanted = deployment.spec.replicas
-    counts = (found.get(f, 0) for f in ("updatedReplicas", "replicas", "availableReplicas"))
-    seen = found.get("observedGeneration", 0) >= deployment.metadata.generation
-    return seen and all(count == wanted for count in counts)
+def complete(deployment: Deployment, counts: Raw) -> bool:
+    """Whether all pods have the current template and are available."""
+    fields = ("updatedReplicas", "replicas", "availableReplicas")
+    observed = counts.get("observedGeneration", 0) >= deployment.metadata.generation
+    return observed and all(counts.get(f, 0) == deployment.spec.replicas for f in fields)
 
 
 def _progress(
-    deployment: Deployment, found: Raw, new: ReplicaSet | None, rows: list[Raw], now: datetime
+    deployment: Deployment, counts: Raw, new: ReplicaSet | None, known: list[Raw], now: datetime
 ) -> list[Raw]:
-    """The Progressing row: a pause, a completion, a step forward or a deadline that passed."""
-    row = conditions.find(rows, PROGRESSING)
-    paused = _pausing(deployment, row, now)
+    """The conditions after a pause, a completion, progress, or an exceeded deadline."""
+    before = conditions.find(known, PROGRESSING)
+    paused = _pausing(deployment, before, now)
     if paused is not None:
-        return conditions.with_condition(rows, paused)
-    finished = row is not None and row.get("reason") == DONE
+        return conditions.with_condition(known, paused)
+    finished = before is not None and before.get("reason") == DONE
     if deployment.spec.paused or (
-        finished and found.get("replicas", 0) == found.get("updatedReplicas", 0)
+        finished and counts.get("replicas", 0) == counts.get("updatedReplicas", 0)
     ):
-        return rows
-    who = f'ReplicaSet "{new.metadata.name}"' if new else f'Deployment "{deployment.metadata.name}"'
-    if complete(deployment, found):
-        words = f"{who} has successfully progressed."
-        return conditions.with_condition(rows, _row(PROGRESSING, "True", DONE, words, now))
-    if _moved(deployment, found) or row is None:
-        return _stepped(rows, row, new, who, now)
-    if late(deployment, row, now):
-        words = f"{who} has timed out progressing."
-        return conditions.with_condition(rows, _row(PROGRESSING, "False", LATE, words, now))
-    return rows
+        return known
+    name = (
+        f'ReplicaSet "{new.metadata.name}"' if new else f'Deployment "{deployment.metadata.name}"'
+    )
+    if complete(deployment, counts):
+        message = f"{name} has successfully progressed."
+        done = _condition(PROGRESSING, "True", DONE, message, now)
+        return conditions.with_condition(known, done)
+    if _has_progress(deployment, counts) or before is None:
+        return _with_progress(known, before, new, name, now)
+    if late(deployment, before, now):
+        message = f"{name} has timed out progressing."
+        timeout = _condition(PROGRESSING, "False", LATE, message, now)
+        return conditions.with_condition(known, timeout)
+    return known
 
 
-def _stepped(
-    rows: list[Raw], row: Raw | None, new: ReplicaSet | None, who: str, now: datetime
+def _with_progress(
+    known: list[Raw], before: Raw | None, new: ReplicaSet | None, name: str, now: datetime
 ) -> list[Raw]:
-    if row is None and new is None:
-        return rows
-    words = f"{who} is progressing."
-    fresh = _row(PROGRESSING, "True", "ReplicaSetUpdated", words, now)
-    if row is not None and row["status"] == "True":
-        fresh["lastTransitionTime"] = row.get("lastTransitionTime")
-    return [*conditions.without(rows, PROGRESSING), fresh]
+    if before is None and new is None:
+        return known
+    message = f"{name} is progressing."
+    condition = _condition(PROGRESSING, "True", "ReplicaSetUpdated", message, now)
+    if before is not None and before["status"] == "True":
+        condition["lastTransitionTime"] = before.get("lastTransitionTime")
+    return [*conditions.without(known, PROGRESSING), condition]
 
 
-def _pausing(deployment: Deployment, row: Raw | None, now: datetime) -> Raw | None:
-    """The row that says that it was paused or resumed, once each time."""
-    reason = row.get("reason") if row is not None else ""
+def _pausing(deployment: Deployment, before: Raw | None, now: datetime) -> Raw | None:
+    """The condition after the deployment was paused or resumed, once each time."""
+    reason = before.get("reason") if before is not None else ""
     if deployment.spec.paused and reason not in (_PAUSED, LATE):
-        return _row(PROGRESSING, "Unknown", _PAUSED, "Deployment is paused", now)
+        return _condition(PROGRESSING, "Unknown", _PAUSED, "Deployment is paused", now)
     if not deployment.spec.paused and reason == _PAUSED:
-        return _row(PROGRESSING, "Unknown", _RESUMED, "Deployment is resumed", now)
+        return _condition(PROGRESSING, "Unknown", _RESUMED, "Deployment is resumed", now)
     return None
 
 
 def created(deployment: Deployment, name: str, now: datetime) -> list[Raw]:
-    """The conditions once the set of a new template was made."""
-    words = f'Created new replica set "{name}"'
-    row = _row(PROGRESSING, "True", "NewReplicaSetCreated", words, now)
-    return conditions.with_condition(_known(deployment), row)
+    """The conditions after the set of a new template was created."""
+    message = f'Created new replica set "{name}"'
+    condition = _condition(PROGRESSING, "True", "NewReplicaSetCreated", message, now)
+    return conditions.with_condition(_known(deployment), condition)
 
 
-def _moved(deployment: Deployment, found: Raw) -> bool:
-    """Whether the counts are better than those reported last."""
+def _has_progress(deployment: Deployment, counts: Raw) -> bool:
+    """Whether the counts are better than those in the status."""
     before = deployment.status
 
     def gain(field: str) -> int:
-        return int(found.get(field, 0)) - int(before.get(field) or 0)
+        return int(counts.get(field, 0)) - int(before.get(field) or 0)
 
     outdated = gain("replicas") - gain("updatedReplicas")
     fields = ("updatedReplicas", "readyReplicas", "availableReplicas")
     return outdated < 0 or any(gain(field) > 0 for field in fields)
 
 
-def late(deployment: Deployment, row: Raw | None, now: datetime) -> bool:
-    """Whether nothing moved for longer than the deadline."""
-    if row is None or row.get("reason") == DONE:
+def late(deployment: Deployment, progressing: Raw | None, now: datetime) -> bool:
+    """Whether there was no progress for longer than the deadline."""
+    if progressing is None or progressing.get("reason") == DONE:
         return False
-    return row.get("reason") == LATE or now >= _due(deployment, row)
+    return progressing.get("reason") == LATE or now >= _due(deployment, progressing)
 
 
-def _due(deployment: Deployment, row: Raw) -> datetime:
-    since = datetime.fromisoformat(row["lastUpdateTime"])
+def _due(deployment: Deployment, progressing: Raw) -> datetime:
+    since = datetime.fromisoformat(progressing["lastUpdateTime"])
     # Times are written in whole seconds: a deadline counts from the end of that second.
     return since + timedelta(seconds=deployment.spec.progress_deadline_seconds + 1)
 
 
-def look_again(deployment: Deployment, found: Raw, now: datetime) -> float | None:
-    """Seconds until the deadline of a rollout under way."""
-    row = conditions.find(found.get("conditions") or [], PROGRESSING)
-    waiting = row is not None and row.get("reason") not in (DONE, LATE, _PAUSED)
-    if not waiting or row is None or not has_deadline(deployment) or deployment.spec.paused:
+def deadline_in(deployment: Deployment, status: Raw, now: datetime) -> float | None:
+    """Seconds until the progress deadline of a running rollout."""
+    progressing = conditions.find(status.get("conditions") or [], PROGRESSING)
+    if progressing is None or progressing.get("reason") in (DONE, LATE, _PAUSED):
         return None
-    return max(0.0, (_due(deployment, row) - now).total_seconds())
+    if not has_deadline(deployment) or deployment.spec.paused:
+        return None
+    return max(0.0, (_due(deployment, progressing) - now).total_seconds())
 
 
-def _failure(rows: list[Raw], sets: Sequence[ReplicaSet]) -> list[Raw]:
-    """Why pods cannot be made, as the first set that has trouble says it."""
+def _with_failure(known: list[Raw], sets: Sequence[ReplicaSet]) -> list[Raw]:
+    """The conditions with the ReplicaFailure of the first set that has one."""
     for one in sets:
-        row = conditions.find(one.status.get("conditions") or [], "ReplicaFailure")
-        if row is not None:
-            copied = {**row, "lastUpdateTime": row.get("lastTransitionTime")}
-            return conditions.with_condition(rows, copied)
-    return conditions.without(rows, "ReplicaFailure")
+        failure = conditions.find(one.status.get("conditions") or [], "ReplicaFailure")
+        if failure is not None:
+            copied = {**failure, "lastUpdateTime": failure.get("lastTransitionTime")}
+            return conditions.with_condition(known, copied)
+    return conditions.without(known, "ReplicaFailure")

@@ -1,11 +1,6 @@
-"""A replica set: how many pods to make, which to delete, and what to report. Pure.
+"""The controller of ReplicaSets: creates and deletes pods towards the desired number.
 
-Called by `rollout/sets.py`. Pods that ended or are going do not count; the sets' own deployment
-decides how many there should be.
-
-The controller of replica sets: observe, decide, act.
-
-Called by the control loop with the key of a set that changed, or whose pods did.
+Pods that have ended or are terminating do not count.
 """
 
 from __future__ import annotations
@@ -13,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.api import conditions
 from muster.api.selectors import from_labels
 from muster.control.loop import RequeueAfter
-from muster.local.controllers import conditions, pod_readiness
+from muster.local.controllers import pod_readiness
 from muster.local.controllers.adoption import find_owned
 from muster.local.controllers.informers import OWNER, candidates
 from muster.local.controllers.kinds import BURST, PODS, REPLICA_SETS, owner_reference
@@ -33,30 +29,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplicaSetPlan:
-    """What one look at a replica set leads to."""
+    """The pods that one visit creates and deletes."""
 
     create: int = 0
     delete: tuple[Pod, ...] = ()
-    """Those too many, and those that were switched off with their node."""
+    """Surplus pods, and pods that were stopped with their node."""
 
 
 def decide(
     replica_set: ReplicaSet, pods: Sequence[Pod], neighbours: Sequence[Pod]
 ) -> ReplicaSetPlan:
-    """Towards the wanted number; `neighbours` are the pods of the same deployment."""
+    """The steps to the desired number; `neighbours` are the pods of the same deployment."""
     if replica_set.metadata.deletion_timestamp is not None:
         return ReplicaSetPlan()
     active = [pod for pod in pods if pod.active]
-    off = tuple(pod for pod in pods if pod.switched_off and not pod.leaving)
+    stopped = tuple(pod for pod in pods if pod.stopped_with_node and not pod.terminating)
     surplus = len(active) - replica_set.spec.replicas
     if surplus < 0:
-        return ReplicaSetPlan(create=min(-surplus, BURST), delete=off)
-    leaving = pod_readiness.deletion_order(active, neighbours)[: min(surplus, BURST)]
-    return ReplicaSetPlan(delete=(*leaving, *off))
+        return ReplicaSetPlan(create=min(-surplus, BURST), delete=stopped)
+    chosen = pod_readiness.deletion_order(active, neighbours)[: min(surplus, BURST)]
+    return ReplicaSetPlan(delete=(*chosen, *stopped))
 
 
-def status(replica_set: ReplicaSet, pods: Sequence[Pod], trouble: str, now: datetime) -> Raw:
-    """What to report of it; `trouble` says why pods could not be created."""
+def status(replica_set: ReplicaSet, pods: Sequence[Pod], error: str, now: datetime) -> Raw:
+    """The status of a replica set; `error` says why pods could not be created."""
     spec, active = replica_set.spec, [pod for pod in pods if pod.active]
     labels = ((spec.template.get("metadata") or {}).get("labels") or {}).items()
     ready = [pod for pod in active if pod_readiness.ready(pod)]
@@ -67,76 +63,75 @@ def status(replica_set: ReplicaSet, pods: Sequence[Pod], trouble: str, now: date
             pod_readiness.available(p, spec.min_ready_seconds, now) for p in ready
         ),
     }
-    found: Raw = {"replicas": len(active), **{k: v for k, v in counts.items() if v}}
-    going = sum(pod.leaving and not pod.finished for pod in pods)
-    found["terminatingReplicas"] = going
-    found["observedGeneration"] = replica_set.metadata.generation
-    rows = _with_trouble(replica_set.status.get("conditions") or [], trouble, now)
-    return found | ({"conditions": rows} if rows else {})
+    result: Raw = {"replicas": len(active), **{k: v for k, v in counts.items() if v}}
+    result["terminatingReplicas"] = sum(pod.terminating and not pod.finished for pod in pods)
+    result["observedGeneration"] = replica_set.metadata.generation
+    new = _with_failure(replica_set.status.get("conditions") or [], error, now)
+    return result | ({"conditions": new} if new else {})
 
 
-def _with_trouble(rows: list[Raw], trouble: str, now: datetime) -> list[Raw]:
-    if not trouble:
-        return conditions.without(rows, "ReplicaFailure")
-    if conditions.find(rows, "ReplicaFailure") is not None:
-        return rows
-    return [*rows, conditions.new_condition("ReplicaFailure", "True", "FailedCreate", trouble, now)]
+def _with_failure(known: list[Raw], error: str, now: datetime) -> list[Raw]:
+    if not error:
+        return conditions.without(known, "ReplicaFailure")
+    if conditions.find(known, "ReplicaFailure") is not None:
+        return known
+    return [*known, conditions.new_condition("ReplicaFailure", "True", "FailedCreate", error, now)]
 
 
-def look_again(replica_set: ReplicaSet, pods: Sequence[Pod], now: datetime) -> float | None:
-    """Seconds until a pod that is ready now has been so for long enough."""
-    wait = replica_set.spec.min_ready_seconds
-    if not wait:
+def available_in(replica_set: ReplicaSet, pods: Sequence[Pod], now: datetime) -> float | None:
+    """Seconds until the next ready pod becomes available."""
+    seconds = replica_set.spec.min_ready_seconds
+    if not seconds:
         return None
-    times = [pod_readiness.available_at(pod, wait) for pod in pods if pod.active]
-    later = [(at - now).total_seconds() for at in times if at is not None and at > now]
-    return min(later, default=None)
+    times = [pod_readiness.available_at(pod, seconds) for pod in pods if pod.active]
+    waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
+    return min(waits, default=None)
 
 
 class ReplicaSets:
-    def __init__(self, hands: PodControl, watched: SharedInformers) -> None:
-        self._hands = hands
-        self._watched = watched
+    def __init__(self, pod_control: PodControl, informers: SharedInformers) -> None:
+        self._pod_control = pod_control
+        self._informers = informers
 
-    async def __call__(self, key: Key) -> RequeueAfter | None:
-        found = self._watched.sets.get(key)
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        found = self._informers.sets.get(key)
         if found is None:
-            return None  # Its pods go with it, by their owner.
-        waiting = self._hands.expect.pending(found.metadata.uid)
-        if waiting is not None:
-            return RequeueAfter(waiting)
-        mine = find_owned(
+            return None  # garbage collection deletes its pods
+        pending = self._pod_control.expectations.pending(found.metadata.uid)
+        if pending is not None:
+            return RequeueAfter(pending)
+        objects = find_owned(
             found.metadata,
             from_labels(found.spec.selector),
-            candidates(self._watched.pods, found.metadata),
+            candidates(self._informers.pods, found.metadata),
         )
-        pods = await self._hands.take(found.metadata, PODS, mine)
-        trouble = await self._reach(found, pods)
-        now = self._hands.clock()
-        new = status(found, pods, str(trouble) if trouble else "", now)
-        await self._hands.write_status(found.metadata, found.status, new)
-        if trouble is not None:
-            raise trouble
-        again = look_again(found, pods, now)
+        pods = await self._pod_control.adopt_and_release(found.metadata, PODS, objects)
+        error = await self._scale(found, pods)
+        now = self._pod_control.clock()
+        new = status(found, pods, str(error) if error else "", now)
+        await self._pod_control.write_status(found.metadata, found.status, new)
+        if error is not None:
+            raise error
+        again = available_in(found, pods, now)
         return None if again is None else RequeueAfter(again)
 
-    async def _reach(self, found: ReplicaSet, pods: list[Pod]) -> Exception | None:
-        """Make or delete pods; the answer is why some could not be made."""
-        step = decide(found, pods, self._neighbours(found))
+    async def _scale(self, found: ReplicaSet, pods: list[Pod]) -> Exception | None:
+        """Create or delete pods; returns why some could not be created."""
+        plan = decide(found, pods, self._neighbours(found))
         meta = found.metadata
-        if step.delete:
-            await self._hands.delete_pods(meta, step.delete)
-        ours = owner_reference(REPLICA_SETS, meta)
+        if plan.delete:
+            await self._pod_control.delete_pods(meta, plan.delete)
+        owner = owner_reference(REPLICA_SETS, meta)
         bodies = [
             pod_from_template(
-                found.spec.template, generate_name(f"{meta.name}-"), meta.namespace, ours
+                found.spec.template, generate_name(f"{meta.name}-"), meta.namespace, owner
             )
-            for _ in range(step.create)
+            for _ in range(plan.create)
         ]
-        return await self._hands.create_pods(meta, bodies)
+        return await self._pod_control.create_pods(meta, bodies)
 
     def _neighbours(self, found: ReplicaSet) -> list[Pod]:
-        """The pods of all sets of the same deployment."""
+        """The pods of all replica sets of the same deployment."""
         controller = found.metadata.controller
-        sets = [found] if controller is None else self._watched.sets.by(OWNER, controller.uid)
-        return [pod for one in sets for pod in self._watched.pods.by(OWNER, one.metadata.uid)]
+        sets = [found] if controller is None else self._informers.sets.by(OWNER, controller.uid)
+        return [pod for one in sets for pod in self._informers.pods.by(OWNER, one.metadata.uid)]

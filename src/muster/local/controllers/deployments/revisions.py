@@ -1,7 +1,7 @@
-"""Templates and the numbers they are known by: pure.
+"""The replica set of a deployment's current template, and revision numbers: pure.
 
-A replica set is of the deployment's current template if the templates are equal but for the hash
-label. The set that a rollback brings back gets a new number and remembers its former ones.
+A replica set belongs to the current template if the templates are equal except for the hash label.
+After a rollback the old replica set gets a new revision and keeps its earlier ones as history.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOT_COPIED = {
 
 
 def template_hash(template: Raw, collisions: int) -> str:
-    """Ten letters that stand for a template."""
+    """Ten letters derived from a template."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (
         f"/{collisions}" if collisions else ""
     )
@@ -49,9 +49,9 @@ def without_hash(template: Raw) -> Raw:
 
 
 def current(deployment: Deployment, sets: Iterable[ReplicaSet]) -> ReplicaSet | None:
-    """The set of the deployment's template; of several, by whatever accident, the oldest."""
-    wanted = without_hash(deployment.spec.template)
-    equal = [one for one in by_age(sets) if without_hash(one.spec.template) == wanted]
+    """The set of the deployment's template; the oldest if there are several."""
+    template = without_hash(deployment.spec.template)
+    equal = [one for one in by_age(sets) if without_hash(one.spec.template) == template]
     return equal[0] if equal else None
 
 
@@ -67,7 +67,7 @@ def by_age(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
 
 
 def number(meta: ObjectMeta) -> int:
-    """The revision written on a set or a deployment; 0 if none is."""
+    """The revision of a set or a deployment; 0 if it has none."""
     return _integer(meta.annotations.get(REVISION, ""))
 
 
@@ -78,21 +78,21 @@ def next_number(old: Sequence[ReplicaSet]) -> int:
 def set_annotations(
     deployment: Deployment, found: ReplicaSet | None, revision: int
 ) -> dict[str, str]:
-    """Those of the current set: the deployment's own, and which revision it is."""
+    """The annotations of the current set: the deployment's own, and the revision."""
     copied = {k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED}
-    has = found.metadata.annotations if found is not None else {}
-    before = _integer(has.get(REVISION, ""))
+    known = found.metadata.annotations if found is not None else {}
+    before = _integer(known.get(REVISION, ""))
     if before >= revision:
-        return {**has, **copied}
-    numbered = {**has, **copied, REVISION: str(revision)}
+        return {**known, **copied}
+    annotations = {**known, **copied, REVISION: str(revision)}
     if before:
-        former = [one for one in has.get(HISTORY, "").split(",") if one]
-        numbered[HISTORY] = ",".join([*former, str(before)])
-    return numbered
+        history = [one for one in known.get(HISTORY, "").split(",") if one]
+        annotations[HISTORY] = ",".join([*history, str(before)])
+    return annotations
 
 
 def new_set(deployment: Deployment, owner: Raw, replicas: int, revision: int) -> Raw:
-    """The manifest of the set of the current template."""
+    """The manifest of a new set with the current template."""
     meta, spec = deployment.metadata, deployment.spec
     hashed = template_hash(spec.template, int(deployment.status.get("collisionCount") or 0))
     template = without_hash(spec.template)
@@ -115,14 +115,14 @@ def new_set(deployment: Deployment, owner: Raw, replicas: int, revision: int) ->
 
 
 def _selector(deployment: Deployment, hashed: str) -> Raw:
-    given = deployment.spec.selector
-    assert given is not None
-    selector: Raw = {"matchLabels": {**given.match_labels, HASH: hashed}}
-    if given.match_expressions:
+    own = deployment.spec.selector
+    assert own is not None
+    selector: Raw = {"matchLabels": {**own.match_labels, HASH: hashed}}
+    if own.match_expressions:
         selector["matchExpressions"] = [
             {"key": term.key, "operator": term.operator}
             | ({"values": list(term.values)} if term.values else {})
-            for term in given.match_expressions
+            for term in own.match_expressions
         ]
     return selector
 

@@ -1,8 +1,8 @@
-"""A deployment: what to do next with its replica sets. Pure.
+"""The next steps of a deployment: pure.
 
-Called by `rollout/deployments.py`, once per change of anything concerned. Each call answers the
-next steps only, and what they lead to calls again. Strategies: a rolling update moves replicas from
-the old sets to the current one within bounds; Recreate empties the old ones first, to the last pod.
+Each call returns only the next steps; their events lead to the next call. A rolling update moves
+replicas from old sets to the current one, within maxSurge and maxUnavailable; Recreate scales the
+old sets to zero first, and waits for the last pod to end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SetRevision:
 
 @dataclass(frozen=True)
 class DeleteSet:
-    """Delete a set that history no longer needs."""
+    """Delete a set beyond the history limit."""
 
     target: ReplicaSet
 
@@ -59,7 +59,7 @@ Step = CreateSet | UpdateSet | SetRevision | DeleteSet
 def decide(
     deployment: Deployment, sets: Sequence[ReplicaSet], *, old_pods_left: bool = False
 ) -> list[Step]:
-    """The next steps; `old_pods_left` while pods of former templates have not ended."""
+    """The next steps; `old_pods_left` while pods of old templates have not ended."""
     if deployment.metadata.deletion_timestamp is not None:
         return []
     new = revisions.current(deployment, sets)
@@ -83,15 +83,15 @@ def decide(
 
 
 def _may_start(deployment: Deployment, old: Sequence[ReplicaSet], old_pods_left: bool) -> bool:
-    """Whether the current set may be made: at once, or with Recreate when nothing old is left."""
-    emptied = not old_pods_left and not scaling.total_replicas(old)
-    return deployment.spec.strategy.type != "Recreate" or emptied
+    """Whether the current set may be created: with Recreate only when no old pod is left."""
+    empty = not old_pods_left and not scaling.total_replicas(old)
+    return deployment.spec.strategy.type != "Recreate" or empty
 
 
 def _was_scaled(deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
-    """Whether the wanted number changed since the sets were last given theirs."""
-    told = {one.metadata.annotations.get(DESIRED) for one in sets if one.spec.replicas}
-    return bool(told - {None, str(deployment.spec.replicas)})
+    """Whether the desired number changed since the sets were last scaled."""
+    sizes = {one.metadata.annotations.get(DESIRED) for one in sets if one.spec.replicas}
+    return bool(sizes - {None, str(deployment.spec.replicas)})
 
 
 def _recreate(
@@ -118,29 +118,26 @@ def _changes(
     sizes: Sizes,
     count: int,
 ) -> list[Step]:
-    """The patches that make the sets so; a set that is so already gets none."""
+    """The patches of sets that differ from these sizes, annotations and minReadySeconds."""
     steps: list[Step] = []
     for one in sets:
         meta, size = one.metadata, sizes.get(one.metadata.name, one.spec.replicas)
-        notes, ready = dict(meta.annotations), one.spec.min_ready_seconds
+        annotations, ready = dict(meta.annotations), one.spec.min_ready_seconds
         if one is new and not deployment.spec.paused:
-            notes = revisions.set_annotations(deployment, one, count)
+            annotations = revisions.set_annotations(deployment, one, count)
             ready = deployment.spec.min_ready_seconds
         if size or one.spec.replicas:
-            notes |= told(deployment)
-        if (size, notes, ready) != (
-            one.spec.replicas,
-            meta.annotations,
-            one.spec.min_ready_seconds,
-        ):
-            steps.append(UpdateSet(one, size, notes, ready))
+            annotations |= size_annotations(deployment)
+        current = (one.spec.replicas, meta.annotations, one.spec.min_ready_seconds)
+        if (size, annotations, ready) != current:
+            steps.append(UpdateSet(one, size, annotations, ready))
     return steps
 
 
-def told(deployment: Deployment) -> dict[str, str]:
-    """What a set is told of the deployment's size when it is given its own."""
-    wanted = deployment.spec.replicas
-    return {DESIRED: str(wanted), MAXIMUM: str(wanted + scaling.bounds(deployment)[0])}
+def size_annotations(deployment: Deployment) -> dict[str, str]:
+    """The deployment's size, recorded on every set that is scaled."""
+    desired = deployment.spec.replicas
+    return {DESIRED: str(desired), MAXIMUM: str(desired + scaling.bounds(deployment)[0])}
 
 
 def _number(deployment: Deployment, count: int) -> list[Step]:
@@ -148,15 +145,15 @@ def _number(deployment: Deployment, count: int) -> list[Step]:
 
 
 def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[Step]:
-    """Old sets beyond the history limit, the lowest revisions first; only those that are empty."""
+    """Empty old sets beyond the history limit, those with the lowest revisions."""
     limit = deployment.spec.revision_history_limit
-    kept = [one for one in old if one.metadata.deletion_timestamp is None]
-    if limit == NO_LIMIT or len(kept) <= limit:
+    history = [one for one in old if one.metadata.deletion_timestamp is None]
+    if limit == NO_LIMIT or len(history) <= limit:
         return []
-    kept.sort(key=lambda one: revisions.number(one.metadata))
-    return [DeleteSet(one) for one in kept[: len(kept) - limit] if _empty(one)]
+    history.sort(key=lambda one: revisions.number(one.metadata))
+    return [DeleteSet(one) for one in history[: len(history) - limit] if _empty(one)]
 
 
 def _empty(one: ReplicaSet) -> bool:
-    seen = one.count("observedGeneration") >= one.metadata.generation
-    return seen and not one.spec.replicas and not one.count("replicas")
+    observed = one.count("observedGeneration") >= one.metadata.generation
+    return observed and not one.spec.replicas and not one.count("replicas")

@@ -1,8 +1,8 @@
-"""How many replicas in which set: the arithmetic of rolling updates and of scaling. Pure.
+"""The sizes of replica sets in rolling updates and when a deployment is scaled: pure.
 
-What holds throughout a rolling update, as long as the sets' statuses are true: the sets ask for no
-more than replicas + maxSurge pods, and no set is made smaller in a way that leaves fewer than
-replicas - maxUnavailable pods available.
+During a rolling update, as long as the statuses of the sets are true, the sets request no more than
+replicas + maxSurge pods in total, and no set is scaled down so that fewer than
+replicas - maxUnavailable pods are available.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from muster.local.controllers.kinds import Deployment, ReplicaSet
 
 Sizes = dict[str, int]
-"""The size that each set should have, by name; sets that stay as they are may be left out."""
+"""The size of each set by name; sets that keep their size may be left out."""
 
 
 def bounds(deployment: Deployment) -> tuple[int, int]:
-    """maxSurge and maxUnavailable as numbers; never both 0, or nothing could ever move."""
+    """maxSurge and maxUnavailable as numbers; never both 0, or no pod could be replaced."""
     spec = deployment.spec
     rolling = spec.strategy.rolling_update
     if spec.strategy.type != "RollingUpdate" or rolling is None:
@@ -40,7 +40,7 @@ def _share(value: int | str, whole: int, *, up: bool) -> int:
 
 
 def total_replicas(sets: Iterable[ReplicaSet]) -> int:
-    """How many pods these sets want."""
+    """How many pods these sets request."""
     return sum(one.spec.replicas for one in sets)
 
 
@@ -49,48 +49,46 @@ def available(sets: Iterable[ReplicaSet]) -> int:
 
 
 def new_size(deployment: Deployment, sets: Sequence[ReplicaSet], now: int) -> int:
-    """The size of the current set, which has `now` replicas: what there is room for."""
-    wanted = deployment.spec.replicas
-    if deployment.spec.strategy.type != "RollingUpdate" or now >= wanted:
-        return wanted
-    room = wanted + bounds(deployment)[0] - total_replicas(sets)
-    return now + max(0, min(room, wanted - now))
+    """The size of the current set, which has `now` replicas: as large as maxSurge allows."""
+    desired = deployment.spec.replicas
+    if deployment.spec.strategy.type != "RollingUpdate" or now >= desired:
+        return desired
+    allowed = desired + bounds(deployment)[0] - total_replicas(sets)
+    return now + max(0, min(allowed, desired - now))
 
 
 def shrink_old(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> Sizes:
-    """The sizes of the old sets in a rolling update: the unhealthy go first, then the oldest."""
+    """The sizes of old sets in a rolling update: unavailable pods go first, then oldest sets."""
     _, unavailable = bounds(deployment)
-    least = deployment.spec.replicas - unavailable
-    coming = new.spec.replicas - new.count("availableReplicas")
-    spare = total_replicas([*old, new]) - least - coming
-    if spare <= 0:
+    minimum = deployment.spec.replicas - unavailable
+    starting = new.spec.replicas - new.count("availableReplicas")
+    surplus = total_replicas([*old, new]) - minimum - starting
+    if surplus <= 0:
         return {}
     sizes = {one.metadata.name: one.spec.replicas for one in by_age(old)}
     for one in by_age(old):
-        sick = one.spec.replicas - one.count("availableReplicas")
-        gone = max(0, min(sick, spare))
-        sizes[one.metadata.name] -= gone
-        spare -= gone
-    # A set that was made smaller a moment ago may still report the pods it is losing as available;
-    # what is asked for never does.
-    healthy = min(available([*old, new]) - least, spare)
+        unhealthy = one.spec.replicas - one.count("availableReplicas")
+        removed = max(0, min(unhealthy, surplus))
+        sizes[one.metadata.name] -= removed
+        surplus -= removed
+    # A set that was just scaled down may still report the pods it loses as available; `surplus`
+    # comes from the requested sizes, which are never behind.
+    healthy = min(available([*old, new]) - minimum, surplus)
     for name, size in sizes.items():
-        gone = max(0, min(size, healthy))
-        sizes[name] -= gone
-        healthy -= gone
+        removed = max(0, min(size, healthy))
+        sizes[name] -= removed
+        healthy -= removed
     return sizes
 
 
 def scale_in_proportion(
     deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]
 ) -> Sizes:
-    """The sizes when only the wanted number changed: in the middle of an update, in proportion."""
-    wanted = deployment.spec.replicas
-    everything = [*old, *([new] if new is not None else [])]
-    active = [one for one in everything if one.spec.replicas]
+    """The sizes when only the desired number changed; during an update, in proportion."""
+    active = [one for one in (*old, *([new] if new is not None else [])) if one.spec.replicas]
     if len(active) <= 1:
         only = active[0] if active else new or (by_age(old)[-1] if old else None)
-        return {} if only is None else {only.metadata.name: wanted}
+        return {} if only is None else {only.metadata.name: deployment.spec.replicas}
     if new is not None and _saturated(deployment, new):
         return {one.metadata.name: 0 for one in old}
     if deployment.spec.strategy.type != "RollingUpdate":
@@ -99,18 +97,18 @@ def scale_in_proportion(
 
 
 def _saturated(deployment: Deployment, new: ReplicaSet) -> bool:
-    wanted = deployment.spec.replicas
-    told = new.metadata.annotations.get(DESIRED) == str(wanted)
-    return told and new.spec.replicas == wanted == new.count("availableReplicas")
+    desired = deployment.spec.replicas
+    current = new.metadata.annotations.get(DESIRED) == str(desired)
+    return current and new.spec.replicas == desired == new.count("availableReplicas")
 
 
 def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> Sizes:
-    """Share the difference among the sets by their sizes; what rounding leaves goes to the first.
+    """Share the difference among the sets by their sizes; the first set gets the rounding rest.
 
-    Growing, bigger and newer sets come first; shrinking, bigger and older ones.
+    When growing, larger and newer sets come first; when shrinking, larger and older ones.
     """
-    wanted = deployment.spec.replicas
-    allowed = wanted + bounds(deployment)[0] if wanted else 0
+    desired = deployment.spec.replicas
+    allowed = desired + bounds(deployment)[0] if desired else 0
     missing = allowed - total_replicas(active)
     ages = {one.metadata.name: age for age, one in enumerate(by_age(active))}
     sign = -1 if missing > 0 else 1

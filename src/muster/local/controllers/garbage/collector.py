@@ -1,7 +1,7 @@
-"""Garbage collection: what belongs to an object goes with it, in the way its deletion asked for.
+"""Garbage collection: deletes objects whose owners are gone, as the propagation policy says.
 
-Run by `run.py` on the local cluster only; a real cluster has its own. Before anything is deleted,
-an owner that our watches do not show is looked for in the API itself: they may be behind it.
+Before an object is deleted, an owner that our watches do not show is read from the API itself: the
+watches may be behind.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from muster.api.meta import Key
+from muster.api.meta import Key, preconditions
 from muster.control.loop import RequeueAfter, run_workers
 from muster.control.work_queue import WorkQueue
 from muster.errors import Conflict, NotFound
-from muster.local.controllers.adoption import plain_reference
+from muster.local.controllers.adoption import reference_manifest
 from muster.local.controllers.garbage.inventory import Inventory
 from muster.local.controllers.garbage.owner_graph import (
     FOREGROUND,
@@ -29,7 +29,6 @@ from muster.local.controllers.garbage.owner_graph import (
     blocking,
     judge,
 )
-from muster.local.controllers.kinds import preconditions
 
 if TYPE_CHECKING:
     from muster.api.meta import ObjectMeta, OwnerReference, Raw
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WORKERS = 4
-_ASK_AGAIN = 1.0
+_CHECK_AGAIN = 1.0
 
 
 class GarbageCollector:
@@ -58,7 +57,7 @@ class GarbageCollector:
             group.create_task(run_workers(self._queue, self.reconcile, workers=_WORKERS))
 
     def _new_kinds(self) -> None:
-        """An owner of a kind that was unknown may now be known."""
+        """Owners of kinds that were unknown can be checked now."""
         for uid in self._undecided:
             self._queue.add(uid)
         self._undecided.clear()
@@ -79,7 +78,7 @@ class GarbageCollector:
         if item.waits_with(ORPHAN):
             await self._orphan(item)
             return None
-        with contextlib.suppress(NotFound, Conflict):  # it changed or went: another event tells
+        with contextlib.suppress(NotFound, Conflict):  # the event of that change calls again
             if item.waits_with(FOREGROUND):
                 await self._foreground(item)
             elif item.meta.owner_references and not item.deleting:
@@ -88,7 +87,7 @@ class GarbageCollector:
 
     async def _collect(self, item: Item) -> RequeueAfter | None:
         owners = {
-            reference.uid: await self._standing(item, reference)
+            reference.uid: await self._state(item, reference)
             for reference in item.meta.owner_references
         }
         match judge(item, owners):
@@ -97,59 +96,61 @@ class GarbageCollector:
                 await self._client.delete(
                     item.kind, item.meta.key, uid=item.meta.uid, propagation=propagation
                 )
-            case Drop(kept):
-                await self._patch(item, {"ownerReferences": [plain_reference(o) for o in kept]})
+            case Drop(owners_left):
+                references = [reference_manifest(owner) for owner in owners_left]
+                await self._patch(item, {"ownerReferences": references})
             case Wait():
                 self._undecided.add(item.meta.uid)
             case Keep():
-                # An owner that our watches do not show yet may go before they ever do.
+                # An owner that our watches do not show yet may be deleted before they ever do.
                 unseen = [uid for uid in owners if self._graph.get(uid) is None]
-                return RequeueAfter(_ASK_AGAIN) if unseen else None
+                return RequeueAfter(_CHECK_AGAIN) if unseen else None
         return None
 
-    async def _standing(self, item: Item, reference: OwnerReference) -> OwnerState:
+    async def _state(self, item: Item, reference: OwnerReference) -> OwnerState:
         known = self._graph.get(reference.uid)
         if known is not None:
-            return OwnerState.GOING if known.waits_with(FOREGROUND) else OwnerState.HERE
+            foreground = known.waits_with(FOREGROUND)
+            return OwnerState.TERMINATING if foreground else OwnerState.EXISTS
         kind = self.inventory.kinds.get((reference.api_version.rpartition("/")[0], reference.kind))
         if kind is None:
             return OwnerState.UNKNOWN
-        space = item.meta.namespace if kind.namespaced else ""
+        namespace = item.meta.namespace if kind.namespaced else ""
         try:
-            found = await self._client.get(kind, Key(space, reference.name))
+            owner = await self._client.get(kind, Key(namespace, reference.name))
         except NotFound:
             return OwnerState.GONE
-        return OwnerState.HERE if found.metadata.uid == reference.uid else OwnerState.GONE
+        return OwnerState.EXISTS if owner.metadata.uid == reference.uid else OwnerState.GONE
 
     async def _orphan(self, item: Item) -> None:
-        """Let the dependents stay, without an owner, and the object go.
+        """Remove the owner reference of all dependents, then the object's finalizer.
 
-        A dependent that somebody changed meanwhile is a conflict, and all is tried again: its event
-        would call for the dependent, not for the object.
+        A dependent that changed meanwhile raises Conflict, and everything is tried again: its event
+        would call for the dependent and not for the object.
         """
         for dependent in self._graph.dependents(item.meta.uid):
             others = [o for o in dependent.meta.owner_references if o.uid != item.meta.uid]
             with contextlib.suppress(NotFound):
                 await self._patch(
-                    dependent, {"ownerReferences": [plain_reference(o) for o in others]}
+                    dependent, {"ownerReferences": [reference_manifest(o) for o in others]}
                 )
         with contextlib.suppress(NotFound):
-            await self._finish(item, ORPHAN)
+            await self._remove_finalizer(item, ORPHAN)
 
     async def _foreground(self, item: Item) -> None:
-        """Delete the dependents; let the object go when none is left that holds it."""
+        """Delete the dependents; remove the finalizer when none is left that blocks it."""
         dependents = self._graph.dependents(item.meta.uid)
         if not any(blocking(dependent, item.meta.uid) for dependent in dependents):
-            await self._finish(item, FOREGROUND)
+            await self._remove_finalizer(item, FOREGROUND)
         for dependent in dependents:
             if not dependent.deleting:
                 self._queue.add(dependent.meta.uid)
 
-    async def _finish(self, item: Item, finalizer: str) -> None:
-        left = [name for name in item.meta.finalizers if name != finalizer]
-        await self._patch(item, {"finalizers": left})
+    async def _remove_finalizer(self, item: Item, finalizer: str) -> None:
+        others = [name for name in item.meta.finalizers if name != finalizer]
+        await self._patch(item, {"finalizers": others})
 
     async def _patch(self, item: Item, changes: Raw) -> None:
-        """Change metadata, if the object still is as we saw it."""
+        """Patch metadata, unless the object changed since."""
         body = {"metadata": preconditions(item.meta) | changes}
         await self._client.patch(item.kind, item.meta.key, body)

@@ -1,11 +1,7 @@
-"""Everything there is, as metadata alone: every kind the API has, kinds that appear later too.
+"""The metadata of every object in the API, of custom kinds too.
 
-Run by the garbage collector, which reads its graph and listens to it, as the namespace controller
-does.
-
-Which kinds the API has: asked of the API itself, so custom kinds count like built-in ones.
-
-Used by the inventory, which must know every kind that can own or be owned.
+Which kinds exist is read from the API's discovery, again after every change of a
+CustomResourceDefinition: every kind can own objects and be owned.
 """
 
 from __future__ import annotations
@@ -29,40 +25,38 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer_cache import Change
 
     Listener = Callable[[ObjectMeta, bool], None]
-    """Told of every object that changed, and whether it is gone."""
+    """Called with every object that changed, and whether it is gone."""
 
 
-_NEEDED = ("list", "watch", "delete")
-_NEVER_OWNED = {"events", "events.events.k8s.io"}
+_VERBS = ("list", "watch", "delete")
+_IGNORED = {"events", "events.events.k8s.io"}
+_RETRY_DISCOVERY = 1.0
+
+log = logging.getLogger(__name__)
 
 
 async def discover_kinds(client: Client) -> list[Kind[PartialObjectMetadata]]:
     """Every kind that can be listed, watched and deleted, in its preferred version."""
     answer = await client.send(discovery.GROUPS_REQUEST)
-    found: list[Kind[PartialObjectMetadata]] = []
+    kinds: list[Kind[PartialObjectMetadata]] = []
     for api_version in discovery.preferred_versions(answer.body):
-        found += await _of(client, api_version)
-    return [kind for kind in found if kind.resource not in _NEVER_OWNED]
+        kinds += await _kinds_of(client, api_version)
+    return [kind for kind in kinds if kind.resource not in _IGNORED]
 
 
-async def _of(client: Client, api_version: str) -> list[Kind[PartialObjectMetadata]]:
+async def _kinds_of(client: Client, api_version: str) -> list[Kind[PartialObjectMetadata]]:
     try:
         answer = await client.send(discovery.resources_request(api_version))
-    except ApiError:  # an aggregated group whose server is away: its objects are not ours to judge
+    except ApiError:  # an aggregated API whose server is down: leave its objects alone
         return []
-    return discovery.kinds(answer.body, api_version, PartialObjectMetadata, verbs=_NEEDED)
-
-
-log = logging.getLogger(__name__)
-
-_RETRY_DISCOVERY = 1.0
+    return discovery.kinds(answer.body, api_version, PartialObjectMetadata, verbs=_VERBS)
 
 
 class Inventory:
     def __init__(self, client: Client) -> None:
         self.graph = OwnerGraph()
         self.kinds: dict[tuple[str, str], Kind[PartialObjectMetadata]] = {}
-        """Those that are watched, by group and kind."""
+        """The watched kinds, by group and kind."""
         self._client = client
         self._listeners: list[Listener] = []
         self._on_kinds: list[Callable[[], None]] = []
@@ -70,15 +64,14 @@ class Inventory:
         self._rediscover = asyncio.Event()
 
     def subscribe(self, listener: Listener) -> None:
-        """Hear of every change."""
         self._listeners.append(listener)
 
     def on_kinds(self, listener: Callable[[], None]) -> None:
-        """Hear when there are new kinds."""
+        """Call the listener when there are new kinds."""
         self._on_kinds.append(listener)
 
     async def synced(self) -> None:
-        """Once everything of the kinds known now has been listed."""
+        """Return when all objects of the kinds known now are listed."""
         for informer in list(self._informers):
             await informer.synced()
 
@@ -98,19 +91,19 @@ class Inventory:
                 await self._rediscover.wait()
 
     async def _new_kinds(self) -> list[Kind[PartialObjectMetadata]]:
-        """Kinds that are not watched yet; a definition may need a moment to be served."""
+        """Kinds that are not watched yet."""
         while True:
             try:
-                found = await discover_kinds(self._client)
+                kinds = await discover_kinds(self._client)
                 break
             except MusterError as error:
-                log.warning("inventory: cannot ask which kinds there are: %s", error)
+                log.warning("garbage collection: cannot read the API's kinds: %s", error)
                 await asyncio.sleep(_RETRY_DISCOVERY)
-        new = [kind for kind in found if (kind.group, kind.kind) not in self.kinds]
+        new = [kind for kind in kinds if (kind.group, kind.kind) not in self.kinds]
         self.kinds |= {(kind.group, kind.kind): kind for kind in new}
         if new:
-            for tell in self._on_kinds:
-                tell()
+            for listener in self._on_kinds:
+                listener()
         return new
 
     def _listener(

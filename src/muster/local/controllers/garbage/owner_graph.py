@@ -1,7 +1,6 @@
-"""Who belongs to whom, in memory, and what that means for an object: pure.
+"""Owners and dependents in memory, and whether an object is garbage: pure.
 
-The inventory feeds `Graph`, the garbage collector asks `judge`. An owner is known by its
-UID: another object of the same name is somebody else.
+Owners are identified by UID: another object of the same name is another object.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Item:
         return self.meta.deletion_timestamp is not None
 
     def waits_with(self, finalizer: str) -> bool:
-        """Whether it is being deleted and this finalizer still holds it."""
+        """Whether it is being deleted and waits for this finalizer."""
         return self.deleting and finalizer in self.meta.finalizers
 
 
@@ -55,8 +54,8 @@ class OwnerGraph:
         if item is None:
             return
         for owner in item.meta.owner_references:
-            _take(self._dependents, owner.uid, uid)
-        _take(self._inside, item.meta.namespace, uid)
+            _discard(self._dependents, owner.uid, uid)
+        _discard(self._inside, item.meta.namespace, uid)
 
     def get(self, uid: str) -> Item | None:
         return self._items.get(uid)
@@ -65,12 +64,12 @@ class OwnerGraph:
         return [self._items[each] for each in sorted(self._dependents.get(uid, ()))]
 
     def inside(self, namespace: str) -> list[Item]:
-        """Everything in a namespace."""
+        """All objects in a namespace."""
         return [self._items[each] for each in sorted(self._inside.get(namespace, ()))]
 
 
-def _take(groups: dict[str, set[str]], name: str, member: str) -> None:
-    """Take a member out of its group; an empty group goes."""
+def _discard(groups: dict[str, set[str]], name: str, member: str) -> None:
+    """Remove a member from its group; remove an empty group."""
     group = groups.get(name, set())
     group.discard(member)
     if not group:
@@ -78,34 +77,32 @@ def _take(groups: dict[str, set[str]], name: str, member: str) -> None:
 
 
 class OwnerState(Enum):
-    """How it stands with one owner of an object."""
-
-    HERE = "here"
-    GOING = "going"  # being deleted, and waits for its dependents to go first
+    EXISTS = "exists"
+    TERMINATING = "terminating"  # deleted in the foreground: waits for its dependents
     GONE = "gone"
-    UNKNOWN = "unknown"  # of a kind that the API does not have: not ours to judge
+    UNKNOWN = "unknown"  # of a kind that the API does not have
 
 
 @dataclass(frozen=True)
 class Keep:
-    """It stays."""
+    """Keep the object."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """It cannot be told now."""
+    """Decide later: an owner's state is unknown."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """It stays, but only these owners are left."""
+    """Keep the object, with only these owners."""
 
     owners: tuple[OwnerReference, ...]
 
 
 @dataclass(frozen=True)
 class Delete:
-    """It goes, in this way."""
+    """Delete the object."""
 
     propagation: str
 
@@ -114,27 +111,27 @@ Verdict = Keep | Wait | Drop | Delete
 
 
 def judge(item: Item, owners: Mapping[str, OwnerState]) -> Verdict:
-    """What becomes of an object whose owners stand so."""
+    """What to do about an object, given the states of its owners by UID."""
     references = item.meta.owner_references
     if not references or item.deleting:
         return Keep()
-    standing = [owners[reference.uid] for reference in references]
-    if OwnerState.UNKNOWN in standing:
+    states = [owners[reference.uid] for reference in references]
+    if OwnerState.UNKNOWN in states:
         return Wait()
-    if OwnerState.HERE in standing:
-        kept = tuple(r for r in references if owners[r.uid] is OwnerState.HERE)
-        return Drop(kept) if len(kept) < len(references) else Keep()
-    return Delete("Foreground" if OwnerState.GOING in standing else _own_way(item))
+    if OwnerState.EXISTS in states:
+        existing = tuple(r for r in references if owners[r.uid] is OwnerState.EXISTS)
+        return Drop(existing) if len(existing) < len(references) else Keep()
+    return Delete("Foreground" if OwnerState.TERMINATING in states else _propagation(item))
 
 
-def _own_way(item: Item) -> str:
+def _propagation(item: Item) -> str:
     if ORPHAN in item.meta.finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in item.meta.finalizers else "Background"
 
 
 def blocking(item: Item, owner: str) -> bool:
-    """Whether an owner that is deleted in the foreground waits for this object."""
+    """Whether an owner deleted in the foreground waits for this object."""
     return any(
         reference.uid == owner and reference.block_owner_deletion
         for reference in item.meta.owner_references

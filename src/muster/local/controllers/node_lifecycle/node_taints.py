@@ -1,15 +1,15 @@
-"""What a node's silence and conditions mean: its conditions and its taints. Pure.
+"""The conditions of a node without heartbeats, and the taints that follow from conditions: pure.
 
-A node that says nothing is Unknown and `unreachable`; one that says it is not ready is `not-ready`.
-Both keep new pods away and, with the effect NoExecute, give those that are there notice.
+A node without heartbeats is Unknown and gets `unreachable`; one that reports not ready gets
+`not-ready`. Both keep new pods away and, with the effect NoExecute, evict running ones.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.meta import find_condition, timestamp
-from muster.local.controllers import conditions
+from muster.api.conditions import new_condition
+from muster.api.meta import condition_is_true, find_condition, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,75 +27,73 @@ _PRESSURES = {
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
 _OURS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.values()}
-_SILENCED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_HEARTBEAT_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def readiness(node: Node) -> str:
-    """True, False or Unknown; a node that never said anything is not ready."""
-    found = find_condition(node.status.conditions, "Ready")
-    return found.status if found is not None else "False"
+    """True, False or Unknown; a node that never reported is not ready."""
+    condition = find_condition(node.status.conditions, "Ready")
+    return condition.status if condition is not None else "False"
 
 
 def unknown_conditions(node: Node, now: datetime) -> list[Raw]:
-    """The conditions to patch in when a node has been silent for too long; none if that is known.
-
-    They are merged by type, so that what others wrote stays.
-    """
-    rows = []
-    for type_ in _SILENCED:
-        found = find_condition(node.status.conditions, type_)
-        if found is not None and found.status == "Unknown":
+    """The conditions to merge into the status of a node without heartbeats, if any are missing."""
+    new = []
+    for type_ in _HEARTBEAT_CONDITIONS:
+        known = find_condition(node.status.conditions, type_)
+        if known is not None and known.status == "Unknown":
             continue
-        if found is None:
-            words = "Kubelet never posted node status."
-            row = conditions.new_condition(type_, "Unknown", "NodeStatusNeverUpdated", words, now)
-            rows.append(row | {"lastHeartbeatTime": timestamp(now)})
+        if known is None:
+            message = "Kubelet never posted node status."
+            condition = new_condition(type_, "Unknown", "NodeStatusNeverUpdated", message, now)
+            new.append(condition | {"lastHeartbeatTime": timestamp(now)})
         else:
-            words = "Kubelet stopped posting node status."
-            rows.append(conditions.new_condition(type_, "Unknown", "NodeStatusUnknown", words, now))
-    return rows
+            message = "Kubelet stopped posting node status."
+            new.append(new_condition(type_, "Unknown", "NodeStatusUnknown", message, now))
+    return new
 
 
 def taints(node: Node, now: datetime, *, evicts: bool = True) -> list[Raw] | None:
-    """All the node's taints as they should be; None if they are so.
+    """All the taints that the node should have; None if it has them.
 
-    Without `evicts` pods get no notice: when every node is away the trouble is likely ours, and
-    there is nowhere else to go.
+    Without `evicts` no pod is evicted: when no node is ready, the cause is probably on our side,
+    and there is no other node to go to.
     """
-    wanted = set(_wanted(node, evicts))
-    kept = [
+    desired = set(_desired(node, evicts))
+    staying = [
         taint
         for taint in node.spec.taints
-        if taint.key not in _OURS or (taint.key, taint.effect) in wanted
+        if taint.key not in _OURS or (taint.key, taint.effect) in desired
     ]
-    missing = wanted - {(taint.key, taint.effect) for taint in kept}
-    if not missing and len(kept) == len(node.spec.taints):
+    missing = desired - {(taint.key, taint.effect) for taint in staying}
+    if not missing and len(staying) == len(node.spec.taints):
         return None
     new: list[Raw] = [
         {"key": key, "effect": effect, "timeAdded": timestamp(now)}
         for key, effect in sorted(missing)
     ]
-    return [*(_plain(taint) for taint in kept), *new]
+    return [*(_manifest(taint) for taint in staying), *new]
 
 
-def _wanted(node: Node, evicts: bool) -> Sequence[tuple[str, str]]:
-    found = []
+def _desired(node: Node, evicts: bool) -> Sequence[tuple[str, str]]:
+    taints = []
     key = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(readiness(node))
     if key is not None:
-        found += [(key, "NoSchedule"), *([(key, "NoExecute")] if evicts else [])]
-    for type_, pressure in _PRESSURES.items():
-        row = find_condition(node.status.conditions, type_)
-        if row is not None and row.status == "True":
-            found.append((pressure, "NoSchedule"))
+        taints += [(key, "NoSchedule"), *([(key, "NoExecute")] if evicts else [])]
+    taints += [
+        (pressure, "NoSchedule")
+        for type_, pressure in _PRESSURES.items()
+        if condition_is_true(node.status.conditions, type_)
+    ]
     if node.spec.unschedulable:
-        found.append((UNSCHEDULABLE, "NoSchedule"))
-    return found
+        taints.append((UNSCHEDULABLE, "NoSchedule"))
+    return taints
 
 
-def _plain(taint: TimedTaint) -> Raw:
-    found: Raw = {"key": taint.key, "effect": taint.effect}
+def _manifest(taint: TimedTaint) -> Raw:
+    manifest: Raw = {"key": taint.key, "effect": taint.effect}
     if taint.value:
-        found["value"] = taint.value
+        manifest["value"] = taint.value
     if taint.time_added:
-        found["timeAdded"] = taint.time_added
-    return found
+        manifest["timeAdded"] = taint.time_added
+    return manifest

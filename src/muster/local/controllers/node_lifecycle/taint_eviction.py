@@ -1,9 +1,6 @@
-"""Who may stay on a tainted node, and for how long: pure.
+"""Evicts pods from nodes whose NoExecute taints they do not, or no longer, tolerate.
 
-Evictions: pods leave nodes whose taints they do not, or no longer, tolerate.
-
-Run by `run.py`. A pod is looked at when it is given its node, when that node's taints change, and
-when its time is up.
+A pod is checked when it is bound, when the taints of its node change, and when its time is over.
 """
 
 from __future__ import annotations
@@ -12,19 +9,17 @@ import contextlib
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from muster.api.conditions import disruption_condition
 from muster.api.events import EventText
 from muster.api.meta import Key
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
-from muster.kube.request import PatchType
-from muster.local.controllers import conditions
 from muster.local.controllers.informers import NODE
 from muster.local.controllers.kinds import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muster.api.meta import Raw
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.informers import SharedInformers
     from muster.local.controllers.kinds import Node, Pod, TimedTaint, TimedToleration
@@ -32,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime | None:
-    """When the pod must go; None if it may stay for good.
+    """When the pod must be evicted; None if it may stay.
 
-    A taint that is not tolerated sends it away at once; among tolerations of limited time the
-    shortest counts, from when the taint was put there.
+    A taint that is not tolerated evicts at once. Of tolerations with a limited time the shortest
+    counts, from the time the taint was added.
     """
     times = []
     for taint in taints:
@@ -60,21 +55,16 @@ def tolerates(toleration: TimedToleration, taint: TimedTaint) -> bool:
     return toleration.key == taint.key and same
 
 
-def disruption_condition(reason: str, message: str, now: datetime) -> Raw:
-    """The condition by which a pod says that it did not end by itself."""
-    return conditions.new_condition("DisruptionTarget", "True", reason, message, now)
-
-
 class TaintEviction:
-    def __init__(self, hands: PodControl, watched: SharedInformers) -> None:
-        self._hands = hands
-        self._watched = watched
+    def __init__(self, pod_control: PodControl, informers: SharedInformers) -> None:
+        self._pod_control = pod_control
+        self._informers = informers
 
     def connect(self, wake: Callable[[Key], None]) -> None:
         def on_node(change: Change[Node]) -> None:
             before = change.old.spec.taints if change.old is not None else ()
             if change.new is not None and change.new.spec.taints != before:
-                for pod in self._watched.pods.by(NODE, change.new.metadata.name):
+                for pod in self._informers.pods.by(NODE, change.new.metadata.name):
                     wake(pod.metadata.key)
 
         def on_pod(change: Change[Pod]) -> None:
@@ -83,15 +73,15 @@ class TaintEviction:
             if spec is not None and spec.node_name and spec != before:
                 wake(change.current.metadata.key)
 
-        self._watched.nodes.subscribe(on_node)
-        self._watched.pods.subscribe(on_pod)
+        self._informers.nodes.subscribe(on_node)
+        self._informers.pods.subscribe(on_pod)
 
-    async def __call__(self, key: Key) -> RequeueAfter | None:
-        pod = self._watched.pods.get(key)
-        if pod is None or pod.leaving:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        pod = self._informers.pods.get(key)
+        if pod is None or pod.terminating:
             return None
-        node = self._watched.nodes.get(Key("", pod.spec.node_name))
-        now = self._hands.clock()
+        node = self._informers.nodes.get(Key("", pod.spec.node_name))
+        now = self._pod_control.clock()
         at = evict_at(pod, node.spec.taints, now) if node is not None else None
         if at is None:
             return None
@@ -101,19 +91,13 @@ class TaintEviction:
         return None
 
     async def _evict(self, pod: Pod) -> None:
-        meta = pod.metadata
-        words = "Taint manager: deleting due to NoExecute taint"
-        row = disruption_condition("DeletionByTaintManager", words, self._hands.clock())
+        meta, client = pod.metadata, self._pod_control.client
+        message = "Taint manager: deleting due to NoExecute taint"
+        now = self._pod_control.clock()
+        condition = disruption_condition("DeletionByTaintManager", message, now)
         with contextlib.suppress(NotFound, Conflict):
             if not pod.finished:
-                await self._hands.client.patch(
-                    PODS,
-                    meta.key,
-                    {"metadata": {"uid": meta.uid}, "status": {"conditions": [row]}},
-                    patch_type=PatchType.STRATEGIC,
-                    subresource="status",
-                )
-            await self._hands.client.delete(PODS, meta.key, uid=meta.uid)
-            self._hands.tell(
-                meta, EventText("TaintManagerEviction", f"Marking for deletion Pod {meta.key}")
-            )
+                await client.patch_status(PODS, meta, {"conditions": [condition]})
+            await client.delete(PODS, meta.key, uid=meta.uid)
+            event = EventText("TaintManagerEviction", f"Marking for deletion Pod {meta.key}")
+            self._pod_control.record(meta, event)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import muster
 from muster.local.node.machine import gpus
+from muster.local.node.standalone.linux import kernel
 
 _PODS = 250
 
@@ -73,7 +74,7 @@ def facts() -> dict[str, str]:
     system = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
     return {
         "architecture": architecture(),
-        "bootID": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "bootID": kernel.boot_id(),
         "containerRuntimeVersion": f"muster://{muster.__version__}",
         "kernelVersion": platform.release(),
         "kubeProxyVersion": "",

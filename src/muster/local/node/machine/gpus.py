@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api import quantity
 from muster.errors import MissingReference
-from muster.local.node.runtime.pod_records import write_atomically
+from muster.local.node.standalone.linux import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ class GpuAllocator:
                     f"waiting for {wanted - len(free)} GPUs that an ending pod still has"
                 )
             own[container] = free[:wanted]
-            write_atomically(self._folder / uid / "gpus", json.dumps(own))
+            files.write_atomically(self._folder / uid / "gpus", json.dumps(own))
         return own[container]
 
     def _others(self, uid: str) -> list[list[int]]:
@@ -115,8 +115,4 @@ class GpuAllocator:
         ]
 
     def _held(self, uid: str) -> dict[str, list[int]]:
-        try:
-            found: dict[str, list[int]] = json.loads((self._folder / uid / "gpus").read_text())
-        except FileNotFoundError:
-            return {}
-        return found
+        return files.read_json(self._folder / uid / "gpus")

@@ -1,7 +1,7 @@
-"""The Python that pods run, and the directories it needs to see.
+"""The Python interpreter of pods, and the directories it needs.
 
-Asked once when the agent is made. `python` in a pod is this one: its directory comes first in PATH,
-and where that has no `python`, a small program of that name comes next.
+Its directory is first in PATH; a script named `python` comes next, for interpreters whose directory
+has no program of this name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN_PATH = "/run/muster/bin"
-_ASK = (
+_PRINT_PATHS = (
     "import json, sys, sysconfig; print(json.dumps([sys.prefix, sys.base_prefix, "
     "sys.exec_prefix, sys.base_exec_prefix, *sys.path]))"
 )
@@ -40,12 +40,12 @@ class Interpreter:
 
     @property
     def programs(self) -> dict[str, str]:
-        """Programs that pods are given: by path, their text."""
-        # Not a link: through one, an interpreter does not find the environment it belongs to.
+        """Scripts to add to pods: text by path."""
+        # Not a link: through a link an interpreter does not find its virtual environment.
         return {f"{_OWN_PATH}/python": f'#!/bin/sh\nexec {shlex.quote(self.executable)} "$@"\n'}
 
-    def lay_out(self, folder: Path) -> str:
-        """PATH for pods that see this machine's files; our programs are put into `folder`."""
+    def install(self, folder: Path) -> str:
+        """PATH for pods that see this machine's files; our scripts are written to `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in self.programs.items():
             file = folder / os.path.basename(path)
@@ -55,27 +55,27 @@ class Interpreter:
 
 
 def find_interpreter(executable: str | None = None) -> Interpreter:
-    """The interpreter of that name or path, by default our own."""
-    found = shutil.which(executable or sys.executable)
-    if found is None:
+    """The interpreter with this name or path, by default our own."""
+    path = shutil.which(executable or sys.executable)
+    if path is None:
         raise UsageError(f"no such interpreter: {executable}")
-    found = os.path.abspath(found)
-    if os.path.samefile(found, sys.executable) and executable is None:
-        asked = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
+    path = os.path.abspath(path)
+    if os.path.samefile(path, sys.executable) and executable is None:
+        paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
     else:
-        asked = _answer(found)
-    folders = {os.path.abspath(path) for path in asked if path and os.path.isdir(path)}
-    if not any(found.startswith(f"{folder}/") for folder in folders):
-        found = os.path.realpath(found)  # a link from elsewhere, which pods might not see
-    return Interpreter(found, tuple(sorted(folders)))
+        paths = _paths(path)
+    folders = {os.path.abspath(folder) for folder in paths if folder and os.path.isdir(folder)}
+    if not any(path.startswith(f"{folder}/") for folder in folders):
+        path = os.path.realpath(path)  # pods may not see the directory of the link
+    return Interpreter(path, tuple(sorted(folders)))
 
 
-def _answer(executable: str) -> list[str]:
+def _paths(executable: str) -> list[str]:
     try:
-        done = subprocess.run(
-            [executable, "-c", _ASK], capture_output=True, text=True, timeout=20, check=True
+        result = subprocess.run(
+            [executable, "-c", _PRINT_PATHS], capture_output=True, text=True, timeout=20, check=True
         )
-        answer: list[str] = json.loads(done.stdout)
+        paths: list[str] = json.loads(result.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise UsageError(f"{executable} is not a usable Python: {error}") from error
-    return answer
+    return paths

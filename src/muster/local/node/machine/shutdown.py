@@ -1,10 +1,9 @@
-"""Switching the nodes off: telling the API that it was the machine, not the pods, that ended.
+"""Stopping the cluster: pods that still ran are marked as ended by the machine, not by a failure.
 
-Called by `local/up.py` when the cluster is stopped, after the pods were ended; where the API could
-not be told any more, `status` says the same when it is back. A pod so marked is
-replaced by whoever made it, whatever its restart policy says, and does not count as a failure: the
-next `up` starts its job again. A pod that nobody would replace is left as it is if its containers
-may be started again: the next `up` finds them ended, and starts them in the same pod.
+Where the API cannot be told any more, `pod_status` writes the same at the next `up`. The controller
+of a marked pod replaces it whatever its restart policy says, and does not count a failure: the next
+`up` starts its job again. A pod without a controller whose containers may restart is not marked:
+the next `up` restarts them in the same pod.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from muster.api.conditions import disruption_condition
 from muster.api.kinds import PODS
-from muster.api.meta import timestamp
-from muster.errors import NotFound
-from muster.kube.request import PatchType
+from muster.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,39 +28,27 @@ STOPPED_MESSAGE = "The local cluster was stopped while the pod ran."
 
 
 async def mark_stopped_pods(client: Client, nodes: Iterable[str], now: datetime) -> None:
-    """Mark every pod of those nodes that had not ended."""
+    """Mark every pod of these nodes that had not ended."""
     ours = frozenset(nodes)
+    status = disruption_status("Terminated", STOPPED_MESSAGE, now)
     for pod in (await client.list(PODS)).items:
         if was_stopped(pod, ours):
-            with contextlib.suppress(NotFound):
-                await client.patch(
-                    PODS,
-                    pod.metadata.key,
-                    {"status": disruption_status("Terminated", STOPPED_MESSAGE, now)},
-                    patch_type=PatchType.STRATEGIC,
-                    subresource="status",
-                )
+            with contextlib.suppress(NotFound, Conflict):
+                await client.patch_status(PODS, pod.metadata, status)
 
 
 def was_stopped(pod: Pod, nodes: frozenset[str]) -> bool:
-    """Whether the pod was on one of these nodes, is neither finished nor being deleted, and will
-    not simply be started again."""
-    going = pod.finished or pod.metadata.deletion_timestamp is not None
-    return pod.spec.node_name in nodes and not going and not restarts_in_place(pod)
+    """Whether the pod ran on one of these nodes and does not restart in place."""
+    over = pod.finished or pod.metadata.deletion_timestamp is not None
+    return pod.spec.node_name in nodes and not over and not restarts_in_place(pod)
 
 
 def restarts_in_place(pod: Pod | RunPod) -> bool:
-    """Whether it is the pod itself that goes on when the cluster is up again."""
+    """Whether the same pod continues when the cluster is up again."""
     return pod.metadata.controller is None and pod.spec.restart_policy != "Never"
 
 
 def disruption_status(reason: str, message: str, now: datetime) -> Raw:
-    """What a node writes into the status of a pod that it ends: it was not the pod's failure."""
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "TerminationByKubelet",
-        "message": message,
-        "lastTransitionTime": timestamp(now),
-    }
+    """The status of a pod that the node ended: not a failure of the pod."""
+    condition = disruption_condition("TerminationByKubelet", message, now)
     return {"phase": "Failed", "reason": reason, "message": message, "conditions": [condition]}

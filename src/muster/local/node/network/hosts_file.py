@@ -1,14 +1,9 @@
 """`/etc/hosts` of every pod: how pods find one another by pod and service names.
 
-The table is computed purely; `keep` writes a pod's file in place, because the file is bound into
-running containers and only the same inode is seen there. A service has no address of its own: its
-name gives its pods' addresses, or the last known one of the pod called like it, so that a replica
-that is being replaced keeps its name.
-
-Keeping every pod's `/etc/hosts` true while pods and services come and go.
-
-Run by the agent. Changes that come together are written together: one pass over the files for a
-whole gang.
+A service has no address of its own: its name resolves to its pods' addresses, or to the last
+address of the pod with the same name, so the name of a replica that is being replaced still
+resolves. Files are written in place: they are bind-mounted into running containers, which see only
+the same inode. Changes are batched: one pass over the files for a whole gang.
 """
 
 from __future__ import annotations
@@ -21,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from muster.api.core import Service
     from muster.api.meta import Key
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
-    from muster.local.node.network.node_ports import Service
     from muster.local.node.pod import HostAlias, Pod
     from muster.local.node.runtime.interface import Runtime
 
@@ -33,7 +28,7 @@ DOMAIN = "cluster.local"
 
 
 class HostsEntry(NamedTuple):
-    """A name in a namespace, and an address it stands for."""
+    """A name in a namespace, and an address it resolves to."""
 
     namespace: str
     name: str
@@ -46,38 +41,39 @@ def hosts_entries(
     address: Callable[[Pod], str],
     last: Callable[[Key], str],
 ) -> list[HostsEntry]:
-    """Every name there is, with its addresses, in a stable order.
+    """All names with their addresses, in a stable order.
 
-    `address` is where a pod is or will be; `last` where a pod of that name was, if it is known.
+    `address` gives the address that a pod has or will have; `last` the last address of a pod name.
     """
-    present = [pod for pod in pods if not pod.finished]
-    found: set[HostsEntry] = set()
+    entries: set[HostsEntry] = set()
     labelled: dict[tuple[str, str, str], list[Pod]] = {}
-    for pod in present:
+    for pod in pods:
+        if pod.finished:
+            continue
         meta = pod.metadata
-        found.add(HostsEntry(meta.namespace, meta.name, address(pod)))
+        entries.add(HostsEntry(meta.namespace, meta.name, address(pod)))
         if pod.spec.hostname and pod.spec.subdomain:
             name = f"{pod.spec.hostname}.{pod.spec.subdomain}"
-            found.add(HostsEntry(meta.namespace, name, address(pod)))
+            entries.add(HostsEntry(meta.namespace, name, address(pod)))
         for key, value in meta.labels.items():
             labelled.setdefault((meta.namespace, key, value), []).append(pod)
     for service in services:
         meta = service.metadata
-        chosen = [address(pod) for pod in _selected(service, labelled)] or [last(meta.key)]
-        found |= {HostsEntry(meta.namespace, meta.name, where) for where in chosen}
-    return sorted(entry for entry in found if entry.address)
+        targets = [address(pod) for pod in _selected(service, labelled)] or [last(meta.key)]
+        entries |= {HostsEntry(meta.namespace, meta.name, target) for target in targets}
+    return sorted(entry for entry in entries if entry.address)
 
 
 def _selected(service: Service, labelled: dict[tuple[str, str, str], list[Pod]]) -> list[Pod]:
-    """The pods with all labels of the selector, looked for among those with the rarest one."""
+    """The pods that match the selector, searched among those with its rarest label."""
     namespace, selector = service.metadata.namespace, service.spec.selector
     groups = [labelled.get((namespace, key, value), []) for key, value in selector.items()]
     rarest = min(groups, key=len, default=[])
     return [pod for pod in rarest if selector.items() <= pod.metadata.labels.items()]
 
 
-def own(pod: Pod, address: str) -> HostsEntry | None:
-    """The pod's own host name, if it is not among the names that everybody knows it by."""
+def own_entry(pod: Pod, address: str) -> HostsEntry | None:
+    """The pod's own host name, if only the pod itself needs it."""
     host, subdomain = pod.hostname, pod.spec.subdomain
     if host == pod.metadata.name and not subdomain:
         return None
@@ -92,7 +88,7 @@ def render_hosts_file(
     gateway: str = "",
     own: HostsEntry | None = None,
 ) -> str:
-    """The file as a pod of that namespace sees it: short names are its own namespace's."""
+    """The file for a pod of this namespace, in which short names resolve."""
     lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     if own is not None:
         lines.append(f"{own.address}\t{own.name}")
@@ -105,14 +101,14 @@ def render_hosts_file(
     return "\n".join(lines) + "\n"
 
 
-def _names(name: str, namespace: str, seen_from: str) -> str:
+def _names(name: str, namespace: str, pod_namespace: str) -> str:
     full = f"{name}.{namespace}"
     names = [full, f"{full}.svc", f"{full}.svc.{DOMAIN}"]
-    return " ".join([name, *names] if namespace == seen_from else names)
+    return " ".join([name, *names] if namespace == pod_namespace else names)
 
 
 def write_in_place(path: Path, text: str) -> None:
-    """Make the file say this, without ever being another file."""
+    """Set the content of the file and keep its inode."""
     data = text.encode()
     if not path.exists():
         path.write_bytes(data)
@@ -142,14 +138,14 @@ class HostsFiles:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            waiting = [pod for pod in self._pods.all() if self._file(pod).exists()]
-            for pod in waiting:
-                with contextlib.suppress(FileNotFoundError):  # the pod went meanwhile
+            written = [pod for pod in self._pods.all() if self._file(pod).exists()]
+            for pod in written:
+                with contextlib.suppress(FileNotFoundError):  # the pod is gone
                     self.write(pod)
                 await asyncio.sleep(0)
 
     def write(self, pod: Pod) -> None:
-        """Make one pod's file say what is true now."""
+        """Bring one pod's file up to date."""
         write_in_place(
             self._file(pod),
             render_hosts_file(
@@ -157,7 +153,7 @@ class HostsFiles:
                 self._entries(),
                 pod.spec.host_aliases,
                 self._runtime.host_address,
-                own(pod, self._address(pod)),
+                own_entry(pod, self._address(pod)),
             ),
         )
 
@@ -181,18 +177,18 @@ class HostsFiles:
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         old, new = change.old, change.new
-        if old is None or new is None or _matters(old) != _matters(new):
-            self._forget()
+        if old is None or new is None or _relevant(old) != _relevant(new):
+            self._invalidate()
 
     def _service_changed(self, change: Change[Service]) -> None:
         old, new = change.old, change.new
         if old is None or new is None or old.spec.selector != new.spec.selector:
-            self._forget()
+            self._invalidate()
 
-    def _forget(self) -> None:
+    def _invalidate(self) -> None:
         self._table = None
         self._changed.set()
 
 
-def _matters(pod: Pod) -> tuple[Key, bool, dict[str, str]]:
+def _relevant(pod: Pod) -> tuple[Key, bool, dict[str, str]]:
     return pod.metadata.key, pod.finished, pod.metadata.labels

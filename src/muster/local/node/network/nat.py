@@ -1,13 +1,9 @@
-"""How pods reach the world outside: through the machine's own address, as root; see `rootless`.
+"""External network access as root: NAT behind the machine's own address.
 
-Used by `network`. Forwarding is switched on for the pods' bridge and the links of the default
-route, no others.
-
-The machine's forwarding switches, which all clusters on it share: on while any of them needs it.
-
-Used by `outside`. What a switch was is written down by the first cluster that turns it and put back
-by the last that leaves. The notes are in `/run`, which a restart of the machine empties, as it
-resets the switches. A cluster that was killed is known by its bridge, which is gone.
+Forwarding is enabled for the pods' bridge and the links of the default route only. All clusters on
+a machine share these switches. The first cluster that enables one saves its old value; the last one
+restores it. The saved values are in `/run`, which a restart of the machine empties, as it resets
+the switches. A cluster that was killed is recognised by its missing bridge.
 """
 
 from __future__ import annotations
@@ -26,37 +22,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_NOTES = Path("/run")
+_STATE = Path("/run")
 _DEVICES = Path("/proc/sys/net/ipv4/conf")
+_RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+_ROUTES = Path("/proc/net/route")
 
 
 def enable_forwarding(bridge: str, links: list[str]) -> None:
-    """Switch forwarding on for the bridge and the links, for the cluster with that bridge."""
-    with _notes() as notes:
-        (notes / "users").mkdir(exist_ok=True)
-        (notes / "users" / bridge).touch()
+    """Enable forwarding on the bridge and the links, for the cluster that owns the bridge."""
+    with _state() as state:
+        (state / "users").mkdir(exist_ok=True)
+        (state / "users" / bridge).touch()
         for link in links:
-            note = notes / link
-            if not note.exists():
-                note.write_text(_switch(link).read_text().strip())
+            saved = state / link
+            if not saved.exists():
+                saved.write_text(_switch(link).read_text().strip())
         for link in (bridge, *links):
             _switch(link).write_text("1")
 
 
 def release_forwarding(bridge: str) -> None:
-    """The cluster with that bridge needs it no more; the last one puts everything back."""
+    """Release the switches of one cluster; the last cluster restores them."""
     if not _folder().is_dir():
         return
-    with _notes() as notes:
-        (notes / "users" / bridge).unlink(missing_ok=True)
-        users = (notes / "users").iterdir() if (notes / "users").is_dir() else ()
+    with _state() as state:
+        (state / "users" / bridge).unlink(missing_ok=True)
+        users = (state / "users").iterdir() if (state / "users").is_dir() else ()
         if any((_DEVICES / user.name).is_dir() for user in users):
             return
-        for note in notes.iterdir():
-            if note.is_file():
+        for saved in state.iterdir():
+            if saved.is_file():
                 with contextlib.suppress(OSError):
-                    _switch(note.name).write_text(note.read_text())
-        shutil.rmtree(notes)
+                    _switch(saved.name).write_text(saved.read_text())
+        shutil.rmtree(state)
 
 
 def _switch(link: str) -> Path:
@@ -64,53 +62,48 @@ def _switch(link: str) -> Path:
 
 
 def _folder() -> Path:
-    """Switches belong to a network namespace, and so do the notes about them."""
-    return _NOTES / f"muster-forwarding-{os.stat('/proc/self/ns/net').st_ino}"
+    """Switches belong to a network namespace, so saved values do too."""
+    return _STATE / f"muster-forwarding-{os.stat('/proc/self/ns/net').st_ino}"
 
 
 @contextlib.contextmanager
-def _notes() -> Iterator[Path]:
-    """The notes, for one cluster at a time."""
+def _state() -> Iterator[Path]:
+    """The directory of saved values, locked."""
     while True:
         _folder().mkdir(mode=0o700, exist_ok=True)
         lock = os.open(_folder(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if os.fstat(lock).st_nlink:  # else the last one left, with the notes, while we waited
+            if os.fstat(lock).st_nlink:  # else the last user removed it while we waited
                 yield _folder()
                 return
         finally:
             os.close(lock)
 
 
-_RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
-_ROUTES = Path("/proc/net/route")
-
-
 class Nat:
-    """The way out for one bridge. `how` says which it is; empty means that there is none."""
+    """NAT for one bridge. `method` is empty if the machine does not allow it."""
 
     def __init__(self, bridge: str) -> None:
         self._bridge = bridge
-        self.how = ""
-        self.why_not = ""
+        self.method = ""
+        self.unavailable_reason = ""
 
     def open(self, subnet: ipaddress.IPv4Network) -> None:
-        """Let pods out; a machine that does not allow it is no error."""
+        """Enable NAT. A machine that does not allow it is no error."""
         links = default_links(_ROUTES.read_text())
         if not links:
-            self.why_not = "the machine has no default route"
+            self.unavailable_reason = "the machine has no default route"
             return
         try:
             nftables.masquerade(self._bridge, subnet, self._bridge)
             enable_forwarding(self._bridge, links)
         except OSError as error:
-            self.why_not = f"{error.strerror} ({error.filename or 'forwarding'})"
+            self.unavailable_reason = f"{error.strerror} ({error.filename or 'forwarding'})"
             return
-        self.how = "NAT"
+        self.method = "NAT"
 
     def close(self) -> None:
-        """Put everything back as it was found."""
         with contextlib.suppress(OSError):
             nftables.remove(self._bridge)
         with contextlib.suppress(OSError):
@@ -118,20 +111,22 @@ class Nat:
 
 
 def default_links(routes: str) -> list[str]:
-    """The links by which packets to anywhere leave, from the kernel's table of routes."""
+    """The links of default routes, from the kernel's routing table."""
     lines = [line.split() for line in routes.splitlines()[1:]]
     return list(dict.fromkeys(line[0] for line in lines if line[1] == line[7] == "00000000"))
 
 
 def name_servers() -> list[str]:
-    """The machine's name servers that can be asked from another network: none on loopback."""
+    """The machine's IPv4 name servers that pods can reach: not those on loopback."""
     for file in _RESOLVERS:
         try:
             lines = [line.split() for line in file.read_text().splitlines()]
         except OSError:
             continue
-        found = [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
-        usable = [server for server in found if not server.startswith("127.") and ":" not in server]
+        servers = [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+        usable = [
+            server for server in servers if not server.startswith("127.") and ":" not in server
+        ]
         if usable:
             return usable
     return []

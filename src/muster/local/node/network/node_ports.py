@@ -1,7 +1,6 @@
-"""Services as the node reads them, and node ports: listened on here, passed on to the pods.
+"""Node ports: services of type NodePort or LoadBalancer listen at 127.0.0.1.
 
-`NodePorts` is run by the agent. A service has no address of its own; one of type NodePort or
-LoadBalancer has ports at 127.0.0.1, and each connection there goes to the next of its ready pods.
+Each connection is forwarded to the next ready pod of the service.
 """
 
 from __future__ import annotations
@@ -11,14 +10,15 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api import core
-from muster.api.kinds import SERVICES
+from muster.api.core import port_number
 from muster.api.meta import condition_is_true
 from muster.errors import CannotRun
+from muster.local.node.network.interface import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from muster.api.core import Service
     from muster.api.meta import Key
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
@@ -27,36 +27,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOPBACK = "127.0.0.1"
 _BLOCK = 64 * 1024
-_CONNECTING = 5.0
-
-
-class ServicePort(core.ServicePort, frozen=True):
-    target_port: int | str = 0
-    node_port: int = 0
-
-
-class ServiceSpec(core.ServiceSpec, frozen=True):
-    ports: tuple[ServicePort, ...] = ()
-
-
-class Service(core.Service, frozen=True):
-    spec: ServiceSpec = ServiceSpec()
-
-
-SERVICES_TO_SERVE = SERVICES.read_as(Service)
+_CONNECT_TIMEOUT = 5.0
 
 
 class Target(NamedTuple):
-    """What a node port leads to: a port of a service's pods."""
+    """Where a node port leads: a port of a service's pods."""
 
     service: Key
     port: int | str
 
 
-def wanted_node_ports(services: Iterable[Service]) -> dict[int, Target]:
-    """Every node port there should be."""
+def node_ports(services: Iterable[Service]) -> dict[int, Target]:
+    """The node ports of all services."""
     return {
         port.node_port: Target(service.metadata.key, port.target_port or port.port)
         for service in services
@@ -66,29 +49,20 @@ def wanted_node_ports(services: Iterable[Service]) -> dict[int, Target]:
 
 
 def ready_targets(service: Service, pods: Iterable[Pod], port: int | str) -> list[tuple[str, int]]:
-    """The ready pods of a service, by uid, and the number that the port has there."""
+    """The ready pods of a service, by uid, and the port's number in each."""
     selector = service.spec.selector.items()
-    found = []
+    targets = []
     for pod in pods:
         same = pod.metadata.namespace == service.metadata.namespace
         if same and selector and selector <= pod.metadata.labels.items() and _ready(pod):
-            number = port if isinstance(port, int) else _named(pod, port)
+            number = port_number(port, pod.spec.containers)
             if number:
-                found.append((pod.metadata.uid, number))
-    return sorted(found)
+                targets.append((pod.metadata.uid, number))
+    return sorted(targets)
 
 
 def _ready(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is None and condition_is_true(
-        pod.status.conditions, "Ready"
-    )
-
-
-def _named(pod: Pod, name: str) -> int:
-    if name.isdigit():
-        return int(name)
-    ports = (port for container in pod.spec.containers for port in container.ports)
-    return next((port.container_port for port in ports if port.name == name), 0)
+    return not pod.terminating and condition_is_true(pod.status.conditions, "Ready")
 
 
 class NodePorts:
@@ -102,11 +76,11 @@ class NodePorts:
         services.subscribe(self._service_changed)
 
     async def run(self) -> None:
-        """Listen where services want it, until cancelled."""
+        """Listen on the node ports of all services, until cancelled."""
         await self._services.synced()
         try:
             while True:
-                await self._listen(set(wanted_node_ports(self._services.all())))
+                await self._listen(set(node_ports(self._services.all())))
                 await self._changed.wait()
                 self._changed.clear()
         finally:
@@ -123,38 +97,38 @@ class NodePorts:
                 await self._serve(port, reader, writer)
 
             try:
-                self._listening[port] = await asyncio.start_server(serve, _LOOPBACK, port)
+                self._listening[port] = await asyncio.start_server(serve, LOOPBACK, port)
             except OSError as error:
                 log.warning("node port %d: %s", port, error.strerror)
 
     async def _serve(
         self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Carry one connection to its end."""
+        """Forward one connection until both sides are closed."""
         with contextlib.closing(writer), contextlib.suppress(OSError, CannotRun, TimeoutError):
-            async with asyncio.timeout(_CONNECTING):
-                theirs, ours = await self._connect(port)
-            with contextlib.closing(ours):
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                pod_reader, pod_writer = await self._connect(port)
+            with contextlib.closing(pod_writer):
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(_carry(reader, ours))
-                    group.create_task(_carry(theirs, writer))
+                    group.create_task(_copy(reader, pod_writer))
+                    group.create_task(_copy(pod_reader, writer))
 
     async def _connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        target = wanted_node_ports(self._services.all()).get(port)
+        target = node_ports(self._services.all()).get(port)
         service = self._services.get(target.service) if target else None
-        found = ready_targets(service, self._pods.all(), target.port) if service and target else []
-        if not found:
+        pods = ready_targets(service, self._pods.all(), target.port) if service and target else []
+        if not pods:
             raise CannotRun(f"no ready pod for node port {port}")
         self._turn += 1
-        sock = await self._runtime.reach(*found[self._turn % len(found)])
+        sock = await self._runtime.reach(*pods[self._turn % len(pods)])
         return await asyncio.open_connection(sock=sock)
 
     def _service_changed(self, change: Change[Service]) -> None:
         self._changed.set()
 
 
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Bytes from one side to the other, then the end; a side that breaks off ends both."""
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Copy bytes to the end of the source; an error closes the connection."""
     try:
         while data := await source.read(_BLOCK):
             sink.write(data)

@@ -1,8 +1,4 @@
-"""Connections into pods, and listening where pods can reach us, through `standalone.dial`.
-
-Used by the namespaces runtime (port-forward) and by the agent (the API server's second address when
-there is no root). As in Kubernetes, a forwarded port is one of the pod's own loopback first.
-"""
+"""Sockets in the network namespaces of pods, made there by the program `open_socket`."""
 
 from __future__ import annotations
 
@@ -13,44 +9,47 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import CannotRun
-from muster.local.node.runtime.shims import start_program
+from muster.local.node.runtime.processes import start_program
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _ask(errors: Path, **asked: Any) -> socket.socket:
+def _open(errors: Path, **request: Any) -> socket.socket:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        pid = start_program("open_socket", [json.dumps(asked)], {0: theirs.fileno()}, errors)
+        pid = start_program("open_socket", [json.dumps(request)], {0: theirs.fileno()}, errors)
         theirs.close()
-        said, fds, _, _ = socket.recv_fds(ours, 4096, 1)
+        message, fds, _, _ = socket.recv_fds(ours, 4096, 1)
         os.waitpid(pid, 0)
     if not fds:
-        raise CannotRun(said.decode().removeprefix("no") or "the helper ended without a word")
-    os.set_inheritable(fds[0], False)  # it comes otherwise, and pods would keep it open
+        reason = message.decode().removeprefix("no")
+        raise CannotRun(reason or "the helper program exited without a message")
+    os.set_inheritable(fds[0], False)  # received descriptors are inheritable: pods would keep it
     return socket.socket(fileno=fds[0])
 
 
 async def connect_from_host(address: str, port: int) -> socket.socket:
-    """A connection made in our own network."""
-    made = socket.socket()
-    made.setblocking(False)
+    """A connection from the machine's own network."""
+    sock = socket.socket()
+    sock.setblocking(False)
     try:
-        await asyncio.get_running_loop().sock_connect(made, (address, port))
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
-async def connect_from_pod(pid: int, places: list[tuple[str, int]], errors: Path) -> socket.socket:
-    """A connection from inside the pod whose first process this is, to the first that answers."""
-    made = await asyncio.to_thread(_ask, errors, pid=pid, connect=places)
-    made.setblocking(False)
-    return made
+async def connect_from_pod(
+    pid: int, addresses: list[tuple[str, int]], errors: Path
+) -> socket.socket:
+    """A connection from inside the pod of this process, to the first address that answers."""
+    sock = await asyncio.to_thread(_open, errors, pid=pid, connect=addresses)
+    sock.setblocking(False)
+    return sock
 
 
 def listen_in_namespace(pid: int, address: str, port: int, errors: Path) -> socket.socket:
-    """A listening socket in the network of that process."""
-    return _ask(errors, pid=pid, listen=(address, port))
+    """A listening socket in the network namespace of a process."""
+    return _open(errors, pid=pid, listen=(address, port))

@@ -1,8 +1,8 @@
-"""The way out without root: slirp4netns or pasta, whichever the machine has, at the holder's side.
+"""External network access without root: slirp4netns or pasta, whichever is installed.
 
-Used by `rootless`. The program carries packets between the holder's network and ordinary sockets of
-the user; inside, `holder` has set up the same NAT as a machine would. It is found again after a
-restart of the daemon by its PID and start time, and ended with the cluster.
+The program carries packets between the holder's network namespace and ordinary sockets of the user;
+inside, the holder has set up the same NAT as a machine with root. The program outlives the daemon:
+its PID and start time are saved, and it is killed with the cluster.
 """
 
 from __future__ import annotations
@@ -14,72 +14,65 @@ import select
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from muster.local.node.runtime import sandbox
-from muster.local.node.runtime.pod_records import write_atomically
-from muster.local.node.standalone.linux import kernel
+from muster.local.node.runtime import processes
+from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_READY = 5.0
+_START_TIMEOUT = 5.0
 _DEVICE = "/dev/net/tun"
-_NO_NEWS = "child failed"
-_MOST_LINES = 3
+_UNHELPFUL = "child failed"
+_MAX_LINES = 3
 _SLIRP_DNS = "10.0.2.3"
 _PASTA_DNS = "169.254.53.53"
 
 
 class UserModeNetwork:
-    """One such program for one holder. `how` is its name once it works."""
+    """`method` is the name of the program once it runs."""
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir
         self._record = data_dir / "outside"
         self._errors = data_dir / "outside.err"
-        self.how = ""
-        self.why_not = ""
+        self.method = ""
+        self.unavailable_reason = ""
 
     @property
-    def servers(self) -> list[str]:
-        """Where the program answers questions for names."""
-        return {"slirp4netns": [_SLIRP_DNS], "pasta": [_PASTA_DNS]}.get(self.how, [])
+    def name_servers(self) -> list[str]:
+        """Where the program answers name queries."""
+        return {"slirp4netns": [_SLIRP_DNS], "pasta": [_PASTA_DNS]}.get(self.method, [])
 
     def open(self, holder: int) -> None:
-        """Find the program that serves this holder, or start one; none is no error."""
-        known = self._known()
-        if known.get("holder") == holder and kernel.start_time(known["pid"]) == known["started"]:
-            self.how = known["how"]
+        """Find the program that serves this holder, or start one. Having none is no error."""
+        saved = self._saved()
+        if saved.get("holder") == holder and _is_running(saved):
+            self.method = saved["how"]
             return
-        trouble = []
+        failures = []
         for name, start in (("slirp4netns", self._slirp), ("pasta", self._pasta)):
             program = shutil.which(name)
             pid = start(program, holder) if program else 0
             if pid:
-                self.how = name
-                facts = {
-                    "pid": pid,
-                    "started": kernel.start_time(pid),
-                    "how": name,
-                    "holder": holder,
-                }
-                write_atomically(self._record, json.dumps(facts))
+                self.method = name
+                identity = {"pid": pid, "started": kernel.start_time(pid)}
+                saved = identity | {"how": name, "holder": holder}
+                files.write_atomically(self._record, json.dumps(saved))
                 return
             if program:
-                trouble.append(_explained(name, self._errors.read_text(errors="replace")))
-        self.why_not = "; ".join(trouble) or "neither slirp4netns nor pasta is installed"
+                failures.append(_explain(name, self._errors.read_text(errors="replace")))
+        self.unavailable_reason = (
+            "; ".join(failures) or "neither slirp4netns nor pasta is installed"
+        )
 
     def close(self) -> None:
-        known = self._known()
-        if known and kernel.start_time(known["pid"]) == known["started"]:
-            sandbox.end(known["pid"])
+        saved = self._saved()
+        if saved and _is_running(saved):
+            processes.kill_and_wait(saved["pid"])
         self._record.unlink(missing_ok=True)
 
-    def _known(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self._record.read_text())
-        except (OSError, ValueError):
-            return {}
-        return found
+    def _saved(self) -> dict[str, Any]:
+        return files.read_json(self._record)
 
     def _slirp(self, program: str, holder: int) -> int:
         ready, theirs = os.pipe()
@@ -87,14 +80,14 @@ class UserModeNetwork:
         flags = ["--configure", "--mtu=65520", "--disable-host-loopback", f"--ready-fd={theirs}"]
         pid = self._spawn([program, *flags, str(holder), "tap0"])
         os.close(theirs)
-        with open(ready, "rb", buffering=0) as heard:
-            if select.select([heard], [], [], _READY)[0] and heard.read(1):
+        with open(ready, "rb", buffering=0) as pipe:
+            if select.select([pipe], [], [], _START_TIMEOUT)[0] and pipe.read(1):
                 return pid
-        sandbox.end(pid)
+        processes.kill_and_wait(pid)
         return 0
 
     def _pasta(self, program: str, holder: int) -> int:
-        """It goes to the background when it is ready, and writes its PID."""
+        """pasta writes its PID and goes to the background when it is ready."""
         file = self._folder / "pasta.pid"
         file.unlink(missing_ok=True)
         ports = [word for flag in "tuTU" for word in (f"-{flag}", "none")]
@@ -119,13 +112,17 @@ class UserModeNetwork:
         return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
 
 
-def _explained(name: str, said: str) -> str:
-    """Why the program does not work: in its own words, and what they mean if that is known."""
-    lines = [line.strip() for line in said.splitlines()]
-    telling = [line for line in lines if line and not line.startswith(_NO_NEWS)]
-    own = f"{name}: {', '.join(telling[-_MOST_LINES:]) or 'it ended without a word'}"
-    if _DEVICE in own and os.strerror(errno.EACCES) in own:
-        return f"this user may not open {_DEVICE} ({own})"
-    if _DEVICE in own and os.strerror(errno.ENOENT) in own:
-        return f"this machine has no {_DEVICE} ({own})"
-    return own
+def _is_running(saved: dict[str, Any]) -> bool:
+    return bool(kernel.start_time(saved["pid"]) == saved["started"])
+
+
+def _explain(name: str, output: str) -> str:
+    """Why the program failed: its own message, and the known causes in plain words."""
+    lines = [line.strip() for line in output.splitlines()]
+    useful = [line for line in lines if line and not line.startswith(_UNHELPFUL)]
+    message = f"{name}: {', '.join(useful[-_MAX_LINES:]) or 'it exited without a message'}"
+    if _DEVICE in message and os.strerror(errno.EACCES) in message:
+        return f"this user may not open {_DEVICE} ({message})"
+    if _DEVICE in message and os.strerror(errno.ENOENT) in message:
+        return f"this machine has no {_DEVICE} ({message})"
+    return message

@@ -1,7 +1,6 @@
-"""Carrying out one handler of a probe or hook: a program in the container, a request, a connection.
+"""Running one handler of a probe or hook: a program in the container, a request, a connection.
 
-Called by `prober` and `stopping`. The answer is whether it went well and what was said; nothing is
-raised for a container that is not there, not well or not quick enough.
+A container that is missing, fails or answers too late is a result, not an exception.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster import errors
+from muster.api.core import port_number
 from muster.errors import CannotRun
 from muster.local.node.standalone import shim_socket
 
@@ -20,69 +20,70 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Container, Handler, HttpGet, Port
     from muster.local.node.runtime.interface import Runtime
 
-_MOST_SAID = 10 * 1024
-_LONGEST_LINE = 8 * 1024
+_MAX_OUTPUT = 10 * 1024
+_MAX_LINE = 8 * 1024
 
 
 class HandlerResult(NamedTuple):
-    well: bool
-    said: str = ""
+    ok: bool
+    output: str = ""
 
 
 class HandlerRunner:
-    """Asks the containers of one runtime."""
+    """Runs handlers in the containers of one runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def ask(
+    async def run(
         self, uid: str, container: Container, handler: Handler, limit: float | None
     ) -> HandlerResult:
-        """The answer of a container of that pod, in at most `limit` seconds."""
+        """Run a handler for at most `limit` seconds."""
         try:
             async with asyncio.timeout(limit):
-                return await self._ask(uid, container, handler)
+                return await self._run(uid, container, handler)
         except TimeoutError:
             return HandlerResult(False, f"no answer in {limit:g} s")
         except (OSError, CannotRun, ValueError) as error:
             return HandlerResult(False, errors.describe(error))
 
-    async def _ask(self, uid: str, container: Container, handler: Handler) -> HandlerResult:
+    async def _run(self, uid: str, container: Container, handler: Handler) -> HandlerResult:
         if handler.exec is not None:
-            return await self._run(uid, container.name, handler.exec.command)
+            return await self._exec(uid, container.name, handler.exec.command)
         if handler.http_get is not None:
-            return await self._get(uid, container, handler.http_get)
-        socket = handler.tcp_socket or handler.grpc
-        if socket is not None:
-            _, writer = await self._connect(uid, port_number(container, socket.port), socket.host)
+            return await self._http_get(uid, container, handler.http_get)
+        target = handler.tcp_socket or handler.grpc
+        if target is not None:
+            port = container_port(container, target.port)
+            _, writer = await self._connect(uid, port, target.host)
             writer.close()
         if handler.sleep is not None:
             await asyncio.sleep(handler.sleep.seconds)
         return HandlerResult(True)
 
-    async def _run(self, uid: str, container: str, command: tuple[str, ...]) -> HandlerResult:
-        said = b""
-        ask = self._runtime.ask(
+    async def _exec(self, uid: str, container: str, command: tuple[str, ...]) -> HandlerResult:
+        output = b""
+        connection = self._runtime.connect_shim(
             uid, container, op="exec", argv=list(command), tty=False, stdin=False
         )
-        async with ask as shim:
+        async with connection as shim:
             async for channel, data in shim.frames():
                 if channel in (shim_socket.STDOUT, shim_socket.STDERR):
-                    said = (said + data)[:_MOST_SAID]
+                    output = (output + data)[:_MAX_OUTPUT]
                 elif channel == shim_socket.STATUS:
                     status = json.loads(data)
                     if "exitCode" in status:
-                        text = said.decode(errors="replace") or status.get("message", "")
+                        text = output.decode(errors="replace") or status.get("message", "")
                         return HandlerResult(status["exitCode"] == 0, text)
-        return HandlerResult(False, "the container ended")
+        return HandlerResult(False, "the container exited")
 
-    async def _get(self, uid: str, container: Container, asked: HttpGet) -> HandlerResult:
-        port = port_number(container, asked.port)
-        secure = asked.scheme.upper() == "HTTPS"
-        reader, writer = await self._connect(uid, port, asked.host, secure=secure)
+    async def _http_get(self, uid: str, container: Container, get: HttpGet) -> HandlerResult:
+        port = container_port(container, get.port)
+        secure = get.scheme.upper() == "HTTPS"
+        reader, writer = await self._connect(uid, port, get.host, secure=secure)
         try:
-            host = asked.host or self._runtime.read(uid).address
-            writer.write(_request(asked, f"{host}:{port}"))
+            host = get.host or self._runtime.read(uid).address
+            writer.write(_request(get, f"{host}:{port}"))
             await writer.drain()
             line = await reader.readuntil(b"\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -99,19 +100,19 @@ class HandlerRunner:
         self, uid: str, port: int, host: str, *, secure: bool = False
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = None
-        if secure:  # as the kubelet does it, without looking at the certificate
+        if secure:  # like the kubelet, without checking the certificate
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         name = "" if secure else None
         if host:
             return await asyncio.open_connection(
-                host, port, ssl=context, server_hostname=name, limit=_LONGEST_LINE
+                host, port, ssl=context, server_hostname=name, limit=_MAX_LINE
             )
         sock = await self._runtime.reach(uid, port)
         try:
             return await asyncio.open_connection(
-                sock=sock, ssl=context, server_hostname=name, limit=_LONGEST_LINE
+                sock=sock, ssl=context, server_hostname=name, limit=_MAX_LINE
             )
         except BaseException:
             with contextlib.suppress(OSError):
@@ -119,26 +120,22 @@ class HandlerRunner:
             raise
 
 
-def port_number(container: Container, port: Port) -> int:
+def container_port(container: Container, port: Port) -> int:
     """The port's number; a name is looked up among the container's ports."""
-    if isinstance(port, int):
-        return port
-    if port.isdigit():
-        return int(port)
-    for known in container.ports:
-        if known.name == port:
-            return known.container_port
-    raise ValueError(f'the container has no port called "{port}"')
+    number = port_number(port, [container])
+    if number is None:
+        raise ValueError(f'the container has no port named "{port}"')
+    return number
 
 
-def _request(asked: HttpGet, host: str) -> bytes:
-    given = {header.name.title(): header.value for header in asked.http_headers}
+def _request(get: HttpGet, host: str) -> bytes:
+    own = {header.name.title(): header.value for header in get.http_headers}
     headers = {
         "Host": host,
         "User-Agent": "kube-probe/muster",
         "Accept": "*/*",
         "Connection": "close",
     }
-    lines = [f"{name}: {value}" for name, value in (headers | given).items()]
-    path = asked.path if asked.path.startswith("/") else f"/{asked.path}"
+    lines = [f"{name}: {value}" for name, value in (headers | own).items()]
+    path = get.path if get.path.startswith("/") else f"/{get.path}"
     return "\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode()

@@ -1,56 +1,46 @@
-"""Tasks that belong to containers, all owned by one task group.
+"""Tasks that belong to containers, all in one task group.
 
-Used by `prober` and `stopping`; run by the agent. One task per key: starting a key that works
-already changes nothing.
+One task per attempt: starting a second one for the same attempt changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
 
+    from muster.local.node.runtime.pod_records import AttemptKey
 
-class AttemptKey(NamedTuple):
-    """One attempt at one container of one pod."""
-
-    uid: str
-    container: str
-    number: int
+    Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class ContainerTasks:
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[tuple[AttemptKey, Callable[[], Awaitable[None]]]] = (
-            asyncio.Queue()
-        )
-        self._wanted: set[AttemptKey] = set()
+        self._waiting: asyncio.Queue[tuple[AttemptKey, Work]] = asyncio.Queue()
+        self._started: set[AttemptKey] = set()
         self._tasks: dict[AttemptKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Run what is started, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                place, work = await self._waiting.get()
-                if place in self._wanted and place not in self._tasks:
-                    self._tasks[place] = group.create_task(self._do(work))
+                attempt, work = await self._waiting.get()
+                if attempt in self._started and attempt not in self._tasks:
+                    self._tasks[attempt] = group.create_task(work())
 
-    def start(self, place: AttemptKey, work: Callable[[], Awaitable[None]]) -> None:
-        if place not in self._wanted:
-            self._wanted.add(place)
-            self._waiting.put_nowait((place, work))
+    def start(self, attempt: AttemptKey, work: Work) -> None:
+        if attempt not in self._started:
+            self._started.add(attempt)
+            self._waiting.put_nowait((attempt, work))
 
-    def places(self, uid: str) -> list[AttemptKey]:
-        """Where work of this pod was started and not stopped."""
-        return [place for place in self._wanted if place.uid == uid]
+    def attempts(self, uid: str) -> list[AttemptKey]:
+        """The attempts of a pod whose task was started and not stopped."""
+        return [attempt for attempt in self._started if attempt.uid == uid]
 
-    def stop(self, place: AttemptKey) -> None:
-        self._wanted.discard(place)
-        task = self._tasks.pop(place, None)
+    def stop(self, attempt: AttemptKey) -> None:
+        self._started.discard(attempt)
+        task = self._tasks.pop(attempt, None)
         if task is not None:
             task.cancel()
-
-    async def _do(self, work: Callable[[], Awaitable[None]]) -> None:
-        await work()

@@ -1,71 +1,71 @@
-"""Memory limits: a control group for each container that has one, where the machine lets us.
+"""Memory limits: one control group per container with a limit, where the machine allows it.
 
-Used by the runtimes. Groups are made below our own, named by the data directory, and removed with
-the pod. Both generations of control groups are known; which one counts memory is read from `/proc`.
-A machine that gives us none runs the pods without limits, and `arena status` says so.
+The groups are below one group per cluster, and are removed with the pod. Both versions of control
+groups work; `/proc` tells which one controls memory. Without control groups pods run without
+limits, and `arena status` shows it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.errors import CannotRun
+from muster.local.home import cluster_hash
 
-_FIRST = ("memory.limit_in_bytes", "memory.oom_control")
-_SECOND = ("memory.max", "memory.events")
+_V1 = ("memory.limit_in_bytes", "memory.oom_control")
+_V2 = ("memory.max", "memory.events")
 
 
 @dataclass(frozen=True)
 class MemoryCgroups:
-    """Where groups can be made. `folder` itself is made with the first of them."""
+    """The cluster's group. `folder` is made with the first container's group."""
 
     folder: Path
-    second: bool
+    version_2: bool
 
     def make(self, name: str, limit: int) -> dict[str, str]:
-        """A group of that name; what its shim needs to know of it."""
-        here = self.folder / name
-        amount, events = _SECOND if self.second else _FIRST
+        """Make a group with this limit; returns the paths that the shim needs."""
+        group = self.folder / name
+        maximum, events = _V2 if self.version_2 else _V1
         try:
-            here.mkdir(parents=True, exist_ok=True)
-            if self.second:
+            group.mkdir(parents=True, exist_ok=True)
+            if self.version_2:
                 (self.folder / "cgroup.subtree_control").write_text("+memory")
-                self._also(here / "memory.swap.max", "0")
-                self._also(here / "memory.oom.group", "1")
-            (here / amount).write_text(str(limit))
-            if not self.second:
-                self._also(here / "memory.memsw.limit_in_bytes", str(limit))
+                _write_if_possible(group / "memory.swap.max", "0")
+                _write_if_possible(group / "memory.oom.group", "1")
+            (group / maximum).write_text(str(limit))
+            if not self.version_2:
+                _write_if_possible(group / "memory.memsw.limit_in_bytes", str(limit))
         except OSError as error:
-            raise CannotRun(f"the memory limit could not be set: {error.strerror}") from error
-        return {"group": str(here), "events": str(here / events)}
+            raise CannotRun(f"cannot set the memory limit: {error.strerror}") from error
+        return {"group": str(group), "events": str(group / events)}
 
     def remove(self, prefix: str) -> None:
-        """Remove the groups whose names start so; one in use stays."""
+        """Remove the groups with this prefix; groups in use stay."""
         if self.folder.is_dir():
-            for here in self.folder.iterdir():
-                if here.is_dir() and here.name.startswith(prefix):
+            for group in self.folder.iterdir():
+                if group.is_dir() and group.name.startswith(prefix):
                     with contextlib.suppress(OSError):
-                        here.rmdir()
+                        group.rmdir()
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove all groups."""
         self.remove("")
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _also(self, file: Path, text: str) -> None:
-        """Where the kernel has it: swap would only stretch the limit."""
-        with contextlib.suppress(OSError):
-            file.write_text(text)
+
+def _write_if_possible(file: Path, text: str) -> None:
+    """Kernels without swap accounting lack these files; swap would only stretch the limit."""
+    with contextlib.suppress(OSError):
+        file.write_text(text)
 
 
 def find_memory_cgroups(data_dir: Path, proc: Path = Path("/proc/self")) -> MemoryCgroups | None:
-    """Where this process may make groups that count memory; None where it may not."""
-    digest = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()
-    own = _own((proc / "cgroup").read_text())
+    """A place where this process may make groups with memory limits; None if there is none."""
+    own = _own_groups((proc / "cgroup").read_text())
     for kind, root, options in _mounts((proc / "mountinfo").read_text()):
         if kind == "cgroup" and "memory" in options and "memory" in own:
             parents = [root / own["memory"].strip("/")]
@@ -74,57 +74,57 @@ def find_memory_cgroups(data_dir: Path, proc: Path = Path("/proc/self")) -> Memo
         else:
             continue
         for parent in parents:
-            here = parent / f"muster-{digest[:8]}"
-            if _allowed(here):
-                return MemoryCgroups(here, second=kind == "cgroup2")
+            group = parent / f"muster-{cluster_hash(data_dir)[:8]}"
+            if _can_create(group):
+                return MemoryCgroups(group, version_2=kind == "cgroup2")
     return None
 
 
-def _own(text: str) -> dict[str, str]:
-    """Our own group by controller; the second generation's is under the empty name."""
-    found: dict[str, str] = {}
+def _own_groups(text: str) -> dict[str, str]:
+    """The group of this process by controller; that of version 2 under the empty name."""
+    groups: dict[str, str] = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
-        found |= dict.fromkeys(controllers.split(","), path)
-    return found
+        groups |= dict.fromkeys(controllers.split(","), path)
+    return groups
 
 
 def _mounts(text: str) -> list[tuple[str, Path, list[str]]]:
-    """Kind, place and options of every control group file system."""
-    found = []
+    """Type, mount point and options of every control group file system."""
+    mounts = []
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind.startswith("cgroup"):
-            found.append((kind, Path(before.split(" ")[4]), options.split(",")))
-    return found
+            mounts.append((kind, Path(before.split(" ")[4]), options.split(",")))
+    return mounts
 
 
 def _upwards(root: Path, own: str) -> list[Path]:
-    here = root / own.strip("/")
-    return [here, *(parent for parent in here.parents if parent.is_relative_to(root))]
+    group = root / own.strip("/")
+    return [group, *(parent for parent in group.parents if parent.is_relative_to(root))]
 
 
 def _delegates(parent: Path) -> bool:
-    """Whether groups below this one count memory. We enable it nowhere but below our own: a group
-    with processes in it could not, and another's is not ours to change."""
+    """Whether groups below this one control memory. We enable that only below our own group: a
+    group with processes cannot, and groups of others are not ours to change."""
     try:
         return "memory" in (parent / "cgroup.subtree_control").read_text().split()
     except OSError:
         return False
 
 
-def _allowed(here: Path) -> bool:
-    """Whether a group can be made there, and a process put into it."""
-    trial = here / "trial"
+def _can_create(group: Path) -> bool:
+    """Whether the group can be made, and processes put into groups below it."""
+    trial = group / "trial"
     try:
-        here.mkdir(exist_ok=True)
+        group.mkdir(exist_ok=True)
         trial.mkdir(exist_ok=True)
         (trial / "cgroup.procs").open("a").close()
     except OSError:
         return False
     finally:
-        for folder in (trial, here):  # ours stays where pods of a former daemon run in it
+        for folder in (trial, group):  # the group stays if pods of an earlier daemon are in it
             with contextlib.suppress(OSError):
                 folder.rmdir()
     return True

@@ -1,7 +1,7 @@
-"""The seam between the pod loop and whatever runs pods on this machine.
+"""What the pod loop needs of a runtime.
 
-The loop asks, the runtime does; the runtime says through `changed` that a pod should be looked at
-again, and `read` tells what is there. Every method bears being called twice.
+`read` returns what is there; the runtime calls `changed` when a pod should be visited again. Every
+method may be called twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """What a pod needs before its first container starts."""
+    """The namespaces of one pod."""
 
     uid: str
     key: Key
@@ -48,69 +48,67 @@ class ContainerSpec:
     tty: bool = False
     stdin: bool = False
     stdin_once: bool = False
-    """Whether its input ends when the first who typed has ended, or is gone."""
+    """Whether standard input closes when the first attached client closes it or is gone."""
     memory: int | None = None
-    """The most bytes that its processes may use."""
+    """The memory limit in bytes."""
     message_path: str = "/dev/termination-log"
-    """Where the program may write its last words."""
     message_from_log: bool = False
-    """Whether the end of the log is taken for them if it fails without any."""
+    """Whether the end of the log becomes the message if the program fails without one."""
 
 
 class Runtime(Protocol):
     """Runs pods. `run` must be running for anything else to work."""
 
     async def run(self, changed: Callable[[str], None]) -> None:
-        """Watch over what runs; call `changed(uid)` when a pod should be looked at again."""
+        """Watch all containers; call `changed(uid)` when a pod should be visited again."""
 
     def uids(self) -> list[str]:
-        """Every pod of which there is anything."""
+        """All pods that have a record."""
 
-    def read(self, uid: str) -> PodRecord:
-        """What there is of a pod."""
+    def read(self, uid: str) -> PodRecord: ...
 
     @property
     def shares_files(self) -> bool:
-        """Whether pods see this machine's files as they are, volumes only as links."""
+        """Whether pods see this machine's files, and volumes only as links."""
 
     @property
     def host_address(self) -> str:
-        """This machine as pods see it."""
+        """The address of this machine as pods see it."""
 
     def address(self, key: Key) -> str:
-        """The address that a pod of this name has, or will have."""
+        """The address that a pod of this name has or will have."""
 
     def last_address(self, key: Key) -> str:
-        """The address that a pod of this name had, if it is remembered."""
+        """The last address of a pod of this name; empty if unknown."""
 
     async def open(self, spec: SandboxSpec) -> None:
         """Make the pod's namespaces."""
 
     async def start(self, spec: ContainerSpec) -> None:
-        """Start a container in them."""
+        """Start an attempt at a container in the pod's namespaces."""
 
     async def stop(self, uid: str, container: str, grace: float) -> None:
-        """Ask a container to end, and kill it after `grace` seconds."""
+        """Send SIGTERM to a container, and SIGKILL after `grace` seconds."""
 
     async def close(self, uid: str) -> None:
-        """End the pod's processes and namespaces; its logs and exit codes stay."""
+        """Kill the pod's processes and namespaces; its logs and exit codes stay."""
 
     async def forget(self, uid: str) -> None:
-        """Remove the rest."""
+        """Close the pod and delete its record."""
 
     def attempts(self, uid: str, container: str) -> list[int]:
-        """The numbers of the attempts at a container of which there still is a log."""
+        """The numbers of the attempts that still have a log."""
 
     def folder(self, uid: str, container: str, number: int) -> Path:
-        """Where an attempt's log and exit code are."""
+        """The directory of an attempt, with its log and exit code."""
 
     async def connect(self, uid: str, port: int) -> socket:
-        """A connection to a port inside the pod."""
+        """A connection to a port inside the pod: on its loopback, else at its address."""
 
     async def reach(self, uid: str, port: int) -> socket:
-        """A connection to a port at the pod's own address, as its peers would make it."""
+        """A connection to a port at the pod's address, as its peers make it."""
 
-    def ask(
+    def connect_shim(
         self, uid: str, container: str, **request: Any
     ) -> AbstractAsyncContextManager[ShimConnection]:
-        """Talk to the supervisor of a running container."""
+        """A connection to the shim of a running container."""

@@ -1,7 +1,6 @@
-"""The runtime that gives every pod namespaces of its own.
+"""The runtime that gives every pod its own namespaces, as root or rootless.
 
-Made by the agent, as root or rootless; only the network differs. The pod's first process holds the
-namespaces; its end is the end of all of them.
+The pod's first process (`pause`) holds the namespaces: when it exits, all of them are gone.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
 from muster.local.node.network import pod_sockets
-from muster.local.node.runtime import rootfs, sandbox
-from muster.local.node.runtime.pod_records import write_atomically
+from muster.local.node.runtime import processes, rootfs, sandbox
 from muster.local.node.runtime.rootfs import Mount
 from muster.local.node.runtime.shim_runtime import ShimRuntime
-from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 
 class NamespaceRuntime(ShimRuntime):
-    """Runs pods in namespaces, below one data directory."""
-
     shares_files = False
 
     def __init__(
@@ -58,41 +54,41 @@ class NamespaceRuntime(ShimRuntime):
         return self._network.gateway
 
     def address(self, key: Key) -> str:
-        return self._network.give(key, self._busy)
+        return self._network.allocate(key, self._busy)
 
     def last_address(self, key: Key) -> str:
-        return str(self._network.addresses.of(key) or "")
+        return str(self._network.addresses.find(key) or "")
 
     async def open(self, spec: SandboxSpec) -> None:
         before = self.read(spec.uid)
         if before.open:
             return
-        if before.pause and not await asyncio.to_thread(sandbox.end, before.pause):
-            raise CannotRun("the pod's former first process does not end")
+        if before.pause and not await asyncio.to_thread(processes.kill_and_wait, before.pause):
+            raise CannotRun("the pod's earlier first process does not exit")
         folder = self.records.pod(spec.uid)
         folder.mkdir(parents=True, exist_ok=True)
         address = "" if spec.host_network else self.address(spec.key)
         self._busy.add(str(spec.key))
         if address:
-            write_atomically(folder / "resolv.conf", self._network.resolver)
-        write_atomically(folder / "hostname", f"{spec.hostname}\n")
-        facts: Raw = {
+            files.write_atomically(folder / "resolv.conf", self._network.resolv_conf)
+        files.write_atomically(folder / "hostname", f"{spec.hostname}\n")
+        body: Raw = {
             "key": str(spec.key),
             "address": address or self._network.gateway,
             "sandbox": before.next_sandbox,
         }
 
-        def made(pid: int) -> dict[str, str]:
+        def created(pid: int) -> dict[str, str]:
             started = kernel.start_time(pid)
-            self.records.write_pod(spec.uid, facts | {"pause": pid, "started": started})
+            self.records.write_pod(spec.uid, body | {"pause": pid, "started": started})
             return self._network.link(address) if address else {}
 
         shared = [["tmpfs", str(folder / "shm"), "mode=1777"]]
-        for name, options in spec.memory_volumes.items():
-            shared.append(["tmpfs", str(folder / "volumes" / name), options])
+        for name, mount_options in spec.memory_volumes.items():
+            shared.append(["tmpfs", str(folder / "volumes" / name), mount_options])
         join = self._network.holder
-        wanted = sandbox.SandboxOptions(spec.hostname, bool(address), join, tuple(shared))
-        _, starter = await sandbox.open_sandbox(folder, wanted, made)
+        options = sandbox.SandboxOptions(spec.hostname, bool(address), join, tuple(shared))
+        _, starter = await sandbox.open_sandbox(folder, options, created)
         await asyncio.to_thread(os.waitpid, starter, 0)
 
     async def start(self, spec: ContainerSpec) -> None:
@@ -120,13 +116,13 @@ class NamespaceRuntime(ShimRuntime):
 
     async def close(self, uid: str) -> None:
         record = self.read(uid)
-        # In this order: what a shim has not reaped keeps the first process from being gone.
+        # In this order: the first process stays until every shim has reaped its children.
         if record.pause:
-            sandbox.kill(record.pause)
+            processes.kill(record.pause)
         await self.end_shims(uid)
         if record.pause:
-            await asyncio.to_thread(sandbox.end, record.pause)
-        self.unlimit(uid)
+            await asyncio.to_thread(processes.kill_and_wait, record.pause)
+        self.remove_cgroups(uid)
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)
 

@@ -1,36 +1,44 @@
-"""What is on disk about a pod: the truth, whatever crashed. Read anew at every look.
+"""What is on disk about a pod: the truth after any crash. Read again on every visit.
 
-    pods/<uid>/pod                          the sandbox: which of the pod's it is, first process,
-                                            its identity, address; or, where there are no
-                                            namespaces, that it is open
-    pods/<uid>/hosts, resolv.conf           bound into the containers
+    pods/<uid>/pod                          the sandbox: its number, first process, address; for
+                                            pods without namespaces, that it is open
+    pods/<uid>/hosts, resolv.conf           mounted into the containers
     pods/<uid>/volumes/<name>/              contents of volumes
     pods/<uid>/containers/<name>/<n>/       attempt n: spec, turn, lock, started, log, exited
 
-Written by `sandbox`, `shims` and the shims themselves, always by rename; read by the pod loop.
+A sandbox is one set of namespaces; a pod gets another one when it is lost. An attempt is one run of
+a container. Its shim holds `lock` as long as it lives: an attempt with neither an exit code nor a
+lock was lost. All files are replaced by rename.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from muster.api.meta import Raw
 
-KEPT_ATTEMPTS = 2
+MAX_ATTEMPTS = 2
+
+
+class AttemptKey(NamedTuple):
+    """One attempt at one container of one pod."""
+
+    uid: str
+    container: str
+    number: int
 
 
 class State(Enum):
@@ -41,15 +49,14 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Health:
-    """What probes and hooks say of a running container; without any, running is well.
-
-    `unwell` says why it is to be stopped, in at most `grace` seconds if that is not the pod's own.
-    """
+    """The result of probes and hooks; a running container without any is ready."""
 
     started: bool = True
     ready: bool = True
-    unwell: str = ""
+    failed: str = ""
+    """Why the container must be stopped; empty if it need not."""
     grace: int | None = None
+    """Seconds to stop it in, if not the pod's own grace."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,9 @@ class Attempt:
     reason: str = ""
     message: str = ""
     sandbox: int = 0
-    """Which of the pod's sandboxes it ran in."""
-    row: int = 0
-    """How many attempts at its container there were before it in that sandbox."""
+    """The number of the sandbox it ran in."""
+    restarts: int = 0
+    """How many attempts at its container there were before it in this sandbox."""
     health: Health = Health()
 
     @property
@@ -86,21 +93,21 @@ class Attempt:
 
 @dataclass(frozen=True)
 class PodRecord:
-    """A pod as this machine knows it. Attempts are in order, the last ones only."""
+    """A pod on this machine. Of each container the last attempts are kept, in order."""
 
     uid: str
     known: bool = False
     open: bool = False
     address: str = ""
     pause: int = 0
-    """The pod's first process, also while it is ending: then the pod is open no more."""
+    """The pod's first process. While that exits, the pod is not open any more."""
     key: str = ""
     rebooted: bool = False
-    """The machine was restarted since the pod's namespaces were made."""
+    """Whether the machine was restarted since the pod's namespaces were made."""
     sandbox: int = 0
-    """Which of the pod's sandboxes the last one is: a pod gets another when one is lost."""
+    """The number of the last sandbox."""
     stopped: bool = False
-    """The cluster was stopped while the pod ran."""
+    """Whether the cluster was stopped while the pod ran."""
     containers: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
 
     def last(self, container: str) -> Attempt | None:
@@ -108,7 +115,7 @@ class PodRecord:
         return attempts[-1] if attempts else None
 
     def current(self, container: str) -> Attempt | None:
-        """The last attempt, if it was made in the pod's last sandbox."""
+        """The last attempt, if it ran in the last sandbox."""
         last = self.last(container)
         return last if last is not None and last.sandbox == self.sandbox else None
 
@@ -126,7 +133,7 @@ class PodRecords:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self.boot = kernel.boot_id()
 
     def uids(self) -> list[str]:
         return sorted(os.listdir(self.root)) if self.root.is_dir() else []
@@ -143,72 +150,71 @@ class PodRecords:
         return sorted(int(name) for name in names if name.isdigit())
 
     def read(self, uid: str) -> PodRecord:
-        facts = _json(self.pod(uid) / "pod")
-        pause = int(facts.get("pause", 0))
-        same = facts.get("boot") == self.boot
-        same = same and (not pause or kernel.start_time(pause) == facts.get("started"))
+        saved = files.read_json(self.pod(uid) / "pod")
+        pause = int(saved.get("pause", 0))
+        same = saved.get("boot") == self.boot
+        same = same and (not pause or kernel.start_time(pause) == saved.get("started"))
         folder = self.pod(uid) / "containers"
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
         containers = {
             name: tuple(
                 read_attempt(folder / name, number)
-                for number in self.attempts(uid, name)[-KEPT_ATTEMPTS:]
+                for number in self.attempts(uid, name)[-MAX_ATTEMPTS:]
             )
             for name in names
         }
         return PodRecord(
             uid,
-            bool(facts),
-            same and (not kernel.is_exiting(pause) if pause else bool(facts.get("plain"))),
-            facts.get("address", ""),
+            bool(saved),
+            same and (not kernel.is_exiting(pause) if pause else bool(saved.get("plain"))),
+            saved.get("address", ""),
             pause if same else 0,
-            facts.get("key", ""),
-            bool(facts) and facts.get("boot") != self.boot,
-            int(facts.get("sandbox", 0)),
-            bool(facts.get("stopped")),
+            saved.get("key", ""),
+            bool(saved) and saved.get("boot") != self.boot,
+            int(saved.get("sandbox", 0)),
+            bool(saved.get("stopped")),
             {name: attempts for name, attempts in containers.items() if attempts},
         )
 
     def supervised(self, uid: str) -> list[Path]:
-        """The attempts whose shims still live, if only to finish."""
+        """The directories of attempts whose shims still run."""
         locks = self.pod(uid).glob("containers/*/[0-9]*/lock")
-        return [file.parent for file in locks if is_locked(file)]
+        return [file.parent for file in locks if files.is_locked(file)]
 
-    def write_pod(self, uid: str, facts: Raw) -> None:
-        write_atomically(self.pod(uid) / "pod", json.dumps({"boot": self.boot} | facts))
+    def write_pod(self, uid: str, body: Raw) -> None:
+        files.write_atomically(self.pod(uid) / "pod", json.dumps({"boot": self.boot} | body))
 
     def write_stopped(self, uid: str) -> None:
-        """Note that the pod was ended with the cluster; the next sandbox knows nothing of it."""
+        """Record that the pod was stopped with the cluster; the next sandbox clears it."""
         file = self.pod(uid) / "pod"
-        write_atomically(file, json.dumps(_json(file) | {"stopped": True}))
+        files.write_atomically(file, json.dumps(files.read_json(file) | {"stopped": True}))
 
     def forget(self, uid: str) -> None:
         shutil.rmtree(self.pod(uid), ignore_errors=True)
 
     def forget_old_attempts(self, uid: str, container: str) -> None:
-        for number in self.attempts(uid, container)[:-KEPT_ATTEMPTS]:
+        for number in self.attempts(uid, container)[:-MAX_ATTEMPTS]:
             shutil.rmtree(self.attempt(uid, container, number), ignore_errors=True)
 
 
 def read_attempt(folder: Path, number: int) -> Attempt:
-    """One attempt's state. No exit code and no lock means that its shim was killed."""
-    here = folder / str(number)
-    ended = _json(here / "exited")
-    alive = not ended and is_locked(here / "lock")
-    if not ended and not alive:
-        ended = _json(here / "exited") or _lost(here)  # it may have ended between the two looks
-    start, turn = _json(here / "started"), _json(here / "turn")
-    state = State.EXITED if ended else State.RUNNING if start else State.STARTING
+    """One attempt of the container with this folder."""
+    attempt = folder / str(number)
+    end = files.read_json(attempt / "exited")
+    if not end and not files.is_locked(attempt / "lock"):
+        end = files.read_json(attempt / "exited") or _lost(attempt)  # it may have exited just now
+    start, turn = files.read_json(attempt / "started"), files.read_json(attempt / "turn")
+    state = State.EXITED if end else State.RUNNING if start else State.STARTING
     return Attempt(
         number,
         state,
         int(start.get("pid", 0)),
         _time(start.get("startedAt")),
-        _time(ended.get("finishedAt")) or (_modified(here) if ended else None),
-        int(ended.get("exitCode", 0)),
-        int(ended.get("signal", 0)),
-        ended.get("reason", ""),
-        ended.get("message", ""),
+        _time(end.get("finishedAt")) or (_modified(attempt) if end else None),
+        int(end.get("exitCode", 0)),
+        int(end.get("signal", 0)),
+        end.get("reason", ""),
+        end.get("message", ""),
         int(turn.get("sandbox", 0)),
         int(turn.get("row", 0)),
     )
@@ -223,44 +229,13 @@ _LOST: Raw = {
 }
 
 
-def _lost(here: Path) -> Raw:
-    """Write down that the attempt was lost, and when that was seen: nobody else will."""
-    found = _LOST | {"finishedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
-    with contextlib.suppress(OSError):  # the pod is being forgotten
-        if (here / "lock").exists():
-            write_atomically(here / "exited", json.dumps(found))
-    return found
-
-
-def is_locked(path: Path) -> bool:
-    """Whether somebody holds the file's lock."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
-
-
-def _json(path: Path) -> Raw:
-    try:
-        found: Raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found
+def _lost(attempt: Path) -> Raw:
+    """Write the end of an attempt whose shim is gone, with the current time."""
+    end = _LOST | {"finishedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    with contextlib.suppress(OSError):  # the pod is being removed
+        if (attempt / "lock").exists():
+            files.write_atomically(attempt / "exited", json.dumps(end))
+    return end
 
 
 def _time(text: str | None) -> datetime | None:

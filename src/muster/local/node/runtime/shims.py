@@ -1,8 +1,7 @@
 """Starting shims and talking to them.
 
-Used by the namespaces runtime. A shim is given its lock already locked and its socket already
-listening, so from the moment it exists it can be told apart from a dead one and be asked; there is
-no window in which a crash of the daemon could lose it.
+A shim inherits its lock already locked and its socket already listening. So from the moment it
+exists it is known to be alive and accepts connections: no crash of the daemon can lose it.
 """
 
 from __future__ import annotations
@@ -15,50 +14,21 @@ import os
 import shutil
 import signal
 import socket
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import muster
+from muster.local.node.runtime.processes import start_program
 from muster.local.node.standalone import shim_socket
 from muster.local.node.standalone.shim import LISTENER, LOCK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-_SOURCE = str(Path(muster.__file__).parents[1])
-_RUN = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from muster.local.node.standalone import {0}; sys.exit({0}.main())"
-)
-_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-_DESCRIPTORS_FROM = 64
-
-
-def start_program(program: str, arguments: list[str], fds: dict[int, int], errors: Path) -> int:
-    """Start one of the standalone programs in its own session with those descriptors; its PID."""
-    given = {
-        number: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTORS_FROM)
-        for number, fd in fds.items()
-    }
-    actions: list[tuple[Any, ...]] = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
-        (os.POSIX_SPAWN_OPEN, 2, str(errors), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
-    ]
-    actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in given.items()]
-    argv = [sys.executable, "-I", "-S", "-c", _RUN.format(program), _SOURCE, *arguments]
-    try:
-        return os.posix_spawn(sys.executable, argv, _ENV, file_actions=actions, setsid=True)
-    finally:
-        for fd in given.values():
-            os.close(fd)
+    from pathlib import Path
 
 
 def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
-    """Start the shim of one attempt; the PID of the shim. The folder appears complete, or not.
+    """Start the shim of one attempt; returns its PID. The folder appears complete or not at all.
 
-    `turn` is for whoever reads the attempt, not for the shim.
+    `turn` is read with the attempt's record; the shim does not use it.
     """
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
@@ -85,10 +55,10 @@ def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
 
 
 def kill_shim(folder: Path) -> None:
-    """Kill the shim of an attempt: whoever has its lock open where a shim has it.
+    """Kill the shim of an attempt: the process that has the attempt's lock as descriptor `LOCK`.
 
-    A PID that was written down may be another's by now, and the kernel's own list of locks names
-    the daemon, which took it. What is looked at here is what is killed, through its handle.
+    A recorded PID may belong to another process by now, and /proc/locks names the daemon, which
+    took the lock. The pidfd makes sure that the process checked is the process killed.
     """
     lock = folder / "lock"
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
@@ -101,7 +71,7 @@ def kill_shim(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _short(folder: Path) -> Any:
-    """A path to the folder short enough for a unix socket, however deep the folder is."""
+    """A path to the folder that is short enough for a unix socket address."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}"
@@ -121,7 +91,7 @@ class ShimConnection:
         await self._writer.drain()
 
     async def frames(self) -> AsyncIterator[tuple[int, bytes]]:
-        """What the shim says, until it has no more to say."""
+        """The shim's frames, until it closes the connection."""
         frames = shim_socket.FrameReader()
         with contextlib.suppress(ConnectionError):
             while data := await self._reader.read(64 * 1024):
@@ -131,7 +101,7 @@ class ShimConnection:
 
 @contextlib.asynccontextmanager
 async def connect_shim(folder: Path, **request: Any) -> AsyncIterator[ShimConnection]:
-    """A connection that opens with this request; ConnectionError if no shim lives there."""
+    """A connection that begins with this request; ConnectionError if the shim is gone."""
     try:
         with _short(folder) as path:
             reader, writer = await asyncio.open_unix_connection(f"{path}/sock")

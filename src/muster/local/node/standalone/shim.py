@@ -112,7 +112,7 @@ class Shim:
             kernel.enter({"pid": outside})
         now = log_format.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
-        _write("started", self._state)
+        files.write_atomically("started", json.dumps(self._state))
         self._state = {"state": "running"} | self._state
         self._tell()
 
@@ -273,7 +273,7 @@ class Shim:
 
     def _end(self, outcome: dict[str, Any]) -> None:
         outcome.setdefault("finishedAt", log_format.stamp(time.time_ns()))
-        _write("exited", outcome)
+        files.write_atomically("exited", json.dumps(outcome))
         self._state = {"state": "exited"} | outcome
         self._tell()
         for peer in list(self._peers):
@@ -311,11 +311,6 @@ def _last_words() -> str:
     with contextlib.suppress(OSError), open("termination-log", "rb") as file:
         return file.read()[-4096:].decode(errors="replace")
     return ""
-
-
-def _write(name: str, body: dict[str, Any]) -> None:
-    files.write(f".{name}", json.dumps(body))
-    os.replace(f".{name}", name)
 
 
 def main() -> int:

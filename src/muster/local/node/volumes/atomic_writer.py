@@ -1,18 +1,19 @@
-"""The files of a volume that is made of objects: there all at once, and replaced all at once.
+"""Replacing all files of a volume in one step.
 
-Used by `volumes`. As in Kubernetes, the files are in a folder of their own to which `..data` leads,
-and what programs open are links through it: turning that one link changes every file in the same
-moment. Whoever mounted a single file (subPath) keeps the one it has.
+As in Kubernetes, the files are in a directory of their own to which the link `..data` points, and
+programs open links through it: replacing that one link changes every file at the same moment. A
+container that mounted a single file (subPath) keeps the old one.
 """
 
 from __future__ import annotations
 
 import os
-import posixpath
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from muster.local.node.standalone.linux.files import inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,25 +28,24 @@ class VolumeFile(NamedTuple):
 
 
 def replace_files(folder: Path, files: Iterable[VolumeFile]) -> None:
-    """Make the folder's files these, if they are not; what others put there stays."""
-    wanted = {_inside(file.path): file for file in files}
-    before = _turned_to(folder)
-    if before is None or _found(before) != {path: f.data for path, f in wanted.items()}:
+    """Write these files unless they are there already; files made by others stay."""
+    new = {inside(file.path): file for file in files}
+    current = _current(folder)
+    if current is None or _read(current) != {path: f.data for path, f in new.items()}:
         payload = Path(tempfile.mkdtemp(prefix="..", dir=folder))
         payload.chmod(0o755)
-        for path, file in wanted.items():
+        for path, file in new.items():
             _write(payload / path, file)
-        _turn(folder, payload)
-    _tidy(folder, {path.split("/", 1)[0] for path in wanted})
+        _switch(folder, payload)
+    _tidy(folder, {path.split("/", 1)[0] for path in new})
 
 
 def _tidy(folder: Path, shown: set[str]) -> None:
-    """Links for what is shown and for nothing else, and no payload but the one turned to; also
-    after a crash at any point."""
+    """Make missing links; remove links and directories left by a crash or an older version."""
     for name in shown:
         if not os.path.lexists(folder / name):
             (folder / name).symlink_to(f"{_DATA}/{name}")
-    current = _turned_to(folder)
+    current = _current(folder)
     for entry in folder.iterdir():
         if entry.is_symlink() and entry.name != _DATA and entry.name not in shown:
             entry.unlink()
@@ -53,18 +53,14 @@ def _tidy(folder: Path, shown: set[str]) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _inside(path: str) -> str:
-    return posixpath.normpath(f"/{path}").lstrip("/")
-
-
-def _turned_to(folder: Path) -> Path | None:
+def _current(folder: Path) -> Path | None:
     try:
         return folder / os.readlink(folder / _DATA)
     except FileNotFoundError:
         return None
 
 
-def _found(payload: Path) -> dict[str, bytes]:
+def _read(payload: Path) -> dict[str, bytes]:
     files = (path for path in payload.rglob("*") if path.is_file())
     return {str(path.relative_to(payload)): path.read_bytes() for path in files}
 
@@ -75,8 +71,8 @@ def _write(target: Path, file: VolumeFile) -> None:
     target.chmod(file.mode)
 
 
-def _turn(folder: Path, payload: Path) -> None:
-    beside = folder / f"{_DATA}_new"
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(payload.name)
-    beside.replace(folder / _DATA)
+def _switch(folder: Path, payload: Path) -> None:
+    link = folder / f"{_DATA}_new"
+    link.unlink(missing_ok=True)
+    link.symlink_to(payload.name)
+    link.replace(folder / _DATA)

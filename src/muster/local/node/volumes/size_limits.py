@@ -1,7 +1,7 @@
-"""Size limits of emptyDir volumes on disk: looked at now and then, as the kubelet does it.
+"""Size limits of emptyDir volumes on disk, checked periodically as by the kubelet.
 
-Run by the agent. A pod that keeps more than it may is evicted: it is declared failed here, and the
-pod loop then ends it. Volumes in memory need no looking at; the kernel limits those.
+A pod over its limit is evicted: its status becomes Failed here, and the pod loop then stops it.
+Volumes in memory are limited by the kernel.
 """
 
 from __future__ import annotations
@@ -12,23 +12,22 @@ import os
 from typing import TYPE_CHECKING
 
 from muster.api import quantity
+from muster.api.kinds import PODS
 from muster.errors import MusterError
-from muster.kube.request import PatchType
 from muster.local.node.machine.shutdown import disruption_status
-from muster.local.node.pod import PODS_TO_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
     from pathlib import Path
 
-    from muster.api.meta import Raw
     from muster.kube.client import Client
     from muster.kube.watch.informer import Informer
-    from muster.local.node.events import EventRecorder
-    from muster.local.node.pod import Pod, Volume
+    from muster.local.node.events import PodEvents
+    from muster.local.node.pod import Pod
+    from muster.local.node.volumes.volume_sources import Volume
 
-_EVERY = 5.0
+_INTERVAL = 5.0
 
 
 class SizeLimits:
@@ -37,13 +36,13 @@ class SizeLimits:
         client: Client,
         pods: Informer[Pod],
         folder: Path,
-        recorder: EventRecorder,
+        events: PodEvents,
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._pods = pods
         self._folder = folder
-        self._recorder = recorder
+        self._events = events
         self._clock = clock
 
     async def run(self) -> None:
@@ -51,10 +50,10 @@ class SizeLimits:
         while True:
             for pod in list(self._pods.all()):
                 for volume in limited_volumes(pod):
-                    await self._look(pod, volume)
-            await asyncio.sleep(_EVERY)
+                    await self._check(pod, volume)
+            await asyncio.sleep(_INTERVAL)
 
-    async def _look(self, pod: Pod, volume: Volume) -> None:
+    async def _check(self, pod: Pod, volume: Volume) -> None:
         assert volume.empty_dir is not None
         limit = volume.empty_dir.size_limit
         folder = self._folder / pod.metadata.uid / "volumes" / volume.name
@@ -62,39 +61,28 @@ class SizeLimits:
             limit
         ):
             return
-        said = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}".'
-        self._recorder.say(pod, "Evicted", said, warning=True)
-        with contextlib.suppress(MusterError):  # gone meanwhile, or tried again at the next look
-            await self._client.patch(
-                PODS_TO_RUN,
-                pod.metadata.key,
-                eviction_patch(pod, said, self._clock()),
-                patch_type=PatchType.STRATEGIC,
-                subresource="status",
-            )
+        message = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}".'
+        self._events.record(pod, "Evicted", message, warning=True)
+        status = disruption_status("Evicted", message, self._clock())
+        with contextlib.suppress(MusterError):  # the pod is gone, or the next check tries again
+            await self._client.patch_status(PODS, pod.metadata, status)
 
 
 def limited_volumes(pod: Pod) -> Iterator[Volume]:
-    """The volumes of a running pod that must not grow too large."""
+    """The volumes of a running pod that have a size limit on disk."""
     if pod.finished or not pod.spec.node_name:
         return
     for volume in pod.spec.volumes:
-        inside = volume.empty_dir
-        if inside is not None and inside.size_limit is not None and inside.medium != "Memory":
+        source = volume.empty_dir
+        if source is not None and source.size_limit is not None and source.medium != "Memory":
             yield volume
 
 
-def eviction_patch(pod: Pod, message: str, now: datetime) -> Raw:
-    """The change of status that ends the pod, and says that it was not its own failure."""
-    status = disruption_status("Evicted", message, now)
-    return {"metadata": {"uid": pod.metadata.uid}, "status": status}
-
-
 def disk_usage(folder: Path) -> int:
-    """Bytes on disk below a folder; what vanishes meanwhile counts nothing."""
+    """Bytes on disk below a directory; files that vanish meanwhile do not count."""
     total = 0
-    for where, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(where, name)).st_blocks * 512
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
     return total

@@ -1,16 +1,62 @@
-"""Whole small files, read and written in one call.
+"""Small files read and written whole, without pathlib: importing it takes longer than using it.
 
-In place of pathlib, whose loading takes longer than all these programs do with it.
+State files are written beside their place and renamed, so a reader sees the old or the new one.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+from typing import Any
 
-def read(path: str) -> str:
+Path = str | os.PathLike[str]
+
+
+def read(path: Path) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
 
 
-def write(path: str, text: str) -> None:
+def write(path: Path, text: str) -> None:
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the file in one step; missing directories are made."""
+    directory, name = os.path.split(path)
+    if directory:
+        os.makedirs(directory, exist_ok=True)
+    draft = os.path.join(directory, f".{name}")
+    write(draft, text)
+    os.replace(draft, path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in the file; empty if the file is missing or not JSON."""
+    try:
+        body: dict[str, Any] = json.loads(read(path))
+    except (OSError, ValueError):
+        return {}
+    return body
+
+
+def inside(path: str) -> str:
+    """A relative path that cannot leave its directory, whatever `..` it contains."""
+    return os.path.normpath(f"/{path}").lstrip("/")
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the file's lock."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

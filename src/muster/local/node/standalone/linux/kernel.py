@@ -140,6 +140,11 @@ def pivot_root(root: str) -> None:
     os.chdir("/")
 
 
+def boot_id() -> str:
+    """A new text after every start of the machine."""
+    return files.read("/proc/sys/kernel/random/boot_id").strip()
+
+
 def start_time(pid: int) -> int:
     """When a process started, in ticks since boot: with the PID, its identity. 0 if it is gone."""
     fields = _stat(pid)

@@ -1,7 +1,7 @@
-"""Rows of `status.conditions`, as workloads write them: pure.
+"""`status.conditions` as they are written: pure.
 
-A row keeps the time of its last transition while its status stays; deployments also say when a row
-was last updated.
+A condition keeps its `lastTransitionTime` while its status stays the same. To read conditions of
+decoded objects, see `find_condition` in `api/meta.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def new_condition(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
-    """A row that became so just now."""
+    """A condition that changed just now."""
     return {
         "type": type_,
         "status": status,
@@ -28,13 +28,18 @@ def new_condition(type_: str, status: str, reason: str, message: str, now: datet
     }
 
 
+def disruption_condition(reason: str, message: str, now: datetime) -> Raw:
+    """The condition of a pod that was ended by the cluster and not by a failure of its own."""
+    return new_condition("DisruptionTarget", "True", reason, message, now)
+
+
 def find(conditions: Sequence[Raw], type_: str) -> Raw | None:
     return next((one for one in conditions if one["type"] == type_), None)
 
 
 def is_true(conditions: Sequence[Raw], type_: str) -> bool:
-    found = find(conditions, type_)
-    return found is not None and found["status"] == "True"
+    condition = find(conditions, type_)
+    return condition is not None and condition["status"] == "True"
 
 
 def without(conditions: Sequence[Raw], type_: str) -> list[Raw]:
@@ -42,7 +47,7 @@ def without(conditions: Sequence[Raw], type_: str) -> list[Raw]:
 
 
 def with_condition(conditions: Sequence[Raw], new: Raw) -> list[Raw]:
-    """The conditions with this row at the end; one that says the same already stays as it is."""
+    """The conditions with this one at the end; unchanged if status and reason are the same."""
     old = find(conditions, new["type"])
     if old is not None and (old["status"], old.get("reason")) == (new["status"], new.get("reason")):
         return list(conditions)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.api.meta import Key
 from muster.errors import UsageError
-from muster.local.node.network.bridge import Addresses, free_subnet
+from muster.local.node.network.addresses import Addresses, free_subnet
 
 SUBNET = IPv4Network("10.7.0.0/28")
 
@@ -40,40 +40,40 @@ def test_a_default_route_takes_nothing() -> None:
 def test_a_name_keeps_its_address_and_names_never_share_one() -> None:
     addresses = Addresses(SUBNET)
 
-    given_ = [addresses.give(key(i))[0] for i in range(13)]
+    given_ = [addresses.allocate(key(i))[0] for i in range(13)]
 
     assert len(set(given_)) == 13
     assert addresses.gateway not in given_
-    assert [addresses.give(key(i)) for i in range(13)] == [(a, False) for a in given_]
+    assert [addresses.allocate(key(i)) for i in range(13)] == [(a, False) for a in given_]
 
 
 def test_the_longest_unused_name_loses_its_address_when_all_are_given() -> None:
     addresses = Addresses(SUBNET)
-    first = [addresses.give(key(i))[0] for i in range(13)]
-    addresses.give(key(0))
+    first = [addresses.allocate(key(i))[0] for i in range(13)]
+    addresses.allocate(key(0))
 
-    taken, new = addresses.give(key("new"), busy={"ns/1"})
+    taken, new = addresses.allocate(key("new"), busy={"ns/1"})
 
     assert (taken, new) == (first[2], True)
-    assert addresses.of(key(2)) is None
-    assert addresses.of(key(0)) == first[0]
+    assert addresses.find(key(2)) is None
+    assert addresses.find(key(0)) == first[0]
 
 
 def test_names_in_use_never_lose_theirs() -> None:
     addresses = Addresses(SUBNET)
     names = {str(key(i)) for i in range(13)}
     for i in range(13):
-        addresses.give(key(i))
+        addresses.allocate(key(i))
 
     with pytest.raises(UsageError, match="in use"):
-        addresses.give(key("new"), busy=names)
+        addresses.allocate(key("new"), busy=names)
 
 
 def test_what_was_written_down_is_remembered() -> None:
     before = Addresses(SUBNET)
-    address, _ = before.give(key("a"))
+    address, _ = before.allocate(key("a"))
 
     after = Addresses(SUBNET, before.table())
 
-    assert after.of(key("a")) == address
-    assert after.give(key("b"))[0] != address
+    assert after.find(key("a")) == address
+    assert after.allocate(key("b"))[0] != address

@@ -1,0 +1,43 @@
+"""Writes that informers do not show yet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from muster.api.meta import ObjectMeta
+from muster.local.controllers.expectations import TIMEOUT, Expectations
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_was_done_is_expected_until_it_is_seen() -> None:
+    expect = Expectations(Clock())
+    expect.creation("owner", "a")
+    expect.deletion("owner", "uid-b")
+
+    expect.observed("owner", ObjectMeta(name="a", uid="uid-a"), gone=False)
+    assert expect.pending("owner") == TIMEOUT
+    expect.observed("owner", ObjectMeta(name="b", uid="uid-b"), gone=False)
+    assert expect.pending("owner") == TIMEOUT  # it was seen, but not on its way out
+
+    expect.observed("owner", ObjectMeta(name="b", uid="uid-b", deletion_timestamp=NOW), gone=False)
+    assert expect.pending("owner") is None
+
+
+def test_nobody_waits_for_what_failed_or_for_ever() -> None:
+    clock = Clock()
+    expect = Expectations(clock)
+    expect.creation("owner", "a")
+    expect.failed("owner", "a")
+    assert expect.pending("owner") is None
+
+    expect.creation("owner", "b")
+    clock.now = TIMEOUT
+    assert expect.pending("owner") is None
