@@ -1,4 +1,4 @@
-"""Both servers: ours, running in a thread of its own, and the real one."""
+"""Both servers: this one, in a thread of its own, and the real one."""
 
 from __future__ import annotations
 

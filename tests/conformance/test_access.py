@@ -1,4 +1,4 @@
-"""Who may do what, asked of our server and of the real one, with the same answers."""
+"""Both servers allow and forbid the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.cases import access
 from tests.conformance.normalization import normalized
 from tests.conformance.test_conformance import installed
-from tests.conformance.transcript import Case, Conversation, Reply, Step, play
+from tests.conformance.transcript import Case, Connection, Reply, Step, play
 from tests.side_by_side import side_by_side
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class Holder(NamedTuple):
 
 def ask(server: Running, step: Step, token: str = "") -> Reply:
     """One request, by the admin or by the holder of that token."""
-    talk = Conversation(Holder(server.url, server.authority_pem, token or server.token))
-    with closing(talk):
-        return talk.say(step)
+    connection = Connection(Holder(server.url, server.authority_pem, token or server.token))
+    with closing(connection):
+        return connection.send(step)
 
 
 def told_with_a_token(server: Running, name: str) -> list[tuple[int, Any, Any]]:

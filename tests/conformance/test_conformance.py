@@ -1,4 +1,4 @@
-"""Our API server and the real one, given the same requests, give the same answers."""
+"""This API server and the real one give the same answers to the same requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from muster.api import crds
 from tests.conformance.cases import ALL
 from tests.conformance.normalization import normalized
-from tests.conformance.transcript import Case, Conversation, Step, play
+from tests.conformance.transcript import Case, Connection, Step, play
 from tests.side_by_side import side_by_side
 from tests.waiting import until
 
@@ -25,18 +25,18 @@ pytestmark = pytest.mark.kube
 def installed(ours: Running, real: Running) -> None:
     """Our CRDs on both servers, served."""
     for server in (ours, real):
-        talk = Conversation(server)
+        connection = Connection(server)
         for crd in crds.load_all():
-            made = talk.say(
+            made = connection.send(
                 Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
             )
             assert made.status in (201, 409), made.body
-        until(partial(_serves_jobs, talk), what="the jobs' CRD being served")
-        talk.close()
+        until(partial(_serves_jobs, connection), what="the jobs' CRD being served")
+        connection.close()
 
 
-def _serves_jobs(talk: Conversation) -> bool:
-    return talk.say(Step("GET", "/apis/kubeflow.org/v1/tfjobs")).status == 200
+def _serves_jobs(connection: Connection) -> bool:
+    return connection.send(Step("GET", "/apis/kubeflow.org/v1/tfjobs")).status == 200
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)

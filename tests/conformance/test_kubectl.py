@@ -1,4 +1,4 @@
-"""The real kubectl, told the same things on both servers, prints the same."""
+"""The real kubectl prints the same on both servers."""
 
 from __future__ import annotations
 

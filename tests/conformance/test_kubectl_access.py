@@ -1,4 +1,4 @@
-"""The real kubectl about rights, tokens and usage, on our server."""
+"""The real kubectl on this server: permissions, tokens, usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real kubectl on our server alone: what needs a node, and what names the server itself."""
+"""The real kubectl on this server alone: commands that need a node or name the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from muster.api import crds
 from tests.conformance.conftest import InThread
-from tests.conformance.transcript import Conversation, Step
+from tests.conformance.transcript import Connection, Step
 from tests.local.apiserver.fake_node import FakeNode
 from tests.waiting import until
 
@@ -84,14 +84,18 @@ def kubectl(
     """A server with our CRDs, one node and one running pod."""
     host = InThread(tmp_path_factory.mktemp("alone"), FakeNode())
     server = host.start()
-    talk = Conversation(server)
+    connection = Connection(server)
     for crd in crds.load_all():
-        talk.say(Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd))
-    assert talk.say(Step("POST", "/api/v1/nodes", NODE)).status == 201
+        connection.send(
+            Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        )
+    assert connection.send(Step("POST", "/api/v1/nodes", NODE)).status == 201
     path = "/api/v1/namespaces/default/pods"
-    assert talk.say(Step("POST", path, POD)).status == 201
-    assert talk.say(Step("PUT", f"{path}/p/status", {**POD, "status": RUNNING})).status == 200
-    talk.close()
+    assert connection.send(Step("POST", path, POD)).status == 201
+    assert (
+        connection.send(Step("PUT", f"{path}/p/status", {**POD, "status": RUNNING})).status == 200
+    )
+    connection.close()
     yield Kubectl(control_plane_binaries / "kubectl", server.kubeconfig)
     host.stop()
 

@@ -1,4 +1,4 @@
-"""The official Python client on our server: list, watch, create, patch, delete, log, exec."""
+"""The official Python client on this server: list, watch, create, patch, delete, log, exec."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The same requests to two servers, and what they answered.
+"""The same requests to two servers, and their answers.
 
 A case is a list of steps. Text in a step may refer to earlier answers: `$uid.0` and `$rv.0` are the
 uid and the resourceVersion in the answer to step 0, `$next.0` its continue token, `$token.0` the
-token that was asked for, `$ns` the case's own namespace.
+requested token, `$ns` the namespace of the case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class Server(Protocol):
-    """Where requests go."""
+    """The server that requests go to."""
 
     @property
     def url(self) -> str: ...
@@ -47,19 +47,19 @@ class Step:
     content_type: str = JSON
     accept: str = JSON
     until: Callable[[Reply], bool] | None = None
-    """Asked again until the answer is so, for what a server does a little later."""
+    """Repeat the request until the answer is this one, for things that a server does later."""
     user: str = ""
-    """Whom the admin asks to be answered as."""
+    """The user whom the admin impersonates."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Requests to be answered alike."""
+    """Requests that both servers must answer alike."""
 
     name: str
     steps: list[Step]
     differs: tuple[str, ...] = ()
-    """Names of exclusions (see `normal.py`) that apply to this case."""
+    """Names of exclusions (see `normalization.py`) that apply to this case."""
 
 
 @dataclass
@@ -71,18 +71,18 @@ class Reply:
     warnings: tuple[str, ...] = ()
 
 
-class Conversation:
+class Connection:
     """Requests to one server over one connection."""
 
     def __init__(self, server: Server) -> None:
         trust = ssl.create_default_context(cadata=server.authority_pem.decode())
-        place = urlsplit(server.url)
+        address = urlsplit(server.url)
         self._connection = http.client.HTTPSConnection(
-            str(place.hostname), place.port, timeout=30, context=trust
+            str(address.hostname), address.port, timeout=30, context=trust
         )
         self._token = server.token
 
-    def say(self, step: Step) -> Reply:
+    def send(self, step: Step) -> Reply:
         """Send one request and read the whole answer."""
         body = step.body
         if body is not None and not isinstance(body, bytes):
@@ -126,11 +126,13 @@ ASIDE = Step("ASIDE", "")
 def play(
     server: Server, case: Case, namespace: str, aside: Callable[[], object] | None = None
 ) -> list[Reply]:
-    """All answers of a server to a case, in a namespace made for it."""
-    talk = Conversation(server)
+    """All answers of a server to a case, in a namespace of its own."""
+    connection = Connection(server)
     try:
-        made = talk.say(Step("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))
-        assert made.status == 201, made
+        created = connection.send(
+            Step("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        )
+        assert created.status == 201, created
         replies: list[Reply] = []
         for step in case.steps:
             if step is ASIDE:
@@ -138,28 +140,28 @@ def play(
                 aside()
                 replies.append(Reply(0, None))
                 continue
-            replies.append(_patiently(talk, _filled(step, replies, namespace)))
-        talk.say(Step("DELETE", f"/api/v1/namespaces/{namespace}"))
+            replies.append(_patiently(connection, _filled(step, replies, namespace)))
+        connection.send(Step("DELETE", f"/api/v1/namespaces/{namespace}"))
         return replies
     finally:
-        talk.close()
+        connection.close()
 
 
-def _patiently(talk: Conversation, step: Step) -> Reply:
+def _patiently(connection: Connection, step: Step) -> Reply:
     """The answer to a step: the awaited one, or the first from a server that is ready."""
     reply = Reply(0, None)
 
-    def said() -> bool:
+    def answered() -> bool:
         nonlocal reply
-        reply = talk.say(step)
+        reply = connection.send(step)
         return not _initialising(reply) and (step.until is None or step.until(reply))
 
-    until(said, what=f"the awaited answer to {step.method} {step.path}")
+    until(answered, what=f"the awaited answer to {step.method} {step.path}")
     return reply
 
 
 def _initialising(reply: Reply) -> bool:
-    """Whether a real server asks to come again, because a definition has just been changed."""
+    """Whether the real server asks for a retry, because a definition has just changed."""
     return reply.status == 429 and "storage is (re)initializing" in str(reply.body)
 
 
@@ -167,15 +169,17 @@ _REFERENCES = {"uid": "uid", "rv": "resourceVersion", "next": "continue"}
 
 
 def _filled(step: Step, replies: list[Reply], namespace: str) -> Step:
-    def known(found: re.Match[str]) -> str:
-        body = replies[int(found[2])].body
-        if found[1] == "token":
+    def value_of(reference: re.Match[str]) -> str:
+        body = replies[int(reference[2])].body
+        if reference[1] == "token":
             return str(body["status"]["token"])
-        return str(body["metadata"][_REFERENCES[found[1]]])
+        return str(body["metadata"][_REFERENCES[reference[1]]])
 
     def fill(value: Any) -> Any:
         if isinstance(value, str):
-            return re.sub(r"\$(uid|rv|next|token)\.(\d+)", known, value).replace("$ns", namespace)
+            return re.sub(r"\$(uid|rv|next|token)\.(\d+)", value_of, value).replace(
+                "$ns", namespace
+            )
         if isinstance(value, dict):
             return {fill(k): fill(v) for k, v in value.items()}
         return [fill(v) for v in value] if isinstance(value, list) else value

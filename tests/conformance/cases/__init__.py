@@ -1,4 +1,4 @@
-"""The cases: what our server must answer as the real one does. Requests only; no expectations."""
+"""The cases: requests that both servers must answer alike. No expectations."""
 
 from __future__ import annotations
 

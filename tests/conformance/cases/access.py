@@ -1,4 +1,4 @@
-"""Who may do what: roles and bindings, reviews, tokens, quotas, priorities. Requests only."""
+"""Roles and bindings, reviews, tokens, quotas, priorities."""
 
 from __future__ import annotations
 

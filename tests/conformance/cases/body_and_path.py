@@ -1,4 +1,4 @@
-"""Bodies that name another object than their path does, or none, or another kind."""
+"""Bodies that name another object than their path, or none, or another kind."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "applies without a name, and of an object that is no more",
+        "applies without a name, and of a deleted object",
         [
             apply(f"{CM}/x", nameless("ConfigMap")),
             apply(f"{CM}/x", {**nameless("ConfigMap"), "metadata": {}}),

@@ -6,7 +6,7 @@ from tests.conformance.cases.steps import CM, JOBS, cm, delete, job, patch, post
 from tests.conformance.transcript import Case
 
 CASES = [
-    Case("a taken name", [post(CM, cm()), post(CM, cm())]),
+    Case("a name that is in use", [post(CM, cm()), post(CM, cm())]),
     Case(
         "a stale revision",
         [
@@ -18,7 +18,7 @@ CASES = [
         ],
     ),
     Case(
-        "another object's uid",
+        "the uid of another object",
         [
             post(CM, cm()),
             post(CM, cm("b")),

@@ -1,4 +1,4 @@
-"""Custom objects whose definition was changed after they were stored: another version, stricter."""
+"""Custom objects whose definition changed after they were stored: another version, stricter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def moved(old: str, new: str, old_schema: dict[str, Any], new_schema: dict[str, 
     """Objects from before and after their kind's storage version was changed, in both versions."""
     was, now = in_version(old), in_version(new)
     return Case(
-        f"objects stored in {old} when {new} is what is stored",
+        f"objects stored in {old} when {new} is the storage version",
         [
             post(
                 CRDS,
@@ -143,7 +143,7 @@ RATCHETED = [
         delete(f"{THINGS}/a"),
         patch(f"{THINGS}/a", {"metadata": {"finalizers": None}}),
         get(f"{THINGS}/a"),
-        name="an object that no longer fits its schema can be let go",
+        name="an object that no longer fits its schema can lose its finalizers",
         before={"n": NUMBER},
         after={"n": SMALL},
     ),
@@ -169,7 +169,7 @@ RATCHETED = [
         change(n=50),
         change(text="no"),
         get(f"{THINGS}/a"),
-        name="what was wrong before may stay as it is",
+        name="values that were invalid before may stay",
         before={
             "n": NUMBER,
             "m": NUMBER,
@@ -194,7 +194,7 @@ RATCHETED = [
         change(deep={"must": "x"}),
         change(either=6),
         change(either="x"),
-        name="what a map lacks and what only one of several schemas allows",
+        name="missing fields of maps, and fields that one of several schemas allows",
         before={
             "map": {"type": "object", "additionalProperties": NUMBER},
             "deep": {"type": "object", "properties": {"x": NUMBER, "y": NUMBER, "must": TEXT}},
@@ -226,7 +226,7 @@ RATCHETED = [
         change(keyed=[{"name": "z", "n": 50}]),
         change(plain=[{"name": "x", "n": 50}, {"name": "y", "n": 1}]),
         change(set=[50, 1]),
-        name="what was wrong before in items of lists",
+        name="items of lists that were invalid before may stay",
         before={
             "keyed": {"type": "array", "items": NAMED},
             "plain": {"type": "array", "items": NAMED},

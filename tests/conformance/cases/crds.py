@@ -1,4 +1,4 @@
-"""Custom kinds: their definitions' life, several versions, schemas, defaults, pruning, scale."""
+"""Custom kinds: definitions, several versions, schemas, defaults, pruning, scale."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ LIFE = [
         ("crd-at-once",),
     ),
     Case(
-        "definitions that make no sense",
+        "invalid definitions",
         [
             post(CRDS, {"metadata": {"name": NAME}, "spec": {}}),
             post(CRDS, {**definition(version()), "metadata": {"name": "wrong"}}),
@@ -290,7 +290,7 @@ SCHEMAS = [
         post(THINGS, thing(size=1.5)),
         post(THINGS, thing(size=0, color="green", code="A")),
         post(THINGS, {"apiVersion": f"{GROUP}/v1", "metadata": {"name": "x"}}),
-        name="objects that do not fit their schema in ways told differently",
+        name="objects that do not fit their schema, with other wording",
         differs=("wording", "causes"),
     ),
     made(

@@ -1,4 +1,4 @@
-"""What the server writes where a client wrote nothing."""
+"""Fields that the server fills in."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ CASES = [
         ],
     ),
     Case(
-        "services that remember their clients",
+        "services with session affinity",
         [
             service("a", sessionAffinity="ClientIP"),
             service("b", sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {}}),

@@ -1,4 +1,4 @@
-"""Finalizers and the ways objects go."""
+"""Finalizers and propagation policies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def namespace(*finalizers: str, **meta: Any) -> dict[str, Any]:
 
 NAMESPACES = [
     Case(
-        "a namespace that is going",
+        "a namespace that is being deleted",
         [
             post("/api/v1/namespaces", namespace()),
             post(f"{GOING}/configmaps", cm("kept", data={"a": "1"})),
@@ -85,7 +85,7 @@ NAMESPACES = [
 
 OPTIONS = [
     Case(
-        "deletions that are only tried",
+        "dry runs of deletions",
         [
             post(CM, cm()),
             delete(f"{CM}/a", {"dryRun": ["All"]}),
@@ -102,7 +102,7 @@ OPTIONS = [
         ],
     ),
     Case(
-        "options of a deletion that make no sense",
+        "invalid options of a deletion",
         [
             post(CM, cm()),
             delete(f"{CM}/a", {"propagationPolicy": "Orphan", "orphanDependents": True}),
@@ -149,6 +149,7 @@ CASES = [
         ],
     ),
     Case(
-        "a policy nobody knows", [post(CM, cm()), delete(f"{CM}/a", {"propagationPolicy": "Never"})]
+        "an unknown propagation policy",
+        [post(CM, cm()), delete(f"{CM}/a", {"propagationPolicy": "Never"})],
     ),
 ]

@@ -1,4 +1,4 @@
-"""Fields that are there and say nothing: on built-in kinds they are as if they were not there."""
+"""Empty fields: on built-in kinds they count as missing."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ CASES = [
         ],
     ),
     Case(
-        "patches of a deployment that say nothing",
+        "patches of a deployment with empty fields",
         [
             post(DEPLOYMENTS, deployment()),
             patch(f"{DEPLOYMENTS}/a", in_template(tolerations=[], nodeSelector={})),
@@ -271,7 +271,7 @@ CASES = [
         ],
     ),
     Case(
-        "custom objects keep what is empty, but not in their metadata",
+        "custom objects keep empty fields, except in metadata",
         [
             post(
                 JOBS,

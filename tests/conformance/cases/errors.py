@@ -1,4 +1,4 @@
-"""Requests that make no sense."""
+"""Invalid requests."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def workload(selector: dict[str, str], labels: dict[str, str]) -> dict[str, Any]
 
 CASES = [
     Case(
-        "namespaces that stay",
+        "protected namespaces",
         [delete("/api/v1/namespaces/default"), delete("/api/v1/namespaces/kube-system")],
     ),
     Case("no such namespace", [post("/api/v1/namespaces/none-such/configmaps", cm())]),
     Case(
-        "no such thing",
+        "no such object",
         [get("/apis/none.such/v1/things"), get("/api/v1/namespaces/$ns/none"), get("/none")],
         differs=("wording",),
     ),
     Case(
-        "names that are not names",
+        "invalid names",
         [
             post(CM, cm("A")),
             post(CM, cm("-a")),
@@ -66,7 +66,7 @@ CASES = [
         ],
     ),
     Case(
-        "labels that are not labels",
+        "invalid labels",
         [
             post(CM, {"metadata": {"name": "a", "labels": {"-a": "b"}}}),
             post(CM, {"metadata": {"name": "a", "labels": {"a": "b c"}}}),
@@ -90,7 +90,7 @@ CASES = [
         differs=("wording",),
     ),
     Case(
-        "bodies nobody reads",
+        "unreadable bodies",
         [
             Step("POST", CM, b"k8s\x00\x01", "application/vnd.kubernetes.protobuf2"),
             Step("POST", CM, b"a", "text/plain"),
@@ -109,12 +109,12 @@ CASES = [
     ),
     Case("a pod without containers", [post(PODS, {"metadata": {"name": "a"}, "spec": {}})]),
     Case(
-        "verbs that do not fit",
+        "methods that a path does not have",
         [post(f"{CM}/a", cm()), delete("/api/v1/namespaces"), put(CM, cm())],
         differs=("wording",),
     ),
     Case(
-        "queries that make no sense",
+        "invalid queries",
         [
             post(f"{CM}?dryRun=Some", cm()),
             post(f"{CM}?fieldValidation=Sometimes", cm()),
@@ -129,7 +129,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "workloads that do not fit together",
+        "workloads with contradictory fields",
         [
             post(DEPLOYMENTS, {"metadata": {"name": "a"}, "spec": {}}),
             post(DEPLOYMENTS, workload({"x": "y"}, {"x": "z"})),
@@ -144,7 +144,7 @@ CASES = [
         ("wording", "causes"),
     ),
     Case(
-        "things that stay as they are",
+        "immutable fields",
         [
             post(DEPLOYMENTS, workload(LABELS, LABELS)),
             patch(f"{DEPLOYMENTS}/a", {"spec": {"selector": {"matchLabels": {"x": "z"}}}}),
@@ -180,7 +180,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "what clients accept",
+        "Accept headers",
         [
             get(f"{CM}/none", accept=accept)
             for accept in (
@@ -207,7 +207,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "keys that come twice",
+        "duplicate keys",
         [
             post(f"{CM}?fieldValidation=Strict", TWICE),
             post(f"{CM}?fieldValidation=Strict",

@@ -1,4 +1,4 @@
-"""Nobody gives away, or takes, more rights than they have."""
+"""Nobody grants, or takes, more rights than they have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def empowered(*rules: dict[str, Any]) -> list[Step]:
 
 CASES = [
     Case(
-        "a role with more than its maker may",
+        "a role with more rights than its writer has",
         [
             *empowered(rule("get list", "pods")),
             *tried(
@@ -65,14 +65,14 @@ CASES = [
         ("zero-values",),
     ),
     Case(
-        "a role by somebody who may escalate",
+        "a role by a user who may escalate",
         [
             *empowered(rule("escalate", "roles", groups=GROUP)),
             *tried(("POST", ROLES, made("more", rule("get delete", "pods")))),
         ],
     ),
     Case(
-        "a binding to more than its maker may",
+        "a binding to more rights than its writer has",
         [
             role(rule("get", "pods"), name="less"),
             role(rule("delete", "pods"), name="more"),
@@ -95,7 +95,7 @@ CASES = [
         ],
     ),
     Case(
-        "a binding by somebody who may bind",
+        "a binding by a user who may bind",
         [
             role(rule("delete", "pods"), name="more"),
             role(rule("delete", "secrets"), name="other"),

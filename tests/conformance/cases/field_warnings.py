@@ -1,4 +1,4 @@
-"""Warnings about fields that nobody knows or that come twice, also where nothing came of it."""
+"""Warnings about unknown and duplicate fields, also of rejected writes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def steps(*ops: dict[str, Any]) -> Step:
 
 CASES = [
     Case(
-        "warnings of writes that are refused",
+        "warnings of rejected writes",
         [
             post(CM, cm()),
             post(CM, odd(cm())),
@@ -65,7 +65,7 @@ CASES = [
         ("wording", "causes"),
     ),
     Case(
-        "warnings of custom objects that are refused",
+        "warnings of rejected custom objects",
         [
             post(JOBS, job()),
             post(JOBS, JOB_TWICE),
@@ -80,7 +80,7 @@ CASES = [
         ("wording", "causes"),
     ),
     Case(
-        "fields that come twice",
+        "duplicate fields",
         [
             post(CM, NEW_TWICE),
             post(CM, NEW_TWICE),

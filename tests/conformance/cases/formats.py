@@ -1,4 +1,4 @@
-"""Texts of custom objects that must be of a format, names that must fit, and nulls that stay."""
+"""Formats in custom objects, restricted names, and nullable fields."""
 
 from __future__ import annotations
 
@@ -112,18 +112,18 @@ def written(*names: str) -> list[Step]:
 CASES = [
     *(
         Case(
-            f"texts that must be {what}",
+            f"formats: {what}",
             defined(post(THINGS, thing()), *written(*names)),
             ("crd-at-once", "wording"),
         )
         for what, names in (
             ("times", TIMES),
-            ("places", PLACES),
-            ("of other formats", tuple(name for name in TEXTS if name not in TIMES + PLACES)),
+            ("addresses", PLACES),
+            ("others", tuple(name for name in TEXTS if name not in TIMES + PLACES)),
         )
     ),
     Case(
-        "names that must fit",
+        "names that a schema restricts",
         defined(
             post(THINGS, thing("other")),
             post(THINGS, thing("thing-that-is-too-long")),
@@ -138,7 +138,7 @@ CASES = [
         ("crd-at-once", "wording"),
     ),
     Case(
-        "nulls that say something",
+        "nullable fields",
         defined(
             post(THINGS, thing(gone=None, kept=None)),
             patch(f"{THINGS}/thing", {"spec": {"gone": "y", "kept": "y"}}),

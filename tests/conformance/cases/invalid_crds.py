@@ -1,4 +1,4 @@
-"""Definitions of kinds that cannot be, and objects that their schemas refuse."""
+"""Invalid definitions, and objects that their schemas reject."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ CASES = [
         ("wording", "causes"),
     ),
     Case(
-        "a version that is going out of use",
+        "a deprecated version",
         [
             post(
                 CRDS,
@@ -138,7 +138,7 @@ CASES = [
         ("crd-at-once",),
     ),
     Case(
-        "versions that are stored",
+        "stored versions",
         [
             post(CRDS, definition(version(), version("v2", storage=False))),
             get(f"{CRDS}/{NAME}", until=established),
@@ -176,7 +176,7 @@ CASES = [
         ("wording", "causes", "crd-at-once"),
     ),
     Case(
-        "what schemas refuse",
+        "values that schemas reject",
         [
             post(CRDS, definition(version(schema=RULES))),
             get(THINGS, until=answered(200)),

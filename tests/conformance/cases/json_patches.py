@@ -1,4 +1,4 @@
-"""JSON patches as generous clients write them, and bodies of patches that are no patches."""
+"""JSON patches as generous clients write them, and patch bodies that are no patches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WHOLE = cm(data={"z": "1"})
 
 CASES = [
     Case(
-        "JSON patches of what a map lacks",
+        "JSON patches of missing fields",
         [
             post(CM, cm(data={"k": "v"})),
             steps(op("replace", "/data/new", value="x")),
@@ -131,7 +131,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "patches that take kind and version away",
+        "patches that remove kind and version",
         [
             post(CM, cm(data={"k": "v"})),
             steps(op("remove", "/kind")),
@@ -153,7 +153,7 @@ CASES = [
         ("wording", "causes"),
     ),
     Case(
-        "bodies of patches that are no patches",
+        "patch bodies that are no patches",
         [
             post(CM, cm(data={"k": "v"})),
             *(patch(f"{CM}/a", body, JSON_PATCH) for body in ODD_BODIES),

@@ -1,4 +1,4 @@
-"""Every verb on every kind: the same life for namespaced, cluster-wide and custom ones."""
+"""Every verb on every kind: namespaced, cluster-wide and custom."""
 
 from __future__ import annotations
 

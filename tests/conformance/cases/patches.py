@@ -129,7 +129,7 @@ CASES = [
         ],
     ),
     Case(
-        "strategic merge that takes items out of what is no list",
+        "strategic merge that deletes items of something that is no list",
         [
             post(CM, cm(data={"k": "v"})),
             patch(f"{CM}/a", {"data": {"$deleteFromPrimitiveList/k": ["v"]}}, STRATEGIC),
@@ -162,9 +162,9 @@ CASES = [
         ],
         differs=("wording",),
     ),
-    Case("a patch of nothing", [patch(f"{CM}/none", {"data": {}})]),
+    Case("a patch of a missing object", [patch(f"{CM}/none", {"data": {}})]),
     Case(
-        "patches of what is not the patcher's",
+        "patches of fields that only the server writes",
         [
             post(CM, cm(data={"k": "v"})),
             patch(f"{CM}/a", {"metadata": None}),
@@ -182,7 +182,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "operations nobody knows",
+        "unknown operations of JSON patches",
         [
             post(CM, cm(data={"k": "v"})),
             patch(f"{CM}/a", [{"op": "grow", "path": "/data/k"}], JSON_PATCH),

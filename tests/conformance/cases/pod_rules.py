@@ -1,4 +1,4 @@
-"""Pods that are changed though they may not be, and pods that may not be as they are."""
+"""Invalid pods, and updates of pods that are not allowed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def changed(how: str = MERGE, **spec: Any) -> Step:
 
 CASES = [
     Case(
-        "a pod comes to tolerate more",
+        "added tolerations",
         [
             post(PODS, pod("a", {"tolerations": [{**ANY, "key": "y"}]})),
             changed(tolerations=[ANY]),
@@ -53,7 +53,7 @@ CASES = [
         ],
     ),
     Case(
-        "a pod that tolerates only what all do comes to tolerate more",
+        "tolerations added to a pod without its own",
         [
             post(PODS, pod()),
             changed(tolerations=[ANY]),
@@ -64,7 +64,7 @@ CASES = [
         ],
     ),
     Case(
-        "gates come only with a pod",
+        "scheduling gates cannot be added",
         [
             post(PODS, pod("a")),
             changed(schedulingGates=GATE),
@@ -79,7 +79,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "deadlines only come nearer",
+        "deadlines can only be shortened",
         [
             post(PODS, pod("a")),
             changed(activeDeadlineSeconds=100),
@@ -91,7 +91,7 @@ CASES = [
         ],
     ),
     Case(
-        "what a new pod cannot have",
+        "fields that a new pod cannot have",
         [
             post(
                 PODS,
@@ -117,7 +117,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "security that contradicts itself",
+        "contradictory security contexts",
         [
             main(securityContext={"privileged": True, "allowPrivilegeEscalation": False}),
             main(
@@ -134,7 +134,7 @@ CASES = [
         ("causes", "wording"),
     ),
     Case(
-        "a pod that has a node is nominated for none",
+        "a bound pod has no nominated node",
         [
             post(PODS, pod("a", {"nodeName": "n"})),
             patch(f"{PODS}/a/status", {"status": {"nominatedNodeName": "m"}}),
@@ -150,7 +150,7 @@ CASES = [
         ],
     ),
     Case(
-        "thresholds of nothing",
+        "probes with zero thresholds",
         [
             main(livenessProbe={**TCP, "successThreshold": 0}),
             post(

@@ -1,4 +1,4 @@
-"""Pods: binding, deletion in grace, what may not change, what is defaulted."""
+"""Pods: binding, graceful deletion, immutable fields, defaults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CASES = [
         ],
     ),
     Case(
-        "a binding of another pod's uid",
+        "a binding with the uid of another pod",
         [
             post(PODS, pod("a")),
             post(PODS, pod("b")),
@@ -84,7 +84,7 @@ CASES = [
         ],
     ),
     Case(
-        "finished pods go at once",
+        "finished pods are removed at once",
         [
             post(PODS, pod("a", {"nodeName": "n"})),
             patch(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}),
@@ -93,7 +93,7 @@ CASES = [
         ],
     ),
     Case(
-        "a pod cannot be changed much",
+        "immutable fields of a pod",
         [
             post(PODS, pod()),
             patch(f"{PODS}/a", {"spec": {"nodeName": "x"}}),
@@ -155,7 +155,7 @@ CASES = [
         ],
     ),
     Case(
-        "pods that are prepared, and pods with company, as a table",
+        "pods with init containers and sidecars as a table",
         [
             post(PODS, pod("a", {"initContainers": [FIRST, BESIDE]})),
             *(

@@ -1,4 +1,4 @@
-"""Odd paths, revisions and forms that a client asks for."""
+"""Unusual paths, revisions and forms of answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAR = "99999999"
 
 CASES = [
     Case(
-        "watches without what is there",
+        "watches without existing objects",
         [
             post(CM, cm()),
             get(f"{WATCH}&sendInitialEvents=false&{NOT_OLDER}"),
@@ -29,7 +29,7 @@ CASES = [
         ],
     ),
     Case(
-        "objects and lists of a revision to come, or of any",
+        "objects and lists of a future revision, or of any",
         [
             post(CM, cm()),
             post(CM, cm("b")),
@@ -51,7 +51,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "forms that do not go with the request",
+        "forms that a request cannot have",
         [
             post(CM, cm()),
             get(CM, accept=ONE),
@@ -73,7 +73,7 @@ CASES = [
         ("wording", "column-descriptions"),
     ),
     Case(
-        "requests for all namespaces that are for one",
+        "requests without the namespace that they need",
         [
             post(CM, cm()),
             post("/api/v1/configmaps", cm()),
@@ -86,7 +86,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "paths that are no names",
+        "paths with invalid names",
         [
             get("//api/v1/namespaces/$ns/configmaps"),
             get("/api//v1/namespaces/$ns/configmaps"),

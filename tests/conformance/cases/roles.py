@@ -1,4 +1,4 @@
-"""Roles and bindings that give nothing, or give it to nobody."""
+"""Roles and bindings that grant nothing, or grant it to nobody."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def without(*fields: str) -> dict[str, Any]:
 
 CASES = [
     Case(
-        "rules that allow nothing",
+        "rules without verbs or resources",
         [
             step
             for place in (ROLES, CLUSTER_ROLES)
@@ -49,7 +49,7 @@ CASES = [
         ],
     ),
     Case(
-        "roles made of other roles",
+        "aggregated roles",
         [
             *role(CLUSTER_ROLES, aggregationRule={}),
             *role(CLUSTER_ROLES, aggregationRule={"clusterRoleSelectors": []}),
@@ -61,7 +61,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "bindings to what is no role",
+        "bindings to something that is no role",
         [
             binding(BINDINGS, {"apiGroup": GROUP, "kind": "Foo", "name": "x"}),
             binding(BINDINGS, {"apiGroup": GROUP, "kind": "Role"}),

@@ -40,7 +40,7 @@ CASES = [
         ],
     ),
     Case(
-        "selectors that make no sense",
+        "invalid selectors",
         [get(f"{CM}?labelSelector=a%3D%3D%3Db"), get(f"{PODS}?fieldSelector=spec.foo%3Dx")],
         differs=("wording",),
     ),

@@ -1,4 +1,4 @@
-"""Server-side apply by one owner: creating, changing, and what it refuses."""
+"""Server-side apply by one owner: creating, changing, and invalid applies."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NAMED = [{"containerPort": 80, "protocol": "UDP", "name": "u"}, {"containerPort"
 
 LISTS = [
     Case(
-        "applies of items that several keys tell apart",
+        "applies of items with several keys",
         [
             apply(f"{SVC}/a", service(UDP, TCP)),
             apply(f"{SVC}/a", service(UDP, TCP)),
@@ -85,7 +85,7 @@ LISTS = [
         ("wording", "causes"),
     ),
     Case(
-        "applies to lists that somebody else made",
+        "applies to lists of another owner",
         [
             post(DEPLOYMENTS, deployment(env(*"ABCDE", value="1"))),
             apply(f"{DEPLOYMENTS}/a", deployment(env(*"DNB", value="2")), force="true"),
@@ -98,7 +98,7 @@ LISTS = [
         ],
     ),
     Case(
-        "applies of what is not merged",
+        "applies of atomic fields",
         [
             post(DEPLOYMENTS, deployment({**ONE, "args": ["a", "b"], "command": ["c"]})),
             apply(f"{DEPLOYMENTS}/a", deployment({**ONE, "args": ["d"]}), force="true"),
@@ -165,7 +165,7 @@ CASES = [
         ],
     ),
     Case(
-        "applies that say who owns what",
+        "applies that set managedFields",
         [
             apply(f"{CM}/b", cm("b")),
             apply(f"{CM}/b", {**cm("b"), "metadata": {"name": "b", "managedFields": [MANAGED]}}),
@@ -186,7 +186,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "applies that make no sense",
+        "invalid applies",
         [
             patch(f"{CM}/a", cm(), APPLY),
             apply(f"{CM}/a", {"metadata": {"name": "a"}}),

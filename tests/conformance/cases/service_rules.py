@@ -1,4 +1,4 @@
-"""Services, claims and finalizers that make no sense."""
+"""Invalid services, claims and finalizers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "node ports of services without any",
+        "node ports of services that have none",
         [
             service(clusterIP="None", ports=[{"port": 80, "nodePort": 30080}]),
             service(clusterIP="None", externalTrafficPolicy="Local"),
@@ -58,7 +58,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "a service becomes another name, and a service again",
+        "a service becomes an ExternalName, and a ClusterIP again",
         [
             service(clusterIP="None", selector={"a": "b"}),
             patch(f"{SVC}/a", {"spec": {"type": "ExternalName", "externalName": "x"}}),
@@ -80,7 +80,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "a claim stays as it is",
+        "immutable fields of a claim",
         [
             post(
                 CLAIMS,

@@ -1,4 +1,4 @@
-"""Words to write cases with: paths, objects, requests."""
+"""Shared by the cases: paths, objects, requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status, scale, binding, eviction, finalize: what objects answer to besides their verbs."""
+"""Status, scale, binding, eviction, finalize."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ EVICTION = [
         ],
     ),
     Case(
-        "an eviction of another pod's uid",
+        "an eviction with the uid of another pod",
         [
             post(PODS, pod("a")),
             post(PODS, pod("b")),
@@ -154,7 +154,7 @@ FINALIZE = [
 
 BINDING = [
     Case(
-        "bindings that make no sense",
+        "invalid bindings",
         [
             post(PODS, pod()),
             post(

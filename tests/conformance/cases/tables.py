@@ -1,4 +1,4 @@
-"""Tables of objects that lack what others have, or have what others lack."""
+"""Tables of objects with missing or unusual fields."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PRINTED = ("column-descriptions", "zero-values")
 
 CASES = [
     Case(
-        "nodes that tell little of themselves",
+        "nodes with little status",
         [
             *node("a-$ns", addresses=[{"address": "1.2.3.4"}]),
             *node("b-$ns", addresses=[{"type": "InternalIP"}]),
@@ -77,7 +77,7 @@ CASES = [
         PRINTED,
     ),
     Case(
-        "endpoints that lead nowhere",
+        "endpoints without addresses",
         [
             endpoints("a", addresses=IP, ports=[{"name": "x"}]),
             endpoints("b", addresses=[{"hostname": "x"}], ports=[{"port": 1}]),
@@ -94,7 +94,7 @@ CASES = [
         (*PRINTED, "wording"),
     ),
     Case(
-        "bindings of nobody in particular",
+        "bindings with several subjects",
         [
             *binding("a", {"kind": "User"}),
             *binding("b", {"kind": "ServiceAccount", "name": "x"}),
@@ -110,7 +110,7 @@ CASES = [
         PRINTED,
     ),
     Case(
-        "slices of endpoints with little in them",
+        "endpoint slices with few fields",
         [
             post(SLICES, {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": []}),
             post(
@@ -127,7 +127,7 @@ CASES = [
         PRINTED,
     ),
     Case(
-        "pods that wait for others' word",
+        "pods with readiness gates",
         [
             post(
                 PODS,
@@ -158,7 +158,7 @@ CASES = [
         PRINTED,
     ),
     Case(
-        "pods whose containers tell little",
+        "pods with few container statuses",
         [
             post(PODS, pod("a", {"initContainers": [{"name": "i", "image": "a:1"}]})),
             *status_of("a", initContainerStatuses=[{"name": "i"}]),
@@ -210,7 +210,7 @@ CASES = [
         PRINTED,
     ),
     Case(
-        "services and events with little in them",
+        "services and events with few fields",
         [
             post(SVC, {"metadata": {"name": "a"}, "spec": {"clusterIP": "None"}}),
             table(SVC),

@@ -1,4 +1,4 @@
-"""Objects of built-in kinds that decode and still make no sense."""
+"""Objects of built-in kinds that decode and are invalid."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ PODS_WRONG = [
         ("wording",),
     ),
     Case(
-        "whole numbers written with a point",
+        "integers written with a point",
         [
             spec(terminationGracePeriodSeconds=5.0),
             main(ports=[{"containerPort": 80.0}]),
@@ -130,7 +130,7 @@ PODS_WRONG = [
         ("wording",),
     ),
     Case(
-        "words that are not among those allowed",
+        "unsupported values",
         [
             main(imagePullPolicy="Sometimes"),
             main(imagePullPolicy=""),
@@ -171,7 +171,7 @@ PODS_WRONG = [
         ],
     ),
     Case(
-        "what containers ask for",
+        "requests and limits of containers",
         [
             main(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
             main(resources={"requests": {"cpu": "-1"}}),
@@ -254,7 +254,7 @@ PODS_WRONG = [
 
 QUANTITIES = [
     Case(
-        "quantities that are none",
+        "invalid quantities",
         [
             main(resources={"requests": {"cpu": "a lot"}}),
             main(resources={"requests": {"cpu": ""}}),
@@ -268,7 +268,7 @@ QUANTITIES = [
         ("wording",),
     ),
     Case(
-        "quantities in other words",
+        "quantities in other notations",
         [
             post(
                 PODS,
@@ -297,7 +297,7 @@ QUANTITIES = [
 
 NAMESPACES_WRONG = [
     Case(
-        "quotas that make no sense",
+        "invalid quotas",
         [
             quota(hard={"pods": "-1"}),
             quota(hard={"pods": "1500m"}),

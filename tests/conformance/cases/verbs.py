@@ -1,4 +1,4 @@
-"""Objects through their lives."""
+"""Objects from creation to deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches: from where, of what, until when."""
+"""Watches: start, selection, end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 CASES = [
     Case(
-        "what counts as asking for a watch",
+        "values of the watch parameter",
         [
             get(f"{CM}?watch=maybe&timeoutSeconds=1"),
             get(f"{CM}?watch=&timeoutSeconds=1"),
@@ -40,7 +40,7 @@ CASES = [
         ],
     ),
     Case(
-        "a watch that begins with what is there",
+        "a watch that begins with existing objects",
         [
             post(CM, cm("a")),
             post(CM, cm("b")),
@@ -83,7 +83,7 @@ CASES = [
         ],
     ),
     Case(
-        "the bookmark after what is there",
+        "the bookmark after existing objects",
         [
             post(CM, cm("a")),
             get(f"{CM}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true"),
@@ -126,7 +126,7 @@ CASES = [
         ],
     ),
     Case(
-        "watches that make no sense",
+        "invalid watches",
         [
             get(f"{CM}?watch=1&labelSelector=a%3D%3D%3Db"),
             get(f"{PODS}?watch=1&fieldSelector=spec.foo%3Dx"),

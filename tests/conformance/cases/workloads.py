@@ -1,4 +1,4 @@
-"""Deployments, replica sets and jobs that decode and still make no sense."""
+"""Deployments, replica sets and jobs that decode and are invalid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def changed(**spec: Any) -> Step:
 
 CASES = [
     Case(
-        "deployments that cannot roll",
+        "deployments with an invalid rolling update",
         [
             rolling(0, 0),
             rolling("0%", 0),
@@ -58,7 +58,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "deployments that are changed to what cannot roll",
+        "deployments changed to an invalid rolling update",
         [
             owner(DEPLOYMENTS),
             patch(f"{DEPLOYMENTS}/a", {"spec": {"strategy": {"type": "Recreate"}}}),
@@ -71,7 +71,7 @@ CASES = [
         ("wording",),
     ),
     Case(
-        "jobs that count what they do not have",
+        "jobs with invalid counts",
         [
             job(**SUCCESS),
             job(backoffLimitPerIndex=1),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Cause(NamedTuple):
-    """One wrong field."""
+    """One invalid field."""
 
     field: str
     reason: str
@@ -216,11 +216,11 @@ def unprocessable() -> StatusError:
     return StatusError(message, status=422, reason="Invalid", details={})
 
 
-def resource_version_too_large(asked: int, current: int) -> StatusError:
+def resource_version_too_large(requested: int, current: int) -> StatusError:
     """A revision that does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(
-        f"Timeout: Too large resource version: {asked}, current: {current}",
+        f"Timeout: Too large resource version: {requested}, current: {current}",
         status=504,
         reason="Timeout",
         details={"causes": [cause], "retryAfterSeconds": 1},

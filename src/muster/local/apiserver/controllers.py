@@ -128,7 +128,7 @@ class Controllers:
         try:
             await (self._verbs.create(call) if verb == "create" else self._verbs.update(call))
         except StatusError as error:
-            # The namespace is being deleted, or somebody else wrote it first.
+            # The namespace is being deleted, or another writer was first.
             if error.status not in (403, 404, 409):
                 raise
 

@@ -114,18 +114,12 @@ class ApiServer:
         self.store = await Store.open(self.data_dir / "objects.db")
         self.registry.follow(self.store)
         self.verbs = Verbs(self.store)
+        verbs = self.verbs
         self._verbs_by_name = {
-            verb.__name__: verb
-            for verb in (
-                self.verbs.get,
-                self.verbs.list,
-                self.verbs.create,
-                self.verbs.update,
-                self.verbs.patch,
-                self.verbs.delete,
-                self.verbs.deletecollection,
-            )
-        }
+            "get": verbs.get, "list": verbs.list, "create": verbs.create, "update": verbs.update,
+            "patch": verbs.patch, "delete": verbs.delete,
+            "deletecollection": verbs.deletecollection,
+        }  # fmt: skip
         self.subresources = Subresources(self.verbs)
         await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)

@@ -200,7 +200,7 @@ class Verbs:
         return await self.change(call, edit)
 
     async def change(self, call: Call, edit: Edit) -> Answer:
-        """Read, edit, admit, write; again if somebody else wrote in between."""
+        """Read, edit, admit, write; again if another writer was faster."""
         resource, strategy = call.resource, call.resource.strategy
 
         async def attempt() -> Answer:

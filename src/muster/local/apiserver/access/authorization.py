@@ -18,6 +18,7 @@ from muster.local.apiserver.access.authentication import (
     User,
     account_of,
 )
+from muster.local.apiserver.kinds.role import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store.store import Store
 
 
-GROUP = "rbac.authorization.k8s.io"
 _ROLES = frozenset({f"roles.{GROUP}", f"clusterroles.{GROUP}"})
 _BINDINGS = frozenset({f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"})
 _COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
@@ -78,7 +78,7 @@ class Authorizer:
         for collection in _ROLES | _BINDINGS:
             for entry in store.scan(f"{collection}/"):
                 self._learn(entry, deleted=False)
-        store.subscribe(self._changed)
+        store.subscribe(self._changed, *_ROLES, *_BINDINGS)
 
     def _changed(self, change: Change) -> None:
         self._learn(change.entry, deleted=change.deleted)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.access.authentication import INTERNAL_USER
 from muster.local.apiserver.access.authorization import (
-    GROUP,
     AccessQuery,
     Authorizer,
     rule_allows,
 )
+from muster.local.apiserver.kinds.role import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

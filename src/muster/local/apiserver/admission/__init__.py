@@ -1,1 +1,1 @@
-"""An object's way in: its shape, its defaults, what it may be, what may change."""
+"""Create, update and delete of any kind; names; preconditions; quota."""

@@ -40,7 +40,7 @@ def charge_of(collection: str, obj: Raw) -> Charge:
 
 
 def _increase(new: Charge, old: Charge) -> Charge:
-    """What the new state of an object uses more than the old one."""
+    """The usage that a change of an object adds."""
     more = {name: amount - old.get(name, Amount()) for name, amount in new.items()}
     return {name: amount for name, amount in more.items() if amount.nano > 0}
 

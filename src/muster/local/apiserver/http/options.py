@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.selectors import FieldSelector, Selector, parse_fields, parse_labels
 from muster.errors import InvalidSelector
-from muster.local.apiserver import api_errors, objects
-from muster.local.apiserver.api_errors import bad_request
+from muster.local.apiserver import objects
+from muster.local.apiserver.api_errors import (
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    not_supported,
+    too_long,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.api_errors import Causes
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
 
@@ -24,106 +31,83 @@ _WRITES = {
     "delete": "DeleteOptions",
     "deletecollection": "DeleteOptions",
 }
-_STRICTNESS = ("Ignore", "Warn", "Strict")
+_STRICTNESS = ("", "Ignore", "Strict", "Warn")
 _MAX_MANAGER = 128
 _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
 
 
 def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
     """Reject invalid options of a write: above all a dry run that would not be one."""
-    if verb not in _WRITES:
-        return
-    causes = []
-    dry, strictness = query.get("dryRun"), query.get("fieldValidation", "")
-    if dry not in (None, "", "All"):
-        causes.append(api_errors.not_supported("dryRun", [dry], ("All",)))
-    if strictness and strictness not in _STRICTNESS and not verb.startswith("delete"):
-        causes.append(
-            api_errors.not_supported("fieldValidation", strictness, ("", *sorted(_STRICTNESS)))
-        )
-    causes += _check_manager(query.get("fieldManager", ""))
+    if verb in _WRITES:
+        _raise(_WRITES[verb], _write_causes(verb, query, apply))
+
+
+def _write_causes(verb: str, query: Mapping[str, str], apply: bool) -> Causes:
+    dry_run, strictness = query.get("dryRun"), query.get("fieldValidation", "")
+    if dry_run not in (None, "", "All"):
+        yield not_supported("dryRun", [dry_run], ("All",))
+    if strictness not in _STRICTNESS and not verb.startswith("delete"):
+        yield not_supported("fieldValidation", strictness, _STRICTNESS)
+    manager = query.get("fieldManager", "")
+    if len(manager.encode()) > _MAX_MANAGER:
+        yield too_long("fieldManager", _MAX_MANAGER)
+    elif not manager.isprintable():
+        yield invalid_value("fieldManager", manager, "should only contain printable characters")
     if verb == "patch" and query.get("force") and not apply:
-        causes.append(
-            api_errors.forbidden_field("force", "may not be specified for non-apply patch")
-        )
-    if causes:
-        raise api_errors.invalid("meta.k8s.io", _WRITES[verb], "", causes)
-
-
-def _check_manager(name: str) -> list[Cause]:
-    if len(name.encode()) > _MAX_MANAGER:
-        return [api_errors.too_long("fieldManager", _MAX_MANAGER)]
-    if not name.isprintable():
-        return [
-            api_errors.invalid_value(
-                "fieldManager", name, "should only contain printable characters"
-            )
-        ]
-    return []
+        yield forbidden_field("force", "may not be specified for non-apply patch")
 
 
 def check_table(query: Mapping[str, str]) -> None:
     """Reject an unknown `includeObject`."""
     include = query.get("includeObject", "")
     if include not in ("", "None", "Metadata", "Object"):
-        raise api_errors.bad_request(f"unrecognized includeObject value: {include!r}")
+        raise bad_request(f"unrecognized includeObject value: {include!r}")
 
 
 def check_list(query: Mapping[str, str]) -> None:
     """Reject options that contradict each other."""
+    _raise("ListOptions", _list_causes(query))
+    if query.get("continue") and query.get("resourceVersion", "") not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
+
+
+def _list_causes(query: Mapping[str, str]) -> Causes:
     match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
-    causes: list[Cause] = []
-    if match:
-        causes += _check_match(match, version, paged=bool(query.get("continue")))
-    if query.get(_INITIAL):
-        causes.append(api_errors.forbidden_field(_INITIAL, f"{_INITIAL} is forbidden for list"))
-    _raise(causes)
-    if query.get("continue") and version not in ("", "0"):
-        raise api_errors.bad_request(
-            "specifying resource version is not allowed when using continue"
-        )
-
-
-def _check_match(match: str, version: str, *, paged: bool) -> list[Cause]:
-    causes = []
-    if paged:
-        causes.append(
-            api_errors.forbidden_field(_MATCH, f"{_MATCH} is forbidden when continue is provided")
-        )
-    if not version:
-        causes.append(
-            api_errors.forbidden_field(
-                _MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"
-            )
-        )
-    if match not in ("Exact", "NotOlderThan"):
-        causes.append(api_errors.not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
+    if match and query.get("continue"):
+        yield forbidden_field(_MATCH, f"{_MATCH} is forbidden when continue is provided")
+    if match and not version:
+        yield forbidden_field(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided")
+    if match not in ("", "Exact", "NotOlderThan"):
+        yield not_supported(_MATCH, match, ("Exact", "NotOlderThan", ""))
     if match == "Exact" and version == "0":
         detail = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
-        causes.append(api_errors.forbidden_field(_MATCH, detail))
-    return causes
+        yield forbidden_field(_MATCH, detail)
+    if query.get(_INITIAL):
+        yield forbidden_field(_INITIAL, f"{_INITIAL} is forbidden for list")
 
 
 def check_watch(query: Mapping[str, str]) -> None:
     """Reject options that contradict each other, or are not for a watch."""
+    _raise("ListOptions", _watch_causes(query))
+
+
+def _watch_causes(query: Mapping[str, str]) -> Causes:
     match, initial = query.get(_MATCH, ""), query.get(_INITIAL, "")
-    causes = []
     if match and not initial:
         detail = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
-        causes.append(api_errors.forbidden_field(_MATCH, detail))
+        yield forbidden_field(_MATCH, detail)
     if initial and not match:
         detail = f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"
-        causes.append(api_errors.forbidden_field(_MATCH, detail))
+        yield forbidden_field(_MATCH, detail)
     if match not in ("", "NotOlderThan"):
-        causes.append(api_errors.not_supported(_MATCH, match, ("NotOlderThan",)))
+        yield not_supported(_MATCH, match, ("NotOlderThan",))
     if query.get("continue"):
-        causes.append(api_errors.forbidden_field("continue", "continue is forbidden for watch"))
-    _raise(causes)
+        yield forbidden_field("continue", "continue is forbidden for watch")
 
 
-def _raise(causes: list[Cause]) -> None:
-    if causes:
-        raise api_errors.invalid("meta.k8s.io", "ListOptions", "", causes)
+def _raise(kind: str, causes: Causes) -> None:
+    if found := list(causes):
+        raise invalid("meta.k8s.io", kind, "", found)
 
 
 class Selection(NamedTuple):

@@ -58,12 +58,16 @@ def _broken(why: str) -> StatusError:
     return bad_request(f"the body cannot be read as protobuf: {why}")
 
 
+def struct_name(schema_name: str) -> str:
+    """The name of a struct in protobuf, from its name in OpenAPI."""
+    return schema_name.replace("io.k8s.", "k8s.io.", 1)
+
+
 def _message(api_version: str, kind: str) -> str:
     if kind.endswith("Options") and f"{_META}.{kind}" in schemas.protobuf():
         return f"{_META}.{kind}"
     group, _, version = api_version.rpartition("/")
-    published = schemas.name_of(group, version, kind)
-    message = published.replace("io.k8s.", "k8s.io.", 1)
+    message = struct_name(schemas.name_of(group, version, kind))
     if message not in schemas.protobuf():
         raise _broken(f"{kind} of {api_version} has no protobuf form here; send JSON")
     return message

@@ -1,1 +1,1 @@
-"""What is special about each built-in kind: defaults, checks, immutable fields, columns."""
+"""One module per kind: defaults, checks, updates, deletion, quota, columns, and its Resource."""

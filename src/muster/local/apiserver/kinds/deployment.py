@@ -83,10 +83,9 @@ def _check_rolling(rolling: Raw) -> api_errors.Causes:
 
 
 def _cells(deployment: Raw, now: datetime) -> list[Any]:
-    ready, wanted = number(deployment, "status.readyReplicas"), number(deployment, "spec.replicas")
     return [
         name_of(deployment),
-        f"{ready}/{wanted}",
+        f"{number(deployment, 'status.readyReplicas')}/{number(deployment, 'spec.replicas')}",
         number(deployment, "status.updatedReplicas"),
         number(deployment, "status.availableReplicas"),
         age_of(deployment, now),

@@ -1,6 +1,6 @@
 """Shared by all kinds: filling in missing fields, and checks of single fields.
 
-Defaults never replace a value that somebody wrote. Checks are worded as the real server words them.
+Defaults never replace a value of the client. Checks are worded as the real server words them.
 """
 
 from __future__ import annotations

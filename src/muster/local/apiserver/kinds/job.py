@@ -183,13 +183,13 @@ def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
 
 
 def _cells(job: Raw, now: datetime) -> list[Any]:
-    done, wanted = cells.number(job, "status.succeeded"), at(job, "spec.completions")
-    if wanted is None:
-        wanted = f"1 of {cells.number(job, 'spec.parallelism')}"
+    succeeded, completions = cells.number(job, "status.succeeded"), at(job, "spec.completions")
+    if completions is None:
+        completions = f"1 of {cells.number(job, 'spec.parallelism')}"
     return [
         cells.name_of(job),
         next((word for word in _ENDS if cells.condition_is_true(job, word)), "Running"),
-        f"{done}/{wanted}",
+        f"{succeeded}/{completions}",
         _duration(job, now),
         cells.age_of(job, now),
         *pod_template.template_cells(job),

@@ -189,10 +189,13 @@ def _fixed_part(spec: Raw, *, gated: bool) -> Raw:
 def _is_narrower(new: Raw, old: Raw) -> bool:
     """Whether a gated pod selects a part of the nodes it selected, and no others."""
     new_terms, old_terms = _node_terms(new), _node_terms(old)
-    kept = (old.get("nodeSelector") or {}).items() <= (new.get("nodeSelector") or {}).items()
+    selector_kept = (old.get("nodeSelector") or {}).items() <= (
+        new.get("nodeSelector") or {}
+    ).items()
     if not old_terms:
-        return kept
-    return kept and len(old_terms) == len(new_terms) and all(map(_includes, new_terms, old_terms))
+        return selector_kept
+    same_count = len(old_terms) == len(new_terms)
+    return selector_kept and same_count and all(map(_includes, new_terms, old_terms))
 
 
 def _node_terms(spec: Raw) -> list[Raw]:

@@ -54,7 +54,7 @@ def _defaults(service: Raw) -> None:
         if not spec.get("clusterIPs") and (spec.get("ports") or spec.get("clusterIP") == "None"):
             spec["clusterIPs"] = [fields.fill(spec, clusterIP="None")["clusterIP"]]
         fields.fill(spec, internalTrafficPolicy="Cluster")
-        # Without a selector nobody knows of which family the addresses will be.
+        # Without a selector the addresses may be of either family.
         selects = bool(spec.get("selector"))
         fields.fill(
             spec,

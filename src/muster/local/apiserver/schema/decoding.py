@@ -21,9 +21,10 @@ from muster.local.apiserver.http.bodies import (
     in_field_order,
     read,
 )
+from muster.local.apiserver.http.protobuf import struct_name
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema import structural
-from muster.local.apiserver.schema.structural import children, is_quantity
+from muster.local.apiserver.schema.structural import METADATA, children, is_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
     from muster.local.apiserver.http.requests import Call
 
 
-METADATA_STRUCT = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_METADATA_STRUCT = struct_name(METADATA)
 _SCALARS = {"string": "", "bytes": "", "bool": False, "double": 0, "int32": 0, "int64": 0}
 _ZEROS: dict[str, Any] = {**_SCALARS, "k8s.io.apimachinery.pkg.api.resource.Quantity": "0"}
 # Free JSON: no struct describes the content.
 _FREE = (
     "k8s.io.apimachinery.pkg.runtime.RawExtension",
-    f"{METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
+    f"{_METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
 )
 
 
@@ -49,32 +50,31 @@ class _Field(NamedTuple):
     shape: str
     """o, r or m: one, a list, or a map of text to this type."""
     drops: bool
-    """Whether it is left out when it is empty."""
+    """Whether Go leaves it out when it is empty."""
 
 
 @cache
 def _layout(message: str) -> dict[str, _Field]:
     """The fields of a struct, with those of structs that are written inline."""
-    found: dict[str, _Field] = {}
+    fields: dict[str, _Field] = {}
     for row in schemas.protobuf().get(message, {}).values() if message not in _FREE else ():
         name, type_, shape, pointer, inline, omits = row
         if inline:
-            found |= _layout(type_)
+            fields |= _layout(type_)
         else:
             scalar = type_ in _SCALARS and omits and not pointer
-            found[name] = _Field(type_, shape, shape != "o" or bool(scalar))
-    return found
+            fields[name] = _Field(type_, shape, shape != "o" or bool(scalar))
+    return fields
 
 
 @cache
-def struct_name(resource: Resource) -> str:
-    """The name of the struct that objects of a kind are; empty if its layout is not known."""
-    name = schemas.name_of(resource.group, resource.version, resource.kind)
-    return name.replace("io.k8s.", "k8s.io.", 1)
+def _struct_of(resource: Resource) -> str:
+    """The name of a kind's Go struct; empty if its layout is not known."""
+    return struct_name(schemas.name_of(resource.group, resource.version, resource.kind))
 
 
 def fill_nulls(obj: Raw, message: str) -> None:
-    """Write zeros, in place, for nulls in maps and lists; those in fields mean nothing."""
+    """Write zeros, in place, for nulls in maps and lists; a null field counts as missing."""
     layout = _layout(message)
     for value, field in ((v, layout[name]) for name, v in obj.items() if name in layout):
         zero = _ZEROS.get(field.type)
@@ -88,7 +88,7 @@ def fill_nulls(obj: Raw, message: str) -> None:
 
 
 def drop_empty_fields(obj: Raw, message: str) -> None:
-    """Take out, in place, what is left out when it is empty. Types must be right."""
+    """Remove, in place, the empty fields that Go leaves out. Types must be right."""
     layout = _layout(message)
     for name, value in list(obj.items()):
         field = layout.get(name)
@@ -119,9 +119,6 @@ def shorten_quantities(value: Any, schema: Schema) -> None:
     for part, known, _, _ in children(value, schema):
         if isinstance(part, dict | list):
             shorten_quantities(part, known)
-
-
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def schema_of(resource: Resource) -> Schema | None:
@@ -211,7 +208,7 @@ def decode_body(call: Call) -> Raw:
 
 
 def decode_strictly(call: Call, obj: Raw) -> None:
-    """Drop, in place, what the types of the kind cannot hold, and warn of it.
+    """Drop, in place, fields that the kind does not have, and warn of them.
 
     Unknown fields of a patched object are reported as faults of the patch.
     """
@@ -221,7 +218,7 @@ def decode_strictly(call: Call, obj: Raw) -> None:
     patched = call.route.verb == "patch"
     unknown = _screen_metadata(resource, obj)
     if not resource.custom and _may_hold_nulls(call):
-        fill_nulls(obj, struct_name(resource))
+        fill_nulls(obj, _struct_of(resource))
     unknown += structural.prune(obj, schema, top=True)
     warnings = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
     if resource.custom or patched:
@@ -248,19 +245,19 @@ def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) ->
     """Hold an object of a built-in kind to its types."""
     _check_types(resource, structural.check(obj, schema, points=False), patch)
     _check_types(resource, resource.strategy.check_types(obj, schema), patch)
-    drop_empty_fields(obj, struct_name(resource))
+    drop_empty_fields(obj, _struct_of(resource))
     shorten_quantities(obj, schema)
 
 
 def check_applied(resource: Resource, obj: Raw) -> None:
-    """An applied object has no unknown fields: nobody could own them."""
+    """An applied object must not have unknown fields: they could have no owner."""
     if obj["metadata"].get("managedFields") is not None:
         raise api_errors.bad_request("metadata.managedFields must be nil")
     schema = schema_of(resource)
     if schema is None:
         return
     sent = objects.copy(obj)
-    unknown = structural.prune(sent["metadata"], schemas.by_name(_META), "metadata")
+    unknown = structural.prune(sent["metadata"], schemas.by_name(METADATA), "metadata")
     unknown += structural.prune(sent, schema, top=True)
     if unknown:
         raise api_errors.bad_request(
@@ -273,10 +270,10 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
     """Custom objects have the same metadata as all others."""
     if not resource.custom:
         return []
-    schema = schemas.by_name(_META)
+    schema = schemas.by_name(METADATA)
     unknown = structural.prune(obj["metadata"], schema, "metadata")
     _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
-    drop_empty_fields(obj["metadata"], METADATA_STRUCT)
+    drop_empty_fields(obj["metadata"], _METADATA_STRUCT)
     return unknown
 
 

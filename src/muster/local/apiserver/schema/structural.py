@@ -52,7 +52,7 @@ def old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
 
 
 _COMBINATORS = {"allOf", "anyOf", "oneOf", "not"}
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_RULE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
@@ -90,7 +90,7 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
             elif value[name] is None and known is not None and not known.raw.get("nullable"):
                 del value[name]
     if embedded and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
-        unknown += prune(value["metadata"], schemas.by_name(_META), join_path(path, "metadata"))
+        unknown += prune(value["metadata"], schemas.by_name(METADATA), join_path(path, "metadata"))
     for part, known, where, _ in children(value, schema, path):
         unknown += prune(part, known, where)
     return unknown

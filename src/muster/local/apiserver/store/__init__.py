@@ -1,1 +1,1 @@
-"""Where objects are kept: in memory, on SQLite, and as a stream of changes."""
+"""All objects: in memory, on SQLite, and as a stream of changes."""

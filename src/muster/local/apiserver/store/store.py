@@ -228,7 +228,7 @@ class Store:
             try:
                 result = work()
             except MusterError as error:
-                self._loop.call_soon_threadsafe(_refuse, done, error)
+                self._loop.call_soon_threadsafe(_fail, done, error)
             else:
                 self._loop.call_soon_threadsafe(_resolve, done, result)
 
@@ -294,7 +294,7 @@ class Store:
             else:
                 del self._latest[row.key]
             self._finish(row.key, done)
-            _refuse(done, error)
+            _fail(done, error)
 
     def _finish(self, key: str, done: asyncio.Future[Entry]) -> None:
         if self._in_flight.get(key) is done:
@@ -332,7 +332,7 @@ def _resolve(future: asyncio.Future[T], result: T) -> None:
         future.set_result(result)
 
 
-def _refuse(future: asyncio.Future[T], error: BaseException) -> None:
+def _fail(future: asyncio.Future[T], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
 

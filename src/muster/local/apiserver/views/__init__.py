@@ -1,1 +1,1 @@
-"""What readers get: selections, pages, watches, tables, discovery, OpenAPI."""
+"""What readers get: lists, watch events, tables, discovery, OpenAPI, usage."""

@@ -90,10 +90,10 @@ def _prefers_aggregated(accept: str) -> bool:
 
 def _by_version(registry: Registry) -> dict[str, dict[str, list[Resource]]]:
     """group -> version -> resources, versions in their order of preference."""
-    found: dict[str, dict[str, list[Resource]]] = {}
+    groups: dict[str, dict[str, list[Resource]]] = {}
     for resource in registry.all():
-        found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
-    return {g: dict(sorted(v.items(), key=lambda i: version_rank(i[0]))) for g, v in found.items()}
+        groups.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
+    return {g: dict(sorted(v.items(), key=lambda i: version_rank(i[0]))) for g, v in groups.items()}
 
 
 def _groups(registry: Registry) -> list[Raw]:
@@ -114,14 +114,14 @@ def _group_doc(group: Raw) -> Raw:
 
 
 def _resources(registry: Registry, group: str, version: str) -> Raw | None:
-    found = _by_version(registry).get(group, {}).get(version)
-    if found is None:
+    resources = _by_version(registry).get(group, {}).get(version)
+    if resources is None:
         return None
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": f"{group}/{version}" if group else version,
-        "resources": [row for resource in found for row in _rows(resource)],
+        "resources": [row for resource in resources for row in _rows(resource)],
     }
 
 
@@ -160,8 +160,8 @@ def _verbs(resource: Resource) -> list[str]:
 
 def _nicknames(resource: Resource) -> Raw:
     """Short names and categories, if there are any."""
-    found = {"shortNames": list(resource.short), "categories": list(resource.categories)}
-    return {field: names for field, names in found.items() if names}
+    nicknames = {"shortNames": list(resource.short), "categories": list(resource.categories)}
+    return {field: names for field, names in nicknames.items() if names}
 
 
 def _storage_hash(resource: Resource) -> str:

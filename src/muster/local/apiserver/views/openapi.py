@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.api import schemas
+from muster.local.apiserver.schema.structural import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _GVK = "x-kubernetes-group-version-kind"
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")
 _REFERENCE = "#/components/schemas/"
-_METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _TEXT = {"type": "string"}
 _ACTIONS = {"post": "post", "put": "put", "patch": "patch"}
 
@@ -104,10 +104,10 @@ def _add_schema(resource: Resource, components: Raw) -> str:
         name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         own = resource.schema or {"type": "object"}
-        every = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"$ref": _REFERENCE + _METADATA}}
+        every = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"$ref": _REFERENCE + METADATA}}
         properties = {**(own.get("properties") or {}), **every}
         components[name] = {**own, "properties": properties, _GVK: [gvk]}
-        _collect(_METADATA, components)
+        _collect(METADATA, components)
         return name
     name = schemas.name_of(resource.group, resource.version, resource.kind)
     if not name:

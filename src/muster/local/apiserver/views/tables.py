@@ -130,8 +130,8 @@ def _custom(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw
         paths.append((column["jsonPath"], column["type"]))
 
     def cells(obj: Raw) -> list[Any]:
-        found = [_cell(jsonpath(obj, path), type_, now) for path, type_ in paths]
-        return [obj["metadata"]["name"], *found]
+        custom = [_cell(jsonpath(obj, path), type_, now) for path, type_ in paths]
+        return [obj["metadata"]["name"], *custom]
 
     return columns, cells
 
@@ -166,12 +166,12 @@ def jsonpath(obj: Any, path: str) -> list[Any]:
         if step is None:
             return []
         at = step.end()
-        values = [found for value in values for found in _step(value, step)]
+        values = [part for value in values for part in _step(value, step)]
     return values
 
 
 def _step(value: Any, step: re.Match[str]) -> list[Any]:
-    name, low, high, index, quoted, field, wanted = step.groups()
+    name, low, high, index, quoted, field, expected = step.groups()
     if name is not None or quoted is not None:
         key = quoted if quoted is not None else re.sub(r"\\(.)", r"\1", name)
         return [value[key]] if isinstance(value, dict) and key in value else []
@@ -182,5 +182,5 @@ def _step(value: Any, step: re.Match[str]) -> list[Any]:
     if low is not None:
         return value[int(low) if low else None : int(high) if high else None]
     if field is not None:
-        return [v for v in value if objects.text(objects.at(v, field)) == wanted]
+        return [v for v in value if objects.text(objects.at(v, field)) == expected]
     return value

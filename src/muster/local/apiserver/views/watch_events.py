@@ -44,12 +44,12 @@ async def watch_events(
     The first piece is empty and means that the request is sound and the watch has begun.
     """
     options.check_watch(call.query)
-    wanted = selection(call.resource, call.query, call.route.name)
+    selected = selection(call.resource, call.query, call.route.name)
     prefix = objects.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)
     seconds = call.number("timeoutSeconds")
     # No await between the initial objects and the revision to go on from.
-    entries = [e for e in store.scan(prefix) if wanted.matches(e)] if initial else []
+    entries = [e for e in store.scan(prefix) if selected.matches(e)] if initial else []
     if since is None:
         since = store.revision
     try:
@@ -64,7 +64,7 @@ async def watch_events(
         if initial and query_bool(call.query.get("allowWatchBookmarks")):
             yield _bookmark(call, since, initial_end=True)
         async for lines in _follow(
-            store, call, changes, seconds, partial(_shown, call, wanted, show)
+            store, call, changes, seconds, partial(_shown, call, selected, show)
         ):
             yield lines
     finally:
@@ -112,10 +112,10 @@ async def _follow(
             yield lines
 
 
-def _shown(call: Call, wanted: Selection, show: Show | None, change: Change) -> bytes:
+def _shown(call: Call, selected: Selection, show: Show | None, change: Change) -> bytes:
     """The event of one change for this watcher; nothing if it never saw the object."""
-    before = change.before is not None and wanted.matches(change.before)
-    after = not change.deleted and wanted.matches(change.entry)
+    before = change.before is not None and selected.matches(change.before)
+    after = not change.deleted and selected.matches(change.entry)
     if after:
         return _event(b"MODIFIED" if before else b"ADDED", change.entry, call, show)
     if not before or change.before is None:
