@@ -29,14 +29,6 @@ def test_an_unknown_age_is_not_available() -> None:
     assert age(NOW - timedelta(minutes=3), NOW) == "3m"
 
 
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(0, "0"), (1023, "1023"), (1024, "1Ki"), (1536 * 2**20, "1.5Gi"), (5 * 2**50, "5120Ti")],
-)
-def test_memory_is_told_in_the_largest_unit(amount: int, text: str) -> None:
-    assert units.memory(amount) == text
-
-
 @pytest.mark.parametrize(("milli", "text"), [(0, "0"), (250, "0.25"), (2000, "2"), (10500, "10.5")])
 def test_thousandths_of_a_cpu_are_told_as_cpus(milli: int, text: str) -> None:
     assert units.cores(milli) == text

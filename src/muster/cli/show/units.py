@@ -25,15 +25,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 31536000}y"
 
 
-def memory(amount: int) -> str:
-    """Bytes in the largest unit that leaves a number above one: 512Mi, 1.5Gi."""
-    value, units = float(amount), ["", "Ki", "Mi", "Gi", "Ti"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{value:.1f}".removesuffix(".0") + units[0]
-
-
 def cores(milli: int) -> str:
     """Thousandths of a CPU as CPUs: 0.25, 2."""
     return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")

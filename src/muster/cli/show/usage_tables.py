@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.quantity import format_bytes
 from muster.cli.show import job_details, job_table
 from muster.cli.show.table import table, underlined_table, with_namespaces
-from muster.cli.show.units import UNKNOWN, cores, memory
+from muster.cli.show.units import UNKNOWN, cores
 from muster.jobs.summary import RUNNING
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _format_cpu(amount: Amount | None) -> str:
 
 
 def _format_memory(amount: Amount | None) -> str:
-    return memory(amount.memory) if amount is not None else UNKNOWN
+    return format_bytes(amount.memory) if amount is not None else UNKNOWN
 
 
 def job_data(usage: JobUsage) -> Raw:
