@@ -51,7 +51,7 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
     informers = Informers(client, options.namespace)
     informers.connect(own_writes, queue.add)
     if options.health is not None:
-        options.health.note("rights", informers.lacking)
+        options.health.note("rights", informers.missing_rights)
     recorder = EventRecorder(client, clock, busy=lambda: len(queue) > 0)
     executor = Executor(client, informers, own_writes, recorder)
     reconciler = Reconciler(client, informers, own_writes, executor, options.settings, clock)

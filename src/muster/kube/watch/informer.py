@@ -97,9 +97,13 @@ class WatchProgress:
 
 
 class Informer(Generic[T]):
-    """The objects of one kind: all of them, those of a namespace, or those of a selector."""
+    """The objects of one kind: all of them, those of a namespace, or those of a selector.
 
-    def __init__(
+    With `optional`, a kind that may not be listed from the start counts as one that is not
+    installed: nobody waits for it, and it is listed as soon as the right is granted.
+    """
+
+    def __init__(  # noqa: PLR0913 - which objects, by three filters
         self,
         client: Client,
         kind: Kind[T],
@@ -108,8 +112,12 @@ class Informer(Generic[T]):
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        optional: bool = False,
     ) -> None:
         self.kind = kind
+        self.missing_right = ""
+        """Which right an optional informer lacks, in one sentence; empty if none."""
+        self._optional = optional
         self.installed = True
         """Whether the server has the kind, as far as known."""
         self.stale_reason = ""
@@ -199,7 +207,7 @@ class Informer(Generic[T]):
     def _recovered(self) -> None:
         if self.stale_reason:
             log.info("%s: watching again", self.kind.resource)
-        self.stale_reason = ""
+        self.stale_reason = self.missing_right = ""
 
     def _failed(self, error: MusterError) -> float:
         pause = self._progress.failed(error)
@@ -210,7 +218,17 @@ class Informer(Generic[T]):
             self._recovered()
             self._notify(self._cache.replace(()))
             self._synced.set()
+        elif isinstance(error, Forbidden) and self._is_dispensable():
+            if not self.missing_right:
+                log.warning("%s; continuing without it", error)
+            self.missing_right = str(error)
+            self.installed = False
+            self._synced.set()
         elif not isinstance(error, Gone) and str(error) != self.stale_reason:
             self.stale_reason = str(error)
             log.warning("%s: %s", self.kind.resource, error)
         return pause
+
+    def _is_dispensable(self) -> bool:
+        """Whether nobody relies on this kind: its right is missing since the start."""
+        return self._optional and (bool(self.missing_right) or not self.has_synced)

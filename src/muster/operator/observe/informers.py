@@ -10,12 +10,10 @@ it counts as not installed. A missing right then costs the jobs that need that k
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from muster.api.kinds import JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES, Kind
 from muster.api.meta import Key, Raw
-from muster.errors import Forbidden
 from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.watch.informer import Informer
@@ -32,36 +30,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod, PriorityClass, Service
-    from muster.errors import MusterError
     from muster.jobs.job import Job
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.operator.observe.own_writes import OwnWrites
-
-
-T = TypeVar("T")
-log = logging.getLogger(__name__)
-
-
-class OptionalInformer(Informer[T]):
-    """An informer that counts as synced, and as empty, while its kind may not be listed."""
-
-    lacking = ""
-    """Which right is missing, in one sentence; empty if none is."""
-
-    def _failed(self, error: MusterError) -> float:
-        if not isinstance(error, Forbidden) or (self.has_synced and not self.lacking):
-            return super()._failed(error)
-        if not self.lacking:
-            log.warning("%s; going on without", error)
-        self.lacking = str(error)
-        self.installed = False
-        self._synced.set()
-        return self._progress.failed(error)
-
-    def _recovered(self) -> None:
-        self.lacking = ""
-        super()._recovered()
 
 
 OWNER, _LABEL = "owner", "label"
@@ -82,17 +54,17 @@ class Informers:
     """All informers of the operator."""
 
     def __init__(self, client: Client, namespace: str = "") -> None:
-        def labelled(
-            kind: Kind[Any], cls: type[Informer[Any]] = OptionalInformer[Any]
-        ) -> Informer[Any]:
+        def labelled(kind: Kind[Any], *, optional: bool = True) -> Informer[Any]:
             indexes = {OWNER: _owner, _LABEL: _labelled}
-            return cls(client, kind, namespace, labels=names.JOB, indexes=indexes)
+            return Informer(
+                client, kind, namespace, labels=names.JOB, indexes=indexes, optional=optional
+            )
 
         self.jobs: dict[str, Informer[Raw]] = {
-            kind.kind: OptionalInformer(client, kind, namespace) for kind in JOB_KINDS
+            kind.kind: Informer(client, kind, namespace, optional=True) for kind in JOB_KINDS
         }
-        self.pods: Informer[Pod] = labelled(PODS, Informer)
-        self.services: Informer[Service] = labelled(SERVICES, Informer)
+        self.pods: Informer[Pod] = labelled(PODS, optional=False)
+        self.services: Informer[Service] = labelled(SERVICES, optional=False)
         self.groups: dict[str, Informer[Raw]] = {
             resource: labelled(undecoded(kind)) for resource, kind in GROUP_KIND_BY_RESOURCE.items()
         }
@@ -103,17 +75,16 @@ class Informers:
             SERVICES.resource: self.services,
             **self._objects,
         }
-        self.priorities: Informer[PriorityClass] = OptionalInformer(client, PRIORITY_CLASSES)
+        self.priorities: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES, optional=True)
 
     def informers(self) -> list[Informer[Any]]:
         """The informers that must have synced before anything is decided."""
         return [*self.jobs.values(), *self._owned.values()]
 
-    def lacking(self) -> str:
+    def missing_rights(self) -> str:
         """The rights that are missing for some jobs only."""
         informers = (*self.informers(), self.priorities)
-        sentences = {one.lacking for one in informers if isinstance(one, OptionalInformer)}
-        return "; ".join(sorted(sentences - {""}))
+        return "; ".join(sorted({one.missing_right for one in informers} - {""}))
 
     def connect(self, own_writes: OwnWrites, wake: Callable[[JobRef], None]) -> None:
         """Wake a job when it or one of its objects changes.
