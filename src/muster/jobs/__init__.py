@@ -1,7 +1,8 @@
 """What a job is: pure functions from manifests and pods to meaning, with no I/O and no clock.
 
-Reading order: shapes (the table of job kinds), job (the internal form), forms (any manifest -> a
-job), fields and templates (parts of manifests), mpi (MPIJob's own shapes), names (what a job's
-objects are called), column (kubectl's STATUS of a pod), cause (how a pod failed), view (job and
-pods -> what a person sees), build (flags -> manifest).
+Reading order: job_kinds (the table of job kinds), job (the internal form of a job), parse (any
+manifest -> a job) with fields, run_policy, pod_template, mpi and pytorch (parts of manifests),
+unparsable (a job whose manifest does not parse), names (names and labels of a job's objects),
+job_status (the status as a struct), pod_status (kubectl's STATUS of a pod, how a pod failed),
+summary (job and pods -> what a person sees), submission/ (flags of `arena submit` -> manifests).
 """

@@ -1,12 +1,9 @@
-"""Reading single fields of a manifest that anybody may have written, with errors that say where.
+"""Reading fields of a manifest, with errors that name the path.
 
-Used by `forms` and `mpi`. Each takes the value and its path and returns what it should be, or
-raises InvalidJob.
-
-Where a manifest says things, and that it says them once and by their names.
-
-Called by `forms.read` before anything is read. Which fields a job has besides those that are read
-is nobody's business here: versions differ, and others may keep their own in it.
+Each reader takes a value and its path and returns the value in its type, or raises InvalidJob.
+`check_fields` rejects fields that would be ignored silently: known fields in another letter case,
+and replicas in two places. Unknown fields are accepted: versions differ, and other tools may keep
+their own fields in a job.
 """
 
 from __future__ import annotations
@@ -23,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def spellings(raw: Raw, name: str) -> list[str]:
-    """The keys under which that field is given, in any letter case; its own name comes first."""
+    """The keys that spell this field, in any letter case; the exact spelling comes first."""
     wanted = name.lower()
     found = [key for key in raw if str(key).lower() == wanted and raw[key] is not None]
     return sorted(found, key=lambda key: key != name)
 
 
 def lookup(raw: Raw, name: str, path: str) -> Any:
-    """The field of that name, or else of that name in another letter case; never one of two."""
+    """The field of that name in any letter case; InvalidJob if it is there twice."""
     found = spellings(raw, name)
     if len(found) > 1:
         raise InvalidJob(
@@ -40,8 +37,8 @@ def lookup(raw: Raw, name: str, path: str) -> Any:
 
 
 def refuse_other_case(raw: Raw, names: tuple[str, ...], path: str) -> None:
-    """Refuse what is one of these fields but for its letter case: it would not be heeded."""
-    known = _in_small(names)
+    """Raise InvalidJob for one of these fields in another letter case: it would be ignored."""
+    known = _by_lower_case(names)
     for key, value in raw.items():
         name = known.get(str(key).lower(), key)
         if name != key and value is not None:
@@ -49,7 +46,7 @@ def refuse_other_case(raw: Raw, names: tuple[str, ...], path: str) -> None:
 
 
 @lru_cache(maxsize=32)
-def _in_small(names: tuple[str, ...]) -> dict[str, str]:
+def _by_lower_case(names: tuple[str, ...]) -> dict[str, str]:
     return {name.lower(): name for name in names}
 
 
@@ -72,7 +69,7 @@ def sequence(value: object, path: str) -> list[Any]:
 
 
 def objects(value: object, path: str) -> list[Raw]:
-    """A list of objects; a missing one is empty, a missing item is wrong."""
+    """A list of objects; a missing list is empty, a missing item an error."""
     items = sequence(value, path)
     for i, item in enumerate(items):
         if item is None:
@@ -91,20 +88,20 @@ def text(value: object, path: str) -> str:
 
 
 def boolean(value: object, path: str, default: bool = False) -> bool:
-    """True or false; text that says so is neither."""
+    """True or false, but not as text."""
     if value is None:
         return default
     if not isinstance(value, bool):
-        said = str(value).strip().lower()
+        word = str(value).strip().lower()
         hint = (
-            f"write {said} without quotes" if said in ("true", "false") else "write true or false"
+            f"write {word} without quotes" if word in ("true", "false") else "write true or false"
         )
         raise InvalidJob(path, f"is {_a(value)}, not true or false", hint=hint)
     return value
 
 
 def integer(value: object, path: str, default: int, most: int = 2**31 - 1) -> int:
-    """A number of things: not negative."""
+    """A whole number from 0 to `most`."""
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):
@@ -158,7 +155,7 @@ _OWN = {
         *("launcherOnMaster", "launcherResources", "mountsOnLauncher"),
     ),
 }
-"""Fields of spec that one kind reads. That of its replicas is read in any letter case."""
+"""Fields of spec that one kind reads, without that of its replicas (any letter case)."""
 
 
 _FIELDS = {kind: (*_SPEC, *_OWN.get(kind, ())) for kind in JOB_KIND_BY_NAME}
@@ -166,7 +163,7 @@ _RUN_POLICY = (*_POLICY, "schedulingPolicy")
 
 
 def _places(kind: str) -> list[str]:
-    """The fields of spec that may hold replicas, in small letters, the kind's own first."""
+    """The fields of spec that may hold replicas, in lower case, the kind's own first."""
     all_kinds = (job_kind.replicas_field for job_kind in JOB_KIND_BY_NAME.values())
     single = ["template"] if kind == "MPIJob" else []
     fields = (JOB_KIND_BY_NAME[kind].replicas_field, "replicaSpecs", *all_kinds, *single)
@@ -177,7 +174,7 @@ _PLACES = {kind: _places(kind) for kind in JOB_KIND_BY_NAME}
 
 
 def check_fields(kind: str, spec: Raw) -> None:
-    """Refuse what would be passed over in silence."""
+    """Raise InvalidJob for fields that would be ignored silently."""
     _check_one_place(kind, spec)
     refuse_other_case(spec, _FIELDS[kind], "spec")
     policy = mapping(spec.get("runPolicy"), "spec.runPolicy")
@@ -191,7 +188,7 @@ def check_fields(kind: str, spec: Raw) -> None:
 
 
 def _check_one_place(kind: str, spec: Raw) -> None:
-    """Replicas stand in one field, whatever kinds and versions have such fields."""
+    """Replicas may be in one field only, of whatever kind or version."""
     places = _PLACES[kind]
     given = [k for k, value in spec.items() if value is not None and str(k).lower() in places]
     if len(given) > 1:

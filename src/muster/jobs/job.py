@@ -1,6 +1,6 @@
-"""The one internal form of a job, whatever its manifest looked like.
+"""The internal form of a job, the same for every kind and version of manifest.
 
-Made by `forms.read`; read by the operator and by `view`. Frozen: a changed job is a new one.
+Frozen: a changed job is a new one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from muster.api.meta import Key, Raw
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
-"""The manager of jobs that run in another cluster: there, and not here, is something to do."""
+"""The manager of jobs that run in another cluster, where another operator works on them."""
 MANAGED_BY_MUSTER = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True):
-    """All members of one role."""
+    """All replicas of one role."""
 
     role: str
     count: int
@@ -36,7 +36,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True):
     container: str
     """The name of the container that trains."""
     path: str = ""
-    """Where in the manifest it stands, for messages."""
+    """The path of its field in the manifest, for messages."""
 
     @property
     def spec(self) -> Raw:
@@ -68,7 +68,7 @@ class SchedulingPolicy(msgspec.Struct, frozen=True):
 
 class RunPolicy(msgspec.Struct, frozen=True):
     clean_pod_policy: str = "None"
-    """All, Running or None: which pods a finished job's end takes away."""
+    """All, Running or None: which pods are deleted when the job ends."""
     ttl_seconds: int | None = None
     active_deadline: int | None = None
     backoff_limit: int | None = None
@@ -78,18 +78,18 @@ class RunPolicy(msgspec.Struct, frozen=True):
 
 
 class Mpi(msgspec.Struct, frozen=True):
-    """What only an MPIJob says."""
+    """The fields that only an MPIJob has."""
 
     slots: int = 1
     ssh: str = ""
-    """Where workers expect their keys; empty means that ranks are started by exec."""
+    """The directory of the ssh keys; empty: ranks are started by exec."""
     implementation: str = "OpenMPI"
     wait_for_workers: bool = False
     launcher_works: bool = False
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One replica."""
+    """One numbered member of a role."""
 
     role: str
     index: int
@@ -97,7 +97,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, dict=True):
-    # It has a dict to keep what is worked out only once.
+    # `dict=True` gives cached properties a place.
 
     kind: str
     key: Key
@@ -110,23 +110,23 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     replica_specs: tuple[ReplicaSpec, ...]
     policy: RunPolicy
     spec: Raw
-    """As written, for what only one kind reads."""
+    """As written, for fields that only one kind reads."""
     status: JobStatus
     success_policy: str = ""
     dynamic_workers: bool = False
     chief: tuple[str, int] | None = None
-    """The replica whose end is the job's, where the manifest names one outright."""
+    """The replica whose success is the job's, if the manifest names one."""
     has_phases: bool = False
-    """Whether its clients read status.phase and status.state, as the first version had them."""
+    """Whether its clients read status.phase and status.state, as v1alpha1 has them."""
     mpi: Mpi | None = None
     invalid: str = ""
-    """What is wrong with its manifest by now; all else here is as the manifest was before."""
+    """What is wrong with its manifest now; everything else is as the manifest was before."""
     rejected: str = ""
     """Why its manifest cannot be parsed; then only metadata, policy and status are known."""
     from_pods: bool = False
-    """Whether all else here is only what its pods show: nothing can be made of it."""
+    """Whether everything else is only what its pods show: no pod can be created from it."""
     warnings: tuple[tuple[str, str], ...] = ()
-    """(reason, message): accepted, but worth an event."""
+    """(reason, message) of events about a manifest that is accepted all the same."""
 
     @property
     def job_kind(self) -> JobKind:
@@ -157,7 +157,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def chief_role(self) -> str | None:
-        """The role that decides success by itself, if the job has one."""
+        """The role whose success alone is the job's, if the job has one."""
         return next((role for role in self.job_kind.chief_roles if self.count(role)), None)
 
     def replicas(self) -> tuple[Replica, ...]:
@@ -174,7 +174,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
         )
 
     def leads(self, role: str, index: int) -> bool:
-        """Whether this replica is the one whose log a person wants to read."""
+        """Whether the log of this replica is the job's."""
         if self.chief_role is not None:
             return role == self.chief_role
         return role == "Worker" and index == 0

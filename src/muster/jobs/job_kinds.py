@@ -1,7 +1,6 @@
-"""The table of job kinds: where a kind keeps its replicas and what it calls things.
+"""The table of job kinds: roles, ports and field names of each.
 
-Read by `forms` to understand a manifest, by `names` and `view`, and by the operator. What a kind
-needs at run time (environment, config files) lives in `operator/kinds/`.
+What a kind needs at run time (environment, config files) is in `operator/frameworks/`.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from muster.api.meta import Raw  # noqa: TC001
 
 
 class JobKind(msgspec.Struct, frozen=True, dict=True):
-    """How one kind of job is written."""
+    """How manifests of one kind of job are written."""
 
     resource: Kind[Raw]
     replicas_field: str
     """The field of spec that maps roles to replicas."""
     roles: tuple[str, ...]
-    """Canonical spelling of every role, in the order in which conditions look at them."""
+    """Canonical spelling of every role, in a fixed order."""
     chief_roles: tuple[str, ...]
-    """Roles whose success is the job's success; at most one of them may be present."""
+    """Roles whose success is the job's; a job has at most one of them."""
     container: str
     port_name: str
     port: int
@@ -34,7 +33,7 @@ class JobKind(msgspec.Struct, frozen=True, dict=True):
     """Roles that have exactly one replica."""
     required: tuple[str, ...] = ()
     has_scale: bool = False
-    """Whether its CRD has a scale, for which its status says how its pods are found."""
+    """Whether its CRD has a scale subresource, which needs a selector in the status."""
 
     @property
     def kind(self) -> str:

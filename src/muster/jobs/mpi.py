@@ -1,7 +1,7 @@
 """What only MPIJobs have: the form with a single template, slots, and how ranks are started.
 
-Called by `forms.read`. The single-template form (the first version, and what arena writes) is
-turned into a Launcher and Workers made from that template, sized as its own rules say.
+The single-template form (of the first version, and of arena) becomes a Launcher and Workers made
+from that template, with the sizes that its fields give.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from muster.errors import InvalidJob
 from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
 from muster.jobs.job import Mpi
+from muster.jobs.names import NVIDIA_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.jobs.job import ReplicaSpec
 
-GPU = "nvidia.com/gpu"
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 CREATIONS = ("AtStartup", "WaitForWorkersReady")
 MASTER_NODE = "node-role.kubernetes.io/master"
 
 
 def options(spec: Raw, replicas: tuple[ReplicaSpec, ...], *, single_template: bool) -> Mpi:
-    """The MPI side of a job."""
+    """The MPI options of a job."""
     implementation = text(spec.get("mpiImplementation"), "spec.mpiImplementation") or "OpenMPI"
     if implementation not in IMPLEMENTATIONS:
         raise InvalidJob(
@@ -57,12 +57,12 @@ def options(spec: Raw, replicas: tuple[ReplicaSpec, ...], *, single_template: bo
 def _folder(value: object, path: str) -> str:
     folder = text(value, path)
     if folder and (not folder.startswith("/") or ":" in folder):
-        raise InvalidJob(path, f"{folder!r} is no absolute path", hint="write one like /root/.ssh")
+        raise InvalidJob(path, f"{folder!r} is not absolute", hint="write a path like /root/.ssh")
     return folder
 
 
 def main_named(spec: Raw, replicas: tuple[ReplicaSpec, ...]) -> tuple[ReplicaSpec, ...]:
-    """The replicas, the container that `mainContainer` names in place of the usual one."""
+    """The roles with the container that `mainContainer` names as the one that trains."""
     name = text(spec.get("mainContainer"), "spec.mainContainer")
     if not name:
         return replicas
@@ -77,13 +77,15 @@ def main_named(spec: Raw, replicas: tuple[ReplicaSpec, ...]) -> tuple[ReplicaSpe
 def with_defaults(
     spec: Raw, replicas: tuple[ReplicaSpec, ...], options: Mpi
 ) -> tuple[ReplicaSpec, ...]:
-    """Where ranks are started by ssh, a launcher that says nothing is started again in place."""
+    """The roles; by ssh, a launcher without a restart policy restarts in place."""
     written = {
         str(role).lower(): body
         for role, body in (lookup(spec, "mpiReplicaSpecs", "spec") or {}).items()
     }
-    said = lookup(written.get("launcher") or {}, "restartPolicy", "spec.mpiReplicaSpecs.Launcher")
-    if not options.ssh or said:
+    restart = lookup(
+        written.get("launcher") or {}, "restartPolicy", "spec.mpiReplicaSpecs.Launcher"
+    )
+    if not options.ssh or restart:
         return replicas
     return tuple(replace(r, restart="OnFailure") if r.role == "Launcher" else r for r in replicas)
 
@@ -114,14 +116,14 @@ def from_template(spec: Raw) -> Iterator[tuple[str, str, Raw]]:
 
 
 def _size(spec: Raw) -> tuple[int, int | None]:
-    """How many workers, and the processing units of each (None: as the template says)."""
+    """The number of workers, and the processing units of each (None: as in the template)."""
     totals = [
         name for name in ("gpus", "processingUnits", "replicas") if spec.get(name) is not None
     ]
     if len(totals) != 1:
-        said = " and ".join(f"spec.{name}" for name in totals) or "none of them"
+        given = " and ".join(f"spec.{name}" for name in totals) or "none of them"
         raise InvalidJob(
-            "spec", f"{said} is given", hint="give one of gpus, processingUnits and replicas"
+            "spec", f"{given} is given", hint="give one of gpus, processingUnits and replicas"
         )
     name = totals[0]
     total = integer(spec[name], f"spec.{name}", 0)
@@ -139,7 +141,7 @@ def _size(spec: Raw) -> tuple[int, int | None]:
 
 
 def _resource(spec: Raw) -> str:
-    return text(spec.get("processingResourceType"), "spec.processingResourceType") or GPU
+    return text(spec.get("processingResourceType"), "spec.processingResourceType") or NVIDIA_GPU
 
 
 def _sized(spec: Raw, number: int, container: Raw, units: int | None) -> Raw:
@@ -152,10 +154,10 @@ def _sized(spec: Raw, number: int, container: Raw, units: int | None) -> Raw:
 
 
 def _bare(spec: Raw, container: Raw) -> Raw:
-    """A launcher only starts the ranks: it gets what launcherResources says and no more."""
-    kept = {key: value for key, value in container.items() if key != "resources"}
-    asked = mapping(spec.get("launcherResources"), "spec.launcherResources")
-    return {**kept, "resources": asked} if asked else kept
+    """A launcher only starts the ranks: it gets `launcherResources` and no more."""
+    bare = {key: value for key, value in container.items() if key != "resources"}
+    resources = mapping(spec.get("launcherResources"), "spec.launcherResources")
+    return {**bare, "resources": resources} if resources else bare
 
 
 def _on_master(pod: Raw) -> Raw:
@@ -172,7 +174,7 @@ def _on_master(pod: Raw) -> Raw:
 
 
 def _units(spec: Raw, replicas: tuple[ReplicaSpec, ...]) -> int:
-    """Slots of a worker where nobody said: its processing units."""
+    """The default slots of a worker: its processing units."""
     worker = next(
         (replica_spec for replica_spec in replicas if replica_spec.role == "Worker"), None
     )

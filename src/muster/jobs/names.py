@@ -1,10 +1,7 @@
-"""What a job's objects are called and labelled, and whether those names are possible.
+"""Names and labels of a job's objects, TensorBoard's included, and whether names are possible.
 
-Used by `forms` (to refuse a job early), by the operator (to create objects) and by the CLI (to
-find them). Names carry no random part: the same job always has the same names, so that creating
-one twice is a conflict and not a duplicate.
-
-What a job's TensorBoard is called and where it listens, for whoever makes or looks for it.
+Names have no random part: the same job always has the same names, so that creating an object twice
+is a conflict and not a duplicate.
 """
 
 from __future__ import annotations
@@ -25,11 +22,13 @@ JOB = f"{PREFIX}/job-name"
 ROLE = f"{PREFIX}/replica-type"
 INDEX = f"{PREFIX}/replica-index"
 JOB_ROLE = f"{PREFIX}/job-role"
+NVIDIA_GPU, ALIYUN_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
+GPU_RESOURCES = (NVIDIA_GPU, ALIYUN_GPU, "amd.com/gpu")
 STARTING_DEADLINE = "muster.dev/starting-deadline-seconds"
 """Annotation of a job: seconds in which it must start to run."""
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LONGEST = 63
+_MAX_LENGTH = 63
 
 
 def replica(job: str, role: str, index: int) -> str:
@@ -38,8 +37,8 @@ def replica(job: str, role: str, index: int) -> str:
 
 
 def launcher(job: str, uid: str, attempt: int) -> str:
-    """The name of an MPI launcher: a suffix that is the same each time this attempt is made."""
-    import hashlib  # slow to load, and only launchers need it
+    """The name of an MPI launcher; its suffix is a hash of job and attempt."""
+    import hashlib  # slow to import, and only launchers need it
 
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
     suffix = (SUFFIX_LETTERS[byte % len(SUFFIX_LETTERS)] for byte in digest[:5])
@@ -47,7 +46,7 @@ def launcher(job: str, uid: str, attempt: int) -> str:
 
 
 def labels(operator: str, job: str, role: str, index: int) -> dict[str, str]:
-    """The labels by which a replica's pod is found, and which its service selects."""
+    """The labels of a replica's pod, which its service selects."""
     return {OPERATOR: operator, JOB: job, ROLE: role.lower(), INDEX: str(index)}
 
 
@@ -63,19 +62,19 @@ def selector(operator: str, job: str) -> dict[str, str]:
 
 
 def selector_text(operator: str, job: str, role: str) -> str:
-    """The labels of a role's pods as a selector, as autoscalers read it."""
+    """The selector of a role's pods, as autoscalers read it."""
     labels = {**selector(operator, job), ROLE: role.lower()}
     return ",".join(f"{name}={labels[name]}" for name in sorted(labels))
 
 
 def check(job: str, derived: Iterable[str]) -> None:
-    """Refuse a job whose pods or services could not be named; the message says which name."""
+    """Raise InvalidJob if a name derived from the job's is not possible."""
     longest = max(derived, key=len, default=job)
-    if len(longest) > _LONGEST:
-        spare = _LONGEST - (len(longest) - len(job))
+    if len(longest) > _MAX_LENGTH:
+        spare = _MAX_LENGTH - (len(longest) - len(job))
         raise InvalidJob(
             "metadata.name",
-            f"{longest!r}, made from it, has {len(longest)} characters; {_LONGEST} are allowed",
+            f"{longest!r}, made from it, has {len(longest)} characters; {_MAX_LENGTH} are allowed",
             hint=f"use a name of at most {spare} characters",
         )
     if not _LABEL.fullmatch(longest):
@@ -92,5 +91,5 @@ TENSORBOARD_LABEL = {"role": "tensorboard"}
 
 
 def tensorboard(job: str) -> str:
-    """What the Deployment and the Service of a job's TensorBoard are called."""
+    """The name of the Deployment and the Service of a job's TensorBoard."""
     return f"{job}-tensorboard"

@@ -1,12 +1,12 @@
-"""Every shape of job manifest -> the one form of `job.py`.
+"""A job manifest of any kind and version -> the internal form of `job.py`.
 
-Understood: the array `replicaSpecs` with `tfReplicaType`; the maps `tfReplicaSpecs` and so on with
-roles in any letter case; policies directly under spec or inside `runPolicy` (the inner one wins);
-MPIJob's single-template form. Which one it is is told by shape and never by apiVersion, which the
-API server rewrites at will.
+Accepted forms: the array `replicaSpecs` with `tfReplicaType`; the maps `tfReplicaSpecs` and so on,
+with roles in any letter case; policies directly under spec or inside `runPolicy` (the inner one
+wins); an MPIJob with a single template. The form is recognised by its fields and never by
+apiVersion, which the API server rewrites.
 
-Promise: whatever a user wrote, `read` returns a Job that can be acted on, or raises InvalidJob with
-the path of the field and what to write instead. It never changes its argument.
+Promise: `parse_job` returns a Job that can be acted on, or raises InvalidJob with the path of the
+field and what to write instead. It never changes its argument.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
 _REPLICA = ("replicas", "template", "tfPort", "restartPolicy")
-MOST_REPLICAS = 10_000
-"""Members of one job. Everyone is told of everyone, and a slip of the pen must cost nobody else."""
+MAX_REPLICAS = 10_000
+"""Replicas of one job: every pod lists all others, and a typo must not cost other jobs."""
 
 
 def parse_job(raw: Raw) -> Job:
-    """The job that this manifest, of any version, describes."""
+    """The job that this manifest describes."""
     kind = str(raw.get("kind") or "")
     job_kind = JOB_KIND_BY_NAME.get(kind)
     if job_kind is None:
@@ -46,14 +46,14 @@ def parse_job(raw: Raw) -> Job:
     array = lookup(spec, "replicaSpecs", "spec")
     single = kind == "MPIJob" and has_single_template(spec)
     if array is not None and kind == "TFJob":
-        written: Iterator[_Written] = _from_array(array)
+        roles: Iterator[_WrittenRole] = _from_array(array)
     elif single:
-        written = ((role, path, body) for role, path, body in mpi.from_template(spec))
+        roles = mpi.from_template(spec)
     else:
-        written = _from_map(spec, job_kind)
+        roles = _from_map(spec, job_kind)
     first = array is not None or single
-    found = _replicas(job_kind, written, honour_template=first)
-    job = _assemble(raw, spec, job_kind, run_policy.read(spec, first=first), found)
+    parsed = _replica_specs(job_kind, roles, honour_template=first)
+    job = _assemble(raw, spec, job_kind, run_policy.read(spec, first=first), parsed)
     if array is not None:
         job = replace(job, has_phases=True, chief=_termination(spec, job))
     if kind == "MPIJob":
@@ -66,40 +66,42 @@ def parse_job(raw: Raw) -> Job:
     return job
 
 
-_Written = tuple[str, str, Raw]
-"""A role as written, the path of its replica in the manifest, and the replica."""
+_WrittenRole = tuple[str, str, Raw]
+"""A role as written, its path in the manifest, and its body."""
 
 
 def has_single_template(spec: Raw) -> bool:
-    """Whether an MPIJob has one template for its launcher and its workers."""
+    """Whether an MPIJob has one template for launcher and workers."""
     return lookup(spec, "mpiReplicaSpecs", "spec") is None and "template" in spec
 
 
-def _from_array(array: object) -> Iterator[_Written]:
+def _from_array(array: object) -> Iterator[_WrittenRole]:
     for i, body in enumerate(objects(array, "spec.replicaSpecs")):
         path = f"spec.replicaSpecs[{i}]"
         role = text(lookup(body, "tfReplicaType", path), f"{path}.tfReplicaType") or "Chief"
         yield role, path, _fields(body, path)
 
 
-def _from_map(spec: Raw, job_kind: JobKind) -> Iterator[_Written]:
+def _from_map(spec: Raw, job_kind: JobKind) -> Iterator[_WrittenRole]:
     path = f"spec.{job_kind.replicas_field}"
     found = lookup(spec, job_kind.replicas_field, "spec")
     if found is None:
-        raise InvalidJob(path, "is missing", hint=_instead(spec, job_kind))
+        raise InvalidJob(path, "is missing", hint=_replicas_hint(spec, job_kind))
     for role, body in mapping(found, path).items():
         where = f"{path}.{role}"
         yield str(role), where, _fields(mapping(body, where), where)
 
 
 def _fields(body: Raw, path: str) -> Raw:
-    """A replica's fields, whose letter case is as free as that of its role."""
+    """The fields of a role, in any letter case."""
     return {name: lookup(body, name, path) for name in _REPLICA}
 
 
-def _instead(spec: Raw, job_kind: JobKind) -> str:
-    """What to write where the replicas are missing; their field may be there, misspelt."""
-    from difflib import get_close_matches  # only ever needed here, and every command pays for it
+def _replicas_hint(spec: Raw, job_kind: JobKind) -> str:
+    """What to write if the replicas are missing; their field may be misspelt."""
+    from difflib import (
+        get_close_matches,  # needed for this error only; every command would pay for it
+    )
 
     alike = get_close_matches(
         job_kind.replicas_field.lower(), [str(key).lower() for key in spec], 1
@@ -110,8 +112,8 @@ def _instead(spec: Raw, job_kind: JobKind) -> str:
     return f"write spec.{job_kind.replicas_field}.{job_kind.roles[-1]}.template"
 
 
-def _replicas(
-    job_kind: JobKind, written: Iterator[_Written], *, honour_template: bool
+def _replica_specs(
+    job_kind: JobKind, written: Iterator[_WrittenRole], *, honour_template: bool
 ) -> tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]]:
     found: dict[str, ReplicaSpec] = {}
     warnings: list[tuple[str, str]] = []
@@ -240,7 +242,7 @@ def _termination(spec: Raw, job: Job) -> tuple[str, int] | None:
 
 
 def _check(job: Job) -> None:
-    """What must hold between the parts of a job."""
+    """Raise InvalidJob if the parts of a job contradict each other."""
     job_kind = job.job_kind
     chiefs = [
         replica_spec
@@ -270,12 +272,12 @@ def _check(job: Job) -> None:
                 f"is {replica_spec.count}; a {job_kind.kind} has one {replica_spec.role}",
                 hint="write 1 or leave it out; others are workers",
             )
-    if job.total > MOST_REPLICAS:
+    if job.total > MAX_REPLICAS:
         largest = max(job.replica_specs, key=lambda replica_spec: replica_spec.count)
         raise InvalidJob(
             f"{largest.path}.replicas",
-            f"is {largest.count}; the job would have {job.total} members",
-            hint=f"write so many that there are at most {MOST_REPLICAS} in all",
+            f"is {largest.count}; the job would have {job.total} replicas",
+            hint=f"a job has at most {MAX_REPLICAS} replicas in all",
         )
     derived = [
         names.replica(job.name, one.role, max(one.count - 1, 0)) for one in job.replica_specs

@@ -1,11 +1,8 @@
-"""How a pod failed, in words: `exited with code 1`, `was OOMKilled`, `could not start: …`.
+"""A pod's state in words: kubectl's STATUS column, and how a pod failed.
 
-Pure. Used by the operator for the message of a failed job and by `view` for a failed instance, so
-that both say the same.
-
-The STATUS of a pod, in the words of kubectl's column.
-
-Used by `view` for tables and pages, and by whoever must say in one word what a pod is doing.
+`failure` gives the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
+the same in a job's message and in tables. The API server prints STATUS too, but from undecoded
+pods: `local/apiserver/kinds` has its own, so that printing a table decodes nothing.
 """
 
 from __future__ import annotations
@@ -19,24 +16,24 @@ if TYPE_CHECKING:
     from muster.api.core import ContainerState, ContainerTerminated, Pod
 
 
-_UNSAYING = ("", "Error", "Completed")
-"""Reasons of containers that say no more than the exit code does."""
-_LONGEST = 300
+_PLAIN_REASONS = ("", "Error", "Completed")
+"""Reasons of containers that say no more than the exit code."""
+_MAX_MESSAGE = 300
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 def failure(pod: Pod) -> str:
     """How this pod failed, as the rest of a sentence that begins with its name."""
     ends = list(_ends(pod))
-    if pod.status.reason not in _UNSAYING or not ends:
-        return _taken(pod)
+    if pod.status.reason not in _PLAIN_REASONS or not ends:
+        return _pod_failure(pod)
     name, end = ends[0]
     others = len(pod.spec.containers) + len(pod.spec.init_containers) > 1
     return f"{_container_failure(end)} (container {name})" if others else _container_failure(end)
 
 
 def first_failed(pods: Iterable[Pod]) -> Pod:
-    """The one that failed before the others, as far as their containers tell; there must be one."""
+    """The pod that failed first, as far as their containers tell; there must be one."""
     return min(pods, key=_when)
 
 
@@ -46,7 +43,7 @@ def _when(pod: Pod) -> datetime:
 
 
 def _ends(pod: Pod) -> Iterator[tuple[str, ContainerTerminated]]:
-    """The ends of its containers that were no success; those of before a restart come last."""
+    """The failed ends of its containers; those from before a restart come last."""
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     for states in ([row.state for row in rows], [row.last_state for row in rows]):
         for row, state in zip(rows, states, strict=True):
@@ -55,33 +52,33 @@ def _ends(pod: Pod) -> Iterator[tuple[str, ContainerTerminated]]:
 
 
 def _unsuccessful(end: ContainerTerminated) -> bool:
-    return end.exit_code != 0 or bool(end.signal) or end.reason not in _UNSAYING
+    return end.exit_code != 0 or bool(end.signal) or end.reason not in _PLAIN_REASONS
 
 
-def _taken(pod: Pod) -> str:
+def _pod_failure(pod: Pod) -> str:
     reason, message = pod.status.reason or "failed", _short(pod.status.message)
     return f"{reason}: {message}" if message else reason
 
 
 def _container_failure(end: ContainerTerminated) -> str:
-    """A container that never ran has no exit code worth telling; one that did has."""
-    said = f": {_short(end.message)}" if end.message.strip() else ""
+    """How a container failed; one that never ran has no meaningful exit code."""
+    message = f": {_short(end.message)}" if end.message.strip() else ""
     if end.reason in ("StartError", "ContainerCannotRun"):
-        return f"could not start{said}"
+        return f"could not start{message}"
     if end.signal:
-        how = f"was killed by signal {end.signal}{_named(end.signal)}"
+        ending = f"was killed by signal {end.signal}{_named(end.signal)}"
     else:
-        how = f"exited with code {end.exit_code}{_named(end.exit_code - 128)}"
+        ending = f"exited with code {end.exit_code}{_named(end.exit_code - 128)}"
     if end.reason == "OOMKilled":
-        how = f"was OOMKilled (exit code {end.exit_code})"
-    elif end.reason not in _UNSAYING:
-        how = f"{how} ({end.reason})"
-    return how + said
+        ending = f"was OOMKilled (exit code {end.exit_code})"
+    elif end.reason not in _PLAIN_REASONS:
+        ending = f"{ending} ({end.reason})"
+    return ending + message
 
 
 def _named(number: int) -> str:
-    """The name of a signal, if that is the number of one."""
-    import signal  # its tables take longer to make than most commands take to run
+    """The name of the signal with this number, if there is one."""
+    import signal  # slow to import
 
     try:
         return f" ({signal.Signals(number).name})"
@@ -90,9 +87,9 @@ def _named(number: int) -> str:
 
 
 def _short(text: str) -> str:
-    """The last line, where programs say what was wrong."""
+    """The last line, where programs put the error."""
     lines = text.strip().splitlines()
-    return lines[-1].strip()[:_LONGEST] if lines else ""
+    return lines[-1].strip()[:_MAX_MESSAGE] if lines else ""
 
 
 def status_column(pod: Pod) -> str:
@@ -108,7 +105,7 @@ def status_column(pod: Pod) -> str:
 
 
 def _initialising(pod: Pod) -> str | None:
-    """The word while init containers are not all through; None afterwards."""
+    """The word until all init containers have ended; None afterwards."""
     always = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
     total = len(pod.spec.init_containers)
     for number, container in enumerate(pod.status.init_container_statuses):

@@ -1,7 +1,7 @@
-"""Pod templates: which container trains, on which port, and whether the rest can be worked with.
+"""Pod templates: which container trains, on which port, and checks of the rest.
 
-Called by `forms` for every replica. Only what Muster itself reads or adds to is looked at here; the
-API server judges the rest when the pod is created, and its words then stand in the job's status.
+Only fields that Muster reads or adds to are checked. The API server checks the others when the pod
+is created, and its message then appears in the job's status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TEXTS = ("schedulerName", "priorityClassName", "serviceAccountName", "serviceAc
 
 
 def check(template: Raw, path: str) -> None:
-    """Refuse a template whose parts are not what they should be."""
+    """Raise InvalidJob if a field of the template has the wrong type."""
     meta = mapping(template.get("metadata"), f"{path}.metadata")
     for field in ("labels", "annotations"):
         strings(meta.get(field), f"{path}.metadata.{field}")
@@ -38,7 +38,7 @@ def check(template: Raw, path: str) -> None:
 
 
 def strings(value: object, path: str) -> dict[str, str]:
-    """Text under every name, as in labels and annotations."""
+    """A mapping from text to text, such as labels and annotations."""
     return {name: text(item, f"{path}.{name}") for name, item in mapping(value, path).items()}
 
 
@@ -68,37 +68,39 @@ def _check_container(container: Raw, path: str) -> None:
 def main_container(
     job_kind: JobKind, template: Raw, path: str, warnings: list[tuple[str, str]]
 ) -> str:
-    """The name of the container that trains; every container must be able to start."""
+    """The name of the container that trains; every container must have a name and an image."""
     path = f"{path}.spec.containers"
     containers = (template.get("spec") or {}).get("containers")
     if not containers:
         raise InvalidJob(path, "is empty", hint=f"add a container named {job_kind.container!r}")
-    called: list[str] = []
+    container_names: list[str] = []
     for i, container in enumerate(containers):
-        called.append(text(container.get("name"), f"{path}[{i}].name"))
-        if not called[-1]:
+        container_names.append(text(container.get("name"), f"{path}[{i}].name"))
+        if not container_names[-1]:
             raise InvalidJob(
                 f"{path}[{i}].name", "is missing", hint=f"write {job_kind.container!r}"
             )
         if not text(container.get("image"), f"{path}[{i}].image"):
             raise InvalidJob(f"{path}[{i}].image", "is missing", hint="name an image")
-    if job_kind.container in called:
+    if job_kind.container in container_names:
         return job_kind.container
     if not job_kind.port:
-        return called[0]
-    if len(called) == 1:
-        message = f"{path}[0] is named {called[0]!r}; it is taken for {job_kind.container!r}"
+        return container_names[0]
+    if len(container_names) == 1:
+        message = (
+            f"{path}[0] is named {container_names[0]!r}; it is taken as {job_kind.container!r}"
+        )
         warnings.append(("UnusualContainerName", message))
-        return called[0]
+        return container_names[0]
     raise InvalidJob(
         path,
-        f"none of {', '.join(called)} is named {job_kind.container!r}",
+        f"none of {', '.join(container_names)} is named {job_kind.container!r}",
         hint=f"name the container that trains {job_kind.container!r}",
     )
 
 
 def port(job_kind: JobKind, template: Raw, container: str) -> int:
-    """The port on which members reach the container that trains."""
+    """The port on which other replicas reach the container that trains."""
     main = next(c for c in template["spec"]["containers"] if c["name"] == container)
     for row in main.get("ports") or ():
         if row.get("name") == job_kind.port_name:

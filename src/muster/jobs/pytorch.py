@@ -1,7 +1,7 @@
-"""What only PyTorchJobs say: processes per node, and how few or many workers may meet where.
+"""What only PyTorchJobs have: processes per node, and the elastic policy.
 
-Called by `forms.read`. It refuses what torchrun could not be told; what is taken is as it was
-written, and `operator/kinds/pytorch.py` puts it into the pods' variables.
+Values that torchrun would not accept are rejected. The others stay as they are written, and
+`operator/frameworks/pytorch.py` puts them into the pods' environment.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _DIGITS = 10
 PROCESSES = ("auto", "cpu", "gpu")
-"""What torchrun counts by itself."""
+"""Words for which torchrun counts the processes itself."""
 _PATH = "spec.elasticPolicy"
 _PORT = 65535
 
 
 def check(job: Job) -> tuple[tuple[str, str], ...]:
-    """Refuse what makes no sense; the answer is what to warn about."""
+    """Raise InvalidJob for invalid values; returns warnings about the others."""
     _check_processes(job.spec.get("nprocPerNode"), "spec.nprocPerNode")
     policy = mapping(job.spec.get("elasticPolicy"), _PATH)
     if not policy:
@@ -37,12 +37,12 @@ def check(job: Job) -> tuple[tuple[str, str], ...]:
     _check_bounds(policy, job.count("Worker"))
     if not objects(policy.get("metrics"), f"{_PATH}.metrics"):
         return ()
-    message = f"{_PATH}.metrics is not used: no autoscaler is made. Scale by Worker.replicas"
+    message = f"{_PATH}.metrics is ignored: no autoscaler is created. Scale by Worker.replicas"
     return (("ElasticMetricsIgnored", message),)
 
 
 def _check_processes(value: object, path: str) -> None:
-    """A number, also as text: that is how the field is defined, and many write it without."""
+    """A number, also as text: the field is defined as text, and many write a plain number."""
     if value is None or value in PROCESSES:
         return
     written = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
@@ -68,7 +68,7 @@ def _check_fields(policy: Raw) -> None:
 
 
 def _from_one(policy: Raw, field: str, most: int = 2**31 - 1) -> int | None:
-    """A number that cannot be none at all; None if it is left out."""
+    """A number from 1; None if the field is left out."""
     number = integer(policy.get(field), f"{_PATH}.{field}", -1, most)
     if number == 0:
         raise InvalidJob(f"{_PATH}.{field}", "is 0", hint="write 1 or more, or leave it out")
@@ -84,7 +84,7 @@ def _check_workers(job: Job) -> None:
 
 
 def _check_bounds(policy: Raw, workers: int) -> None:
-    """Where a bound is left out it is the number of workers."""
+    """Check minReplicas and maxReplicas; the default of both is the number of workers."""
     least, most = _from_one(policy, "minReplicas"), _from_one(policy, "maxReplicas")
     if least is not None and least > (most or workers):
         than = "maxReplicas" if most else "the number of workers"

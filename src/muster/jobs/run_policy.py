@@ -1,6 +1,6 @@
 """A job's policies: how long it may run, how often it may restart, what stays, how it is scheduled.
 
-Called by `forms.read`. They stand directly under spec or inside `runPolicy`, by version.
+Depending on the version they are directly under spec or inside `runPolicy`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CLEAN_POD_POLICIES = ("All", "Running", "None")
 def read(spec: Raw, *, first: bool) -> RunPolicy:
     """Flat and nested policies as one; the nested field wins.
 
-    `first`: of the first version, which has a list of replicas, or one template for launcher and
-    workers; its jobs leave no pods behind.
+    `first`: the job is of the first version (a list of replicas, or one template for launcher and
+    workers), whose jobs leave no pods behind by default.
     """
     inner = mapping(spec.get("runPolicy"), "spec.runPolicy")
 
@@ -36,7 +36,9 @@ def read(spec: Raw, *, first: bool) -> RunPolicy:
         return None if value is None else integer(value, path, 0, most)
 
     return RunPolicy(
-        clean_pod_policy=_cleaning(spec, *where("cleanPodPolicy"), "All" if first else "None"),
+        clean_pod_policy=_clean_pod_policy(
+            spec, *where("cleanPodPolicy"), "All" if first else "None"
+        ),
         ttl_seconds=number("ttlSecondsAfterFinished"),
         active_deadline=number("activeDeadlineSeconds", 2**63 - 1),
         backoff_limit=number("backoffLimit"),
@@ -46,7 +48,7 @@ def read(spec: Raw, *, first: bool) -> RunPolicy:
     )
 
 
-def _cleaning(spec: Raw, value: object, path: str, default: str) -> str:
+def _clean_pod_policy(spec: Raw, value: object, path: str, default: str) -> str:
     if value is None:
         value, path = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy"
     else:

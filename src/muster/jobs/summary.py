@@ -1,7 +1,7 @@
 """A job and its pods -> what a person sees of it, in tables and on the dashboard.
 
-Pure, and forgiving: a manifest that makes no sense still has a name, an age and a reason. The same
-job looks the same everywhere, since nobody else decides what its status is called.
+Lenient: a job with an invalid manifest still has a name, an age and a reason. A job looks the same
+everywhere, because its status word is decided only here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, ReplicaSpec
     from muster.jobs.job_status import JobStatus
 
-GPUS = ("nvidia.com/gpu", "aliyun.com/gpu", "amd.com/gpu")
 OPERATOR_PATIENCE = 10.0
-"""How many seconds an operator may take to look at a new job before it is said to be away."""
+"""Seconds that an operator may take before a new job says that no operator runs."""
 PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
 
 
@@ -42,7 +41,7 @@ class Instance(msgspec.Struct, frozen=True):
     chief: bool
     gpus: int
     node: str
-    """Empty while the pod has none."""
+    """Empty while the pod is not scheduled."""
     node_ip: str
     ip: str
     created: datetime | None
@@ -66,11 +65,11 @@ class JobSummary(msgspec.Struct, frozen=True):
     priority: str
     instances: tuple[Instance, ...]
     reason: str
-    """Why it waits or failed, in a sentence; empty if there is nothing to say."""
+    """Why it waits or failed, in a sentence; else empty."""
     requested_gpus: int
     """GPUs of all its replicas, whether or not their pods exist."""
     lead: str = ""
-    """What the instance is called whose log is the job's, whether or not it is there."""
+    """The instance whose log is the job's, in words, whether or not it exists."""
 
     @property
     def name(self) -> str:
@@ -111,9 +110,9 @@ class JobSummary(msgspec.Struct, frozen=True):
 
 
 def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> JobSummary:
-    """What a person sees of this job. `pods` may be more than the job's own.
+    """What a person sees of this job. `pods` may contain other pods too.
 
-    With `now`, a job that no operator has taken up after a while says so.
+    With `now`, a job that no operator has accepted after a while says so.
     """
     meta = raw.get("metadata") or {}
     kind = str(raw.get("kind") or "")
@@ -145,7 +144,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
 
 
 def pods_of_job(kind: str, key: Key, uid: str, pods: Iterable[Pod]) -> list[Pod]:
-    """The pods of this job: those it owns, or (made by an older operator) those so labelled."""
+    """The pods that the job owns, or (of an older operator) those with its labels."""
     job_kind = JOB_KIND_BY_NAME.get(kind)
     wanted = names.selector(job_kind.operator, key.name) if job_kind else {}
     return [pod for pod in pods if _belongs(pod, key, uid, wanted)]
@@ -223,14 +222,14 @@ def _status(status: JobStatus, pods: Sequence[Pod]) -> tuple[str, str]:
 
 
 def _unseen(status: JobStatus, seconds: float) -> str:
-    """That nobody seems to look after a job: every operator says at once that it has seen one."""
+    """That no operator seems to run: every operator writes a condition at once."""
     if status.conditions or seconds < OPERATOR_PATIENCE:
         return ""
     return "no operator has taken it up: does none run? `muster operator` is one"
 
 
 def _why(pod: Pod) -> str:
-    """Why a pod does not run, in the words of whoever knows."""
+    """Why a pod does not run, in the words of the component that knows."""
     if pod.status.phase == "Failed":
         return pod_status.failure(pod)
     placed = find_condition(pod.status.conditions, "PodScheduled")
@@ -265,12 +264,12 @@ def instance(pod: Pod, *, leads: bool = False) -> Instance:
 
 
 def gpus(pod: Pod) -> int:
-    """GPUs the pod asks for."""
+    """GPUs that the pod requests."""
     return _gpus(container.resources.limits for container in pod.spec.containers)
 
 
 def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
-    """What the job's templates ask for; of a job that makes no sense, what its pods ask for."""
+    """GPUs that the job's templates request; of an invalid job, those that its pods request."""
     if job is None:
         return sum(gpus(pod) for pod in pods)
     return sum(
@@ -284,7 +283,9 @@ def _limits(replica_spec: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
 
 
 def _gpus(limits: Iterable[Mapping[str, Any]]) -> int:
-    amounts = (str(row[name]) for row in limits if row for name in GPUS if name in row)
+    amounts = (
+        str(row[name]) for row in limits if row for name in names.GPU_RESOURCES if name in row
+    )
     return sum(int(amount) for amount in amounts if amount.isdigit())
 
 

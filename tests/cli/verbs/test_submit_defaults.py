@@ -200,7 +200,7 @@ def test_a_path_of_this_machine_is_refused_on_another_cluster() -> None:
         name="j", command=("x",), image="i", sync_mode="git", sync_source="file:///srv/repo"
     )
     assert submission.bundle(args, submission.Site(local=True)).job
-    with pytest.raises(MusterError, match="is a path of this machine"):
+    with pytest.raises(MusterError, match="is a path on this machine"):
         submission.bundle(args, submission.Site(local=False))
 
 

@@ -11,7 +11,7 @@ from muster.cli.options import Target, cluster_options, name_argument, type_opti
 from muster.cli.show.messages import note
 from muster.client.jobs import changes
 from muster.errors import UsageError
-from muster.jobs.submission.flag_values import LARGEST
+from muster.jobs.submission.flag_values import MAX_INT32
 from muster.jobs.summary import RUNNING, summarize
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @click.command(name="scale")
 @name_argument()
 @click.option(
-    "--workers", type=click.IntRange(0, LARGEST), help="Number of workers, as submit counts them."
+    "--workers", type=click.IntRange(0, MAX_INT32), help="Number of workers, as submit counts them."
 )
-@click.option("--ps", type=click.IntRange(0, LARGEST), help="Number of parameter servers.")
+@click.option("--ps", type=click.IntRange(0, MAX_INT32), help="Number of parameter servers.")
 @type_option
 @cluster_options
 def command(target: Target, name: str, workers: int | None, ps: int | None, type_: str) -> None:

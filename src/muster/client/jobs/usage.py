@@ -20,7 +20,8 @@ from muster.client.jobs import lookup
 from muster.client.jobs.instances import named_instance
 from muster.errors import Forbidden, NotFound, ServerError
 from muster.jobs import pod_status
-from muster.jobs.summary import GPUS, gpus
+from muster.jobs.names import GPU_RESOURCES
+from muster.jobs.summary import gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,7 +89,7 @@ def allocatable(node: Node) -> Amount:
     return Amount(
         parse_milli(amounts.get("cpu", 0)),
         parse_whole(amounts.get("memory", 0)),
-        sum(parse_whole(amounts.get(name, 0)) for name in GPUS),
+        sum(parse_whole(amounts.get(name, 0)) for name in GPU_RESOURCES),
     )
 
 

@@ -1,10 +1,10 @@
 """From the flags of `arena submit` to manifests. Pure: the same flags give the same bytes.
 
-`submission` holds what was asked for, `values` reads single values and `check` refuses what no
-cluster could run; `roles` says who is in a job, `pod` and what it draws on (`volumes`, `code`,
-`placement`) make their templates; `job` and `board` put the objects together. Called by
-`cli/submit`. Wrong values raise UsageError naming the flag and what to write. Values become strings
-of a JSON document, never text in a template, so quoting is always right.
+Reading order: flags (a field per flag), flag_values (reading single values), validation (rejecting
+what no cluster could run), roles (the roles of a job), pods and its parts volumes, code_sync and
+pod_affinity (pod templates), tensorboard, job_manifest (the job and all its objects), scaling
+(another number of replicas). Wrong values raise UsageError with the flag and what to write. Values
+become strings of a JSON document, never text in a template, so quoting is always right.
 """
 
 from muster.jobs.submission.flag_values import pairs, seconds, suggest_name

@@ -1,9 +1,9 @@
 """Code sync: an init container that fetches code before training starts.
 
-Called by `pod`. The code ends up at `<working dir>/code/<project>` in every container that trains.
-The init container needs nothing of its image but sh with git (or rsync), so it runs the same on the
-local cluster with the host's programs. Variables named GIT_SYNC_… steer it, as users of git-sync
-know them; the password of a secret is seen by this container only and by no command line.
+The code ends up at `<working dir>/code/<project>` in every container that trains. The init
+container needs nothing of its image but sh with git (or rsync), so on the local cluster it runs
+with the host's programs. It is configured by variables named GIT_SYNC_…, as in git-sync. The
+password of a secret is visible to this container only and on no command line.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ echo "$shown at $(git rev-parse HEAD)"
 """
 )
 
-# A directory that is mounted here can be copied without rsync, by the same rule for a last `/`.
+# A mounted directory is copied without rsync, by rsync's rule for a trailing `/`.
 RSYNC_SCRIPT = (
     _PROLOGUE
     + """\
@@ -105,7 +105,7 @@ esac
 
 
 def check(args: Submission) -> None:
-    """Refuse a half-said sync."""
+    """Raise UsageError if the flags of code sync are incomplete or contradict each other."""
     extras = ("source", "image", "branch", "revision", "depth", "submodules", "secret")
     given = [f"--sync-{name}" for name in extras if getattr(args, f"sync_{name}")]
     if not args.sync_mode:
@@ -124,34 +124,38 @@ def check(args: Submission) -> None:
     for name in ("source", "branch", "revision"):
         text = getattr(args, f"sync_{name}")
         if text.startswith("-") or (name != "source" and any(map(str.isspace, text))):
-            raise flag_values.wrong(f"--sync-{name}", text, "Nothing of that name can be fetched.")
+            raise flag_values.wrong(
+                f"--sync-{name}",
+                text,
+                "It cannot be fetched: it begins with '-' or contains spaces.",
+            )
     if args.sync_submodules:
         flag_values.choice(
             "--sync-submodules", args.sync_submodules, ("recursive", "shallow", "off")
         )
     if not project(args.sync_source):
         raise flag_values.wrong(
-            "--sync-source", args.sync_source, "It has no last part to be named by."
+            "--sync-source", args.sync_source, "It has no last part that names the directory."
         )
 
 
 def project(source: str) -> str:
-    """The directory below `code` that a source is put in: its last part, without `.git`."""
+    """The directory below `code` for a source: its last part, without `.git`."""
     last = source.rstrip("/").rpartition("/")[2]
     if "/" not in source.rstrip("/"):
-        last = last.rpartition(":")[2]  # host:project, as ssh writes it
+        last = last.rpartition(":")[2]  # host:project, the ssh form
     return last.partition(".git")[0]
 
 
 def local_path(source: str) -> str:
-    """The path on this machine that a source names; empty if it names none."""
+    """The path on this machine that a source names, if any."""
     if source.startswith("file://"):
         return unquote(urlsplit(source).path)
     return source if source.startswith("/") else ""
 
 
 def mount(args: Submission) -> list[Mounted]:
-    """Where a container that trains sees the code."""
+    """The mount of the code in a container that trains."""
     if not args.sync_mode:
         return []
     return [mounted(VOLUME, posixpath.join(args.working_dir, "code"), emptyDir={})]
@@ -163,7 +167,7 @@ def volumes(args: Submission, site: Site) -> list[Raw]:
 
 
 def container(args: Submission, site: Site, env: Raw, resources: Raw) -> list[Raw]:
-    """The init container; none without `--sync-mode`. `env` is what the job's containers have."""
+    """The init container, if `--sync-mode` is given; `env` is that of the job's containers."""
     if not args.sync_mode:
         return []
     git = args.sync_mode.lower() == "git"
@@ -173,7 +177,7 @@ def container(args: Submission, site: Site, env: Raw, resources: Raw) -> list[Ra
         rows = _git_variables(args)
     own = [{"name": name, "value": value} for name, value in rows.items()]
     given = [row for row in env.get("env", []) if row["name"] not in rows]
-    made: Raw = {
+    init: Raw = {
         "name": "init-code",
         "image": args.sync_image or (GIT_IMAGE if git else RSYNC_IMAGE),
         "imagePullPolicy": args.image_pull_policy,
@@ -186,8 +190,8 @@ def container(args: Submission, site: Site, env: Raw, resources: Raw) -> list[Ra
         ],
     }
     if resources:
-        made["resources"] = resources
-    return [made]
+        init["resources"] = resources
+    return [init]
 
 
 def _git_variables(args: Submission) -> dict[str, str]:
@@ -197,30 +201,30 @@ def _git_variables(args: Submission) -> dict[str, str]:
         "GIT_SYNC_ROOT": ROOT,
         "GIT_SYNC_ONE_TIME": "true",
     }
-    asked = {
+    optional = {
         "GIT_SYNC_BRANCH": args.sync_branch,
         "GIT_SYNC_REV": args.sync_revision,
         "GIT_SYNC_DEPTH": str(args.sync_depth or ""),
         "GIT_SYNC_SUBMODULES": args.sync_submodules,
     }
-    return rows | {name: value for name, value in asked.items() if value}
+    return rows | {name: value for name, value in optional.items() if value}
 
 
 def _inputs(args: Submission, site: Site) -> list[Mounted]:
-    """What the init container reads from: a repository of this machine, a secret."""
+    """The volumes that the init container reads: a repository of this machine, a secret."""
     if not args.sync_mode:
         return []
-    found = []
+    rows = []
     path = local_path(args.sync_source).rstrip("/")
     if path and not site.local:
         raise UsageError(
-            f"--sync-source {args.sync_source} is a path of this machine, which pods do not see",
+            f"--sync-source {args.sync_source} is a path on this machine, which pods cannot see",
             hint="Push it to a server they reach; local paths work on the local cluster.",
         )
     if path:
-        found.append(mounted(SOURCE, path, hostPath={"path": path}))
-        found[-1].mount["readOnly"] = True
+        rows.append(mounted(SOURCE, path, hostPath={"path": path}))
+        rows[-1].mount["readOnly"] = True
     if args.sync_secret:
         flag_values.object_name("--sync-secret", args.sync_secret)
-        found.append(mounted(SECRET, KEYS, secret={"secretName": args.sync_secret}))
-    return found
+        rows.append(mounted(SECRET, KEYS, secret={"secretName": args.sync_secret}))
+    return rows

@@ -1,7 +1,7 @@
-"""The values of flags: `K=V` pairs, durations, quantities, names. Pure.
+"""The values of flags: `K=V` pairs, durations, quantities, names.
 
-Each takes the flag's spelling and what was written, and returns what it means or raises UsageError
-with the spelling and an example. Nothing is dropped in silence.
+Each function takes the flag and its text, and returns the value or raises UsageError with the flag
+and an example. Nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
 
-LONGEST_NAME = 49
-LARGEST = 2**31 - 1
-"""Where Kubernetes counts replicas, seconds and tries, it has no room for more."""
+MAX_NAME_LENGTH = 49
+MAX_INT32 = 2**31 - 1
+"""The largest number of replicas, seconds or retries in Kubernetes."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_VALUE = re.compile(rf"({_PART})?")
@@ -41,12 +41,12 @@ def wrong(flag: str, text: str, hint: str) -> UsageError:
 
 
 def job_name(name: str) -> str:
-    """A name that its pods and services can carry as well."""
-    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+    """A name that leaves room for the suffixes of pods and services."""
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
         raise UsageError(
             f"--name {name!r} is not a job name",
-            hint=f"At most {LONGEST_NAME} lower-case letters, digits and '-', the first a letter: "
-            f"--name={suggest_name(name)}",
+            hint=f"At most {MAX_NAME_LENGTH} lower-case letters, digits and '-', "
+            f"the first a letter: --name={suggest_name(name)}",
         )
     return name
 
@@ -55,7 +55,7 @@ def suggest_name(name: str) -> str:
     """The nearest valid job name."""
     plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
     begun = plain if plain[:1].isalpha() else f"job-{plain}"
-    return begun[:LONGEST_NAME].rstrip("-")
+    return begun[:MAX_NAME_LENGTH].rstrip("-")
 
 
 def pairs(flag: str, entries: Iterable[str]) -> dict[str, str]:
@@ -70,7 +70,7 @@ def pairs(flag: str, entries: Iterable[str]) -> dict[str, str]:
 
 
 def labels(flag: str, entries: Iterable[str]) -> dict[str, str]:
-    """`K=V` entries that can be labels."""
+    """`K=V` entries that are valid labels."""
     found = keyed(flag, entries)
     for key, value in found.items():
         if not _LABEL_VALUE.fullmatch(value):
@@ -80,7 +80,7 @@ def labels(flag: str, entries: Iterable[str]) -> dict[str, str]:
 
 
 def keyed(flag: str, entries: Iterable[str]) -> dict[str, str]:
-    """`K=V` entries whose keys can be those of labels and annotations."""
+    """`K=V` entries whose keys are valid for labels and annotations."""
     found = pairs(flag, entries)
     for key, value in found.items():
         if not _QUALIFIED.fullmatch(key):
@@ -108,12 +108,12 @@ def device(flag: str, entries: Iterable[str]) -> dict[str, str]:
 
 
 def _whole(flag: str, name: str, amount: str) -> None:
-    """Devices are not cut into pieces."""
+    """Raise UsageError unless the amount is a whole number."""
     try:
-        parts = parse_milli(amount)
+        milli = parse_milli(amount)
     except InvalidQuantity:
-        parts = -1
-    if parts < 0 or parts % 1000 or parts > 1000 * LARGEST:
+        milli = -1
+    if milli < 0 or milli % 1000 or milli > 1000 * MAX_INT32:
         hint = f"Write {flag}={name}=AMOUNT with a whole number, e.g. {flag}={name}=1"
         raise wrong(flag, f"{name}={amount}", hint)
 
@@ -148,8 +148,8 @@ def seconds(flag: str, text: str) -> int:
     if text != "0" and (not pieces or "".join(piece[0] for piece in pieces) != text):
         raise wrong(flag, text, f"Write {flag}=90s, 5m or 1h30m")
     total = sum(float(piece[1]) * _UNITS[piece[2]] for piece in pieces)
-    if total > LARGEST:
-        raise wrong(flag, text, f"It is at most {LARGEST} seconds.")
+    if total > MAX_INT32:
+        raise wrong(flag, text, f"It is at most {MAX_INT32} seconds.")
     return math.ceil(round(total, 6))
 
 
@@ -167,13 +167,13 @@ def toleration(text: str) -> Raw:
         )
     key, value, effect, operator = match.groups()
     if operator == "Exists":
-        value = ""  # Kubernetes refuses one here, arena's users write it all the same.
+        value = ""  # Kubernetes rejects a value here; users of arena write one all the same.
     parts = {"key": key, "operator": operator, "value": value, "effect": effect}
     return {name: part for name, part in parts.items() if part}
 
 
 def choice(flag: str, text: str, allowed: tuple[str, ...]) -> str:
-    """One of a few words, in any letter case; returned as it should be written."""
+    """One of the allowed words, in any letter case; returned in its own."""
     found = next((word for word in allowed if word.lower() == text.lower()), None)
     if found is None:
         raise wrong(flag, text, f"Write {', '.join(allowed[:-1])} or {allowed[-1]}.")
@@ -181,12 +181,12 @@ def choice(flag: str, text: str, allowed: tuple[str, ...]) -> str:
 
 
 def is_path(text: str) -> bool:
-    """Whether it is an absolute path that a volume can be mounted at: not the root."""
+    """Whether a volume can be mounted there: an absolute path, but not the root."""
     return text.startswith("/") and bool(text.strip("/")) and not set(text) & set("\0:")
 
 
 def path(flag: str, text: str, hint: str) -> str:
-    """Such a path."""
+    """A path at which a volume can be mounted."""
     if not is_path(text):
         raise wrong(flag, text, hint)
     return text

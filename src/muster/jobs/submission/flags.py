@@ -1,7 +1,7 @@
-"""What a person asks for with `arena submit`: a field per flag, named as the flag is written.
+"""The flags of `arena submit`: a field per flag, named like the flag.
 
-Filled by the command line and by short-form files; read by the other modules here. The defaults of
-the fields are the defaults of the flags.
+The command line and short-form files fill them. The defaults of the fields are the defaults of the
+flags.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223
 
 @dataclass(frozen=True)
 class Site:
-    """What a submission does not say: where it goes, and what was found there."""
+    """What the flags do not say: facts about the cluster and the files named."""
 
     local: bool = False
-    """Whether all nodes are this machine, whose paths are then theirs."""
+    """Whether all nodes are this machine, so that its paths are theirs."""
     logs: str = "/arena_logs/training"
     """The host's directory for the logs that TensorBoard reads."""
     files: tuple[tuple[str, bytes], ...] = ()
@@ -28,7 +28,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Submission:
-    """The flags every kind of job shares."""
+    """The flags that all kinds of job have."""
 
     job_kind: ClassVar[JobKind]
 
@@ -130,7 +130,7 @@ class TensorFlow(Submission):
 
 @dataclass(frozen=True)
 class UniformSubmission(Submission):
-    """The flags of kinds whose members all get the same."""
+    """The flags of kinds whose replicas all get the same resources."""
 
     cpu: str = ""
     memory: str = ""

@@ -1,7 +1,7 @@
 """The job itself, and everything submitted with it.
 
-`bundle` is the one thing a caller needs: a submission in, objects out, in the order in which arena
-lists them. Objects besides the job carry no owner yet; the caller adds it once the job has a UID.
+`bundle` turns a submission into objects, in the order in which arena lists them. Objects other than
+the job have no owner yet; the caller adds it once the job has a UID.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
 from muster.jobs import names
+from muster.jobs.run_policy import CLEAN_POD_POLICIES
 from muster.jobs.submission import flag_values, roles, tensorboard, validation, volumes
 from muster.jobs.submission.flags import Mpi, PyTorch, Site, TensorFlow
 from muster.jobs.submission.pods import template
@@ -30,7 +31,6 @@ GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
 REQUESTED = "requestGPUsOfJobOwner"
 TOPOLOGY_SIZE = "gpu-topology-replica"
-CLEANINGS = ("Running", "None", "All")
 _SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
 
 
@@ -160,7 +160,9 @@ def _sequence(text: str) -> str:
 
 def _run_policy(args: Submission, members: int) -> Raw:
     try:
-        cleaning = flag_values.choice("--clean-task-policy", args.clean_task_policy, CLEANINGS)
+        cleaning = flag_values.choice(
+            "--clean-task-policy", args.clean_task_policy, CLEAN_POD_POLICIES
+        )
     except UsageError as error:
         raise UsageError(
             f"unsupported cleanTaskPolicy {args.clean_task_policy}", hint=error.hint

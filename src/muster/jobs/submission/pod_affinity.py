@@ -1,7 +1,6 @@
 """Where replicas of a job go in relation to each other: spread over nodes or packed together.
 
-Called by `roles` and `pod`. Affinity is written against the labels that every operator of these
-jobs sets on their pods.
+Affinity terms select the labels that every operator of these jobs sets on their pods.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _SAME_JOB, _SAME_ROLE = 100, 60
 
 
 class Policy(NamedTuple):
-    """How the replicas of one role stand to the rest of the job."""
+    """Whether replicas of one role are spread or packed."""
 
     kind: str = "none"
     required: bool = False
@@ -29,28 +28,30 @@ ANYWHERE = Policy()
 
 
 def policy(role: str, kind: str, constraint: str) -> Policy:
-    """The policy that a role's two flags ask for."""
+    """The policy that a role's two flags give."""
     chosen = flag_values.choice(f"--{role}-affinity-policy", kind, ("none", "spread", "binpack"))
-    how = flag_values.choice(f"--{role}-affinity-constraint", constraint, ("preferred", "required"))
-    return Policy(chosen, how == "required")
+    strength = flag_values.choice(
+        f"--{role}-affinity-constraint", constraint, ("preferred", "required")
+    )
+    return Policy(chosen, strength == "required")
 
 
 def affinity(job: str, role: str, policy: Policy) -> Raw:
-    """The affinity of one role's pods; empty if it does not matter."""
+    """The affinity of one role's pods; empty without a policy."""
     if policy.kind == "none":
         return {}
-    mine = same_node({names.JOB: job, names.ROLE: role.lower()})
+    same_role = same_node({names.JOB: job, names.ROLE: role.lower()})
     if policy.kind == "spread":
-        return {"podAntiAffinity": _terms([(_SAME_JOB, mine)], required=policy.required)}
+        return {"podAntiAffinity": _terms([(_SAME_JOB, same_role)], required=policy.required)}
     if policy.required:
-        return {"podAffinity": _terms([(_SAME_JOB, mine)], required=True)}
-    others = same_node({names.JOB: job})
-    terms = [(_SAME_JOB, others), (_SAME_ROLE, mine)]
+        return {"podAffinity": _terms([(_SAME_JOB, same_role)], required=True)}
+    same_job = same_node({names.JOB: job})
+    terms = [(_SAME_JOB, same_job), (_SAME_ROLE, same_role)]
     return {"podAffinity": _terms(terms, required=False)}
 
 
 def same_node(labels: dict[str, str]) -> Raw:
-    """On the node of pods with these labels."""
+    """The term for the node of pods with these labels."""
     return {"labelSelector": {"matchLabels": labels}, "topologyKey": HOST}
 
 

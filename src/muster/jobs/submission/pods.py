@@ -1,7 +1,6 @@
 """The pod template of each role of a job.
 
-Called by `job`. A role differs from the next in its image, resources, port and place; everything
-else is the same for the whole job.
+Roles differ in image, resources, port and node selection; everything else is the same for the job.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 ENI = "k8s.aliyun.com/eni"
 WORKERS = "workers"
-"""The variable that tells every container how many workers there are."""
+"""The environment variable with the number of workers."""
 _DOLLARS = re.compile(r"\$\([^)]*\)|\$\$")
 _SPECIAL = re.compile(r"\$+\(|\$\$+")
 
@@ -29,7 +28,7 @@ _SPECIAL = re.compile(r"\$+\(|\$\$+")
 def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
     """The template of one role's pods."""
     rows = _volumes(args, site, role)
-    made, mounts = volumes.split(rows)
+    pod_volumes, mounts = volumes.split(rows)
     environment = _environment(args, role)
     sync_resources = {
         where: {name: amount for name, amount in row.items() if name in ("cpu", "memory")}
@@ -39,7 +38,7 @@ def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
         **_common(args),
         "nodeSelector": flag_values.labels("--selector", role.selector),
         "affinity": pod_affinity.affinity(args.name, role.name, role.affinity),
-        "volumes": made + code_sync.volumes(args, site),
+        "volumes": pod_volumes + code_sync.volumes(args, site),
         "initContainers": code_sync.container(
             args, site, environment, sync_resources if any(sync_resources.values()) else {}
         ),
@@ -49,7 +48,7 @@ def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
 
 
 def _common(args: Submission) -> Raw:
-    """What every pod of the job has."""
+    """The fields that all pods of the job share."""
     own_network = flag_values.pairs("--annotation", args.annotation).get(ENI) == "true"
     topology = isinstance(args, Mpi) and args.gputopology
     host_network = (args.host_network or topology) and not own_network
@@ -64,7 +63,7 @@ def _common(args: Submission) -> Raw:
 
 
 def surroundings(args: Submission) -> Raw:
-    """What lets a pod run where the job does: TensorBoard's needs it as well."""
+    """The fields that let a pod run where the job runs; TensorBoard's pod has them too."""
     secrets = [flag_values.object_name("--image-pull-secret", s) for s in args.image_pull_secret]
     if args.priority:
         flag_values.object_name("--priority", args.priority)
@@ -118,25 +117,24 @@ def _environment(args: Submission, role: Role) -> Raw:
             rows.setdefault("PET_NPROC_PER_NODE", args.nproc_per_node)
         if args.rdma:
             rows.setdefault("MASTER_ADDR", f"{args.name}-master-0")
-    made: Raw = {"env": [{"name": key, "value": literal(rows[key])} for key in sorted(rows)]}
+    result: Raw = {"env": [{"name": key, "value": literal(rows[key])} for key in sorted(rows)]}
     if args.env_from:
-        made["envFrom"] = [_source(text) for text in args.env_from]
-    return made
+        result["envFrom"] = [_source(text) for text in args.env_from]
+    return result
 
 
 def literal(text: str) -> str:
-    """The text such that a container gets it as it is: Kubernetes makes `$` of every `$$`.
+    """The text escaped so that a container gets it unchanged: Kubernetes turns `$$` into `$`.
 
-    `$(NAME)` is left to it: that is how one variable is put into another, and what stands between
-    the brackets is nobody's to change.
+    `$(NAME)` stays: Kubernetes replaces it by another variable.
     """
     return _DOLLARS.sub(lambda found: "$$$$" if found[0] == "$$" else found[0], text)
 
 
 def shells(text: str) -> str:
-    """The command such that the shell gets it as it is: `$(date)` is the shell's to run.
+    """The command escaped so that the shell gets it unchanged: `$(date)` is for the shell.
 
-    Kubernetes would put in a variable of that name, and whoever writes a command means the shell.
+    Unescaped, Kubernetes would replace it by a variable of that name.
     """
     return _SPECIAL.sub(lambda found: found[0].replace("$", "$$"), text)
 
@@ -152,12 +150,12 @@ def _source(text: str) -> Raw:
 
 
 def _resources(args: Submission, role: Role) -> Raw:
-    asked = {"cpu": role.cpu, "memory": role.memory}
+    amounts = {"cpu": role.cpu, "memory": role.memory}
     caps = {"cpu": role.cpu_limit or role.cpu, "memory": role.memory_limit or role.memory}
     extended = {role.gpu: str(role.gpus)} if role.gpus else {}
     if role.member:
         extended |= flag_values.device("--device", args.device)
         extended |= {"rdma/hca": "1"} if args.rdma else {}
-    requests = {key: value for key, value in (asked | extended).items() if value}
+    requests = {key: value for key, value in (amounts | extended).items() if value}
     limits = {key: value for key, value in (caps | extended).items() if value}
     return {"requests": requests, "limits": limits} if limits else {}

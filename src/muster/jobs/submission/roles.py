@@ -1,6 +1,6 @@
-"""Who is in a job: the roles of each kind, how many of each, and what one of them asks for.
+"""The roles of each kind of job, the number of replicas of each, and what one replica requests.
 
-Called by `job`. What differs between kinds is here; what a pod looks like is the same for all.
+What differs between kinds is here; what a pod looks like is the same for all.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
+from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 from muster.jobs.submission import pod_affinity
 from muster.jobs.submission.flags import Jax, Mpi, PyTorch, TensorFlow
 
@@ -16,21 +17,20 @@ if TYPE_CHECKING:
     from muster.jobs.submission.flags import Submission
 
 _BOARD = ("logdir", "tensorboard_image")
-GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
 
 
 @dataclass(frozen=True)
 class Role:
-    """What one role of a job asks for, after defaults."""
+    """What one role of a job requests, after defaults."""
 
     name: str
     count: int
     image: str
     restart: str
     flag: str = ""
-    """The prefix of the flags of its own: `--ps-cpu` and so on."""
+    """The prefix of its own flags: `ps` in `--ps-cpu`."""
     gpus: int = 0
-    gpu: str = GPU
+    gpu: str = NVIDIA_GPU
     cpu: str = ""
     memory: str = ""
     cpu_limit: str = ""
@@ -39,7 +39,7 @@ class Role:
     selector: tuple[str, ...] = ()
     affinity: pod_affinity.Policy = pod_affinity.ANYWHERE
     runs: bool = True
-    """Whether it runs the command; an MPI worker waits to be called."""
+    """Whether it runs the command; an MPI worker waits for the launcher."""
     writes_logs: bool = True
     data: bool = True
     """Whether it mounts `--data` and `--data-dir`."""
@@ -69,7 +69,7 @@ def roles_of(args: Submission) -> list[Role]:
 
 
 def writer(args: Submission, roles: list[Role]) -> str:
-    """The role whose first replica writes the logs that TensorBoard shows."""
+    """The role whose first replica writes the logs for TensorBoard."""
     preferred: tuple[str, ...] = ("Chief", "Master", "Worker")
     if isinstance(args, Mpi):
         preferred = ("Worker",)  # rank 0 runs on a worker, the launcher only starts it
@@ -77,22 +77,20 @@ def writer(args: Submission, roles: list[Role]) -> str:
     return next(name for name in preferred if name in names)
 
 
-def _again(args: Submission) -> str:
+def _restart_policy(args: Submission) -> str:
     return "OnFailure" if args.retry else "Never"
 
 
 def flags_without_effect(args: Submission) -> list[str]:
-    """A sentence about each flag that was given in vain."""
+    """A sentence about each flag that has no effect."""
     return _without_board(args) + _without_role(args) + _without_retry(args)
 
 
 def _without_retry(args: Submission) -> list[str]:
-    """Operators of these jobs end one at its N-th restart; a launcher gets N further tries."""
+    """An operator fails a job at its N-th restart; a launcher gets N further attempts."""
     if args.retry != 1 or isinstance(args, Mpi):
         return []
-    return [
-        "--retry=1 gives no second try: the job fails at its first restart; --retry=2 gives one"
-    ]
+    return ["--retry=1 allows no second attempt: the job fails at its first restart; use --retry=2"]
 
 
 def _without_board(args: Submission) -> list[str]:
@@ -109,7 +107,7 @@ def _without_role(args: Submission) -> list[str]:
     if not isinstance(args, TensorFlow):
         return []
     present = {role.name.lower() for role in _tensorflow(args) if role.count}
-    if _alone(args):
+    if _is_single_process(args):
         present.add("worker")
     return [
         f"--{field.name.replace('_', '-')} has no effect: the job has no such role"
@@ -121,13 +119,13 @@ def _without_role(args: Submission) -> list[str]:
     ]
 
 
-def _alone(args: TensorFlow) -> bool:
-    """Whether the job is one process, which is then its own chief."""
+def _is_single_process(args: TensorFlow) -> bool:
+    """Whether the job is one process, which is then the chief."""
     return args.ps < 1 and args.workers == 1 and not args.chief
 
 
 def _tensorflow(args: TensorFlow) -> list[Role]:
-    if _alone(args):
+    if _is_single_process(args):
         same = {
             f"chief_{what}": getattr(args, f"chief_{what}") or getattr(args, f"worker_{what}")
             for what in ("cpu", "memory", "cpu_limit", "memory_limit", "selector")
@@ -154,7 +152,7 @@ def _tensorflow_role(
         name,
         count,
         image=(args.ps_image if server else args.worker_image) or args.image,
-        restart="OnFailure" if with_chief else _again(args),
+        restart="OnFailure" if with_chief else _restart_policy(args),
         flag="ps" if server else "worker",
         gpus=args.ps_gpus if server else args.gpus,
         cpu=getattr(args, f"{low}_cpu"),
@@ -179,12 +177,12 @@ def _affinity(args: TensorFlow, role: str) -> pod_affinity.Policy:
 
 
 def _mpi(args: Mpi) -> list[Role]:
-    gpu = TOPOLOGY_GPU if args.gputopology else GPU
+    gpu = ALIYUN_GPU if args.gputopology else NVIDIA_GPU
     workers = Role(
         "Worker",
         args.workers,
         args.image,
-        _again(args),
+        _restart_policy(args),
         gpus=args.gpus,
         gpu=gpu,
         cpu=args.cpu,
@@ -196,7 +194,7 @@ def _mpi(args: Mpi) -> list[Role]:
         "Launcher",
         1,
         args.image,
-        _again(args),
+        _restart_policy(args),
         selector=args.selector,
         data=args.mounts_on_launcher,
         member=False,
@@ -214,7 +212,7 @@ def _sized(args: PyTorch | Jax, name: str, count: int, *, restart: str = "") -> 
         name,
         count,
         args.image,
-        restart or _again(args),
+        restart or _restart_policy(args),
         gpus=args.gpus,
         cpu=args.cpu,
         memory=args.memory,

@@ -1,8 +1,8 @@
-"""Another number of replicas for a job that is there, with all that `submit` derived from the old.
+"""Changing the number of replicas of a job, with all fields that `submit` derived from the old one.
 
-Pure. A gang that wanted all its members wants all of the new ones. What a
-person chose otherwise (a smaller minimum, a variable of their own) stays as it is: a field follows
-only if it says what the former number gives.
+A gang that needed all its members needs all of the new ones. What a person chose otherwise (a
+smaller minimum, a variable of their own) stays: a field changes only if it has the value that the
+old number gives.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import UsageError
+from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 from muster.jobs.submission.job_manifest import GROUP_MIN, REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.submission.pods import WORKERS
-from muster.jobs.submission.roles import GPU, TOPOLOGY_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WrittenRole:
-    """One role as it is written: in small letters, where it stands, and what stands there."""
+    """One role as it is written: its name in lower case, its path and its body."""
 
     role: str
     path: str
@@ -43,17 +43,17 @@ class WrittenRole:
 
     @property
     def gpus(self) -> int:
-        """Those of one replica."""
+        """GPUs of one replica."""
         main = next(_containers(self.template, "containers"), (0, {}))[1]
         limits = _mapping(_mapping(main.get("resources")).get("limits"))
-        amounts = [str(limits[name]) for name in (GPU, TOPOLOGY_GPU) if name in limits]
+        amounts = [str(limits[name]) for name in (NVIDIA_GPU, ALIYUN_GPU) if name in limits]
         return sum(int(amount) for amount in amounts if amount.isdecimal())
 
 
 def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
-    """The JSON patch that gives roles these counts, in whichever shape the job is written.
+    """The JSON patch that gives roles these counts, in whichever form the job is written.
 
-    Workers are counted as `submit` does: the master of a PyTorch job is one of them.
+    Workers are counted as by `submit`: the master of a PyTorch job is one of them.
     """
     before = _written_roles(raw)
     roles = [written.role for written in before]
@@ -76,7 +76,7 @@ def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
 
 
 def _written_roles(raw: Raw) -> list[WrittenRole]:
-    """Every role and its place; unlike `parse`, also of a manifest that makes no sense."""
+    """Every role and its path; unlike `parse`, also of an invalid manifest."""
     spec = raw.get("spec") or {}
     for field, value in spec.items():
         if not field.lower().endswith("replicaspecs"):
@@ -93,7 +93,7 @@ def _written_roles(raw: Raw) -> list[WrittenRole]:
 
 
 def _members(parts: Iterable[WrittenRole]) -> int:
-    """How many the gang counts."""
+    """The number of replicas that the gang counts."""
     return sum(part.count for part in parts if part.role != "launcher")
 
 
@@ -118,20 +118,22 @@ def _requested(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) ->
 
 
 def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
-    """What is told to every pod: how many there are."""
+    """The changes to templates, which tell every pod the number of replicas."""
     members, wanted = str(_members(before)), str(_members(after))
-    workers, many = str(_workers(before)), str(_workers(after))
+    workers, wanted_workers = str(_workers(before)), str(_workers(after))
     for part in before:
         path = f"{part.path}/template"
         labels = _mapping(_mapping(part.template.get("metadata")).get("labels"))
         yield from _follow(labels, f"{path}/metadata/labels", GROUP_MIN, members, wanted)
-        yield from _follow(labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, many)
+        yield from _follow(
+            labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, wanted_workers
+        )
         for field in ("initContainers", "containers"):
             for number, container in _containers(part.template, field):
                 for row, variable in enumerate(_objects(container.get("env"))):
                     if variable.get("name") == WORKERS:
                         at = f"{path}/spec/{field}/{number}/env/{row}"
-                        yield from _follow(variable, at, "value", workers, many)
+                        yield from _follow(variable, at, "value", workers, wanted_workers)
 
 
 def _follow(holder: Raw, path: str, key: str, old: object, new: object) -> Iterator[Raw]:
@@ -145,7 +147,7 @@ def _containers(template: Raw, field: str) -> Iterator[tuple[int, Raw]]:
 
 
 def _mapping(value: Any) -> Raw:
-    """Whatever anybody wrote there, something to look things up in."""
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 

@@ -1,8 +1,8 @@
 """TensorBoard's Deployment and Service for one job.
 
-Called by `job`. It is not a member of the gang, asks for no resources and belongs to the job, so it
-goes when the job goes. Where the logs are on one node it must be on that node too: then it waits
-for the replica that writes them, which a gang that does not fit never places.
+It is not part of the gang, requests no resources and is owned by the job, so it is deleted with it.
+If the logs are on one node it must run on that node: it then waits for the replica that writes
+them, and pends as long as the gang does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _pod(args: Submission, site: Site, writer: str) -> Raw:
         for row in volumes.logs(args, site)
     ]
     logdir = READ_FROM if mounted else args.logdir
-    made, mounts = volumes.split(
+    pod_volumes, mounts = volumes.split(
         mounted or [*volumes.claims(args), *volumes.host_directories(args)]
     )
     container: Raw = {
@@ -71,7 +71,7 @@ def _pod(args: Submission, site: Site, writer: str) -> Raw:
     spec: Raw = {
         **surroundings(args),
         "affinity": {} if shared else pod_affinity.on_node_of(args.name, writer, 0),
-        "volumes": made,
+        "volumes": pod_volumes,
         "containers": [{key: value for key, value in container.items() if value}],
     }
     return {key: value for key, value in spec.items() if value}

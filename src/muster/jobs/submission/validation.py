@@ -1,7 +1,6 @@
-"""Refusing a submission that no cluster could run, flag by flag, in the words it was written with.
+"""Rejecting a submission that no cluster could run, flag by flag, before anything is built.
 
-Called by `job` before anything is built. What needs a role, a volume or a place to be understood is
-refused where that is built.
+Values that mean something only for a role or a volume are checked where that is built.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LIMITS = ("cpu_limit", "memory_limit")
 
 
 def validate(args: Submission) -> None:
-    """Raise UsageError for the first thing that is wrong."""
+    """Raise UsageError for the first invalid flag."""
     flag_values.job_name(args.name)
     _numbers(args)
     if not "".join(args.command).strip():
@@ -34,7 +33,7 @@ def validate(args: Submission) -> None:
         raise flag_values.wrong(
             "--working-dir", args.working_dir, "Write --working-dir=/absolute/path"
         )
-    if "://" not in args.logdir:  # hdfs://… and the like are TensorBoard's to read
+    if "://" not in args.logdir:  # TensorBoard reads hdfs://… and the like itself
         flag_values.path("--logdir", args.logdir, "Write --logdir=/absolute/path")
     _words(args)
     _amounts(args)
@@ -45,7 +44,7 @@ def validate(args: Submission) -> None:
 
 
 def _flags(args: Submission, *endings: str) -> Iterator[tuple[str, str]]:
-    """The field and the flag of every name that ends so."""
+    """Every field with one of these endings, and its flag."""
     for field in fields(args):
         if field.name.endswith(endings):
             yield field.name, f"--{field.name.replace('_', '-')}"
@@ -63,8 +62,8 @@ def _numbers(args: Submission) -> None:
             raise UsageError("--workers must be greater than 0 in distributed training")
         elif number < 0:
             raise UsageError(f"{flag} is invalid: it cannot be negative")
-        elif number > flag_values.LARGEST:
-            raise flag_values.wrong(flag, str(number), f"It is at most {flag_values.LARGEST}.")
+        elif number > flag_values.MAX_INT32:
+            raise flag_values.wrong(flag, str(number), f"It is at most {flag_values.MAX_INT32}.")
 
 
 def _words(args: Submission) -> None:
@@ -79,10 +78,10 @@ def _amounts(args: Submission) -> None:
         flag_values.quantity(flag, getattr(args, field))
     for field, flag in _flags(args, *_LIMITS):
         low = field.removesuffix("_limit")
-        asked, limit = getattr(args, low), getattr(args, field)
-        if asked and limit and flag_values.less(limit, asked):
+        request, limit = getattr(args, low), getattr(args, field)
+        if request and limit and flag_values.less(limit, request):
             raise flag_values.wrong(
-                flag, limit, f"It is less than {flag.removesuffix('-limit')}={asked}"
+                flag, limit, f"It is less than {flag.removesuffix('-limit')}={request}"
             )
 
 
@@ -98,6 +97,6 @@ def _model(args: Submission) -> None:
 
 def _processes(text: str) -> None:
     if text not in ("auto", "cpu", "gpu") and not (
-        text.isdecimal() and 0 < int(text) <= flag_values.LARGEST
+        text.isdecimal() and 0 < int(text) <= flag_values.MAX_INT32
     ):
         raise flag_values.wrong("--nproc-per-node", text, "Write auto, cpu, gpu or a number.")

@@ -1,7 +1,6 @@
 """The volumes of a job's pods and where they are mounted.
 
-Called by `pod` and `tensorboard`. The order is fixed: config files, logs, code, claims, host
-directories, shared memory.
+The order is fixed: config files, logs, code, claims, host directories, shared memory.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ if TYPE_CHECKING:
 
 LOGS = "training-logs-volume"
 _CONFIG_LIMIT = 1 << 20
-_WHO_MOUNTS = "--data, --data-dir, --config-file, --logdir and code sync each need their own place."
+_MOUNT_HINT = (
+    "--data, --data-dir, --config-file, --logdir and code sync each need a path of their own."
+)
 
 
 class Mounted(NamedTuple):
-    """A volume and where a container sees it."""
+    """A volume and its mount in a container."""
 
     volume: Raw
     mount: Raw
@@ -39,39 +40,39 @@ def mounted(name: str, path: str, **source: Raw) -> Mounted:
 
 def claims(args: Submission) -> list[Mounted]:
     """`--data`: claims, each once."""
-    found: list[Mounted] = []
+    rows: list[Mounted] = []
     for text in args.data:
         claim, colon, path = text.partition(":")
         if not colon or not flag_values.is_path(path):
             raise flag_values.wrong("--data", text, "Write --data=CLAIM:/absolute/path")
         flag_values.object_name("--data", claim)
         name = claim.replace(".", "-")
-        if any(row.volume["name"] == name for row in found):
+        if any(row.volume["name"] == name for row in rows):
             raise UsageError(f"--data names the claim {claim} twice")
-        found.append(mounted(name, path, persistentVolumeClaim={"claimName": claim}))
-    return found
+        rows.append(mounted(name, path, persistentVolumeClaim={"claimName": claim}))
+    return rows
 
 
 def host_directories(args: Submission) -> list[Mounted]:
     """`--data-dir`: directories of the node."""
-    found = []
+    rows = []
     for number, text in enumerate(args.data_dir):
         host, colon, path = text.partition(":")
         if not flag_values.is_path(host) or (colon and not flag_values.is_path(path)):
             raise flag_values.wrong("--data-dir", text, "Write --data-dir=/host[:/path]")
-        found.append(mounted(f"training-data-{number}", path or host, hostPath={"path": host}))
-    return found
+        rows.append(mounted(f"training-data-{number}", path or host, hostPath={"path": host}))
+    return rows
 
 
 def shared_memory(args: Submission) -> list[Mounted]:
-    """/dev/shm of the size asked for."""
+    """/dev/shm of the requested size."""
     size = {"sizeLimit": args.share_memory} if args.share_memory else {}
     source = {"medium": "Memory"} | size
     return [mounted("dshm", "/dev/shm", emptyDir=source)]
 
 
 def logs(args: Submission, site: Site) -> list[Mounted]:
-    """The directory where training leaves what TensorBoard reads, if no volume has it."""
+    """The host directory for the logs that TensorBoard reads, unless a volume has them."""
     if not args.tensorboard or not args.logdir.startswith("/") or _below_any(args):
         return []
     source = {"path": site.logs, "type": "DirectoryOrCreate"}
@@ -79,7 +80,7 @@ def logs(args: Submission, site: Site) -> list[Mounted]:
 
 
 def shared_logs(args: Submission, site: Site) -> bool:
-    """Whether the logs can be read from any node: on a claim, far away, or all is one machine."""
+    """Whether every node can read the logs: on a claim, remote, or on the only machine."""
     if site.local or not args.logdir.startswith("/"):
         return True
     return any(_below(args.logdir, row.mount["mountPath"]) for row in claims(args))
@@ -97,7 +98,7 @@ def _below(path: str, folder: str) -> bool:
 
 def config_maps(args: Submission, site: Site) -> list[Raw]:
     """`--config-file`: a ConfigMap for each directory in the container."""
-    made = []
+    maps = []
     for folder, files in sorted(_folders(site).items()):
         _check_size(files)
         plain: dict[str, str] = {}
@@ -108,7 +109,7 @@ def config_maps(args: Submission, site: Site) -> list[Raw]:
             except UnicodeDecodeError:
                 binary[name] = base64.b64encode(content).decode()
         data = {"data": plain, "binaryData": binary}
-        made.append(
+        maps.append(
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
@@ -116,7 +117,7 @@ def config_maps(args: Submission, site: Site) -> list[Raw]:
                 **{key: value for key, value in data.items() if value},
             }
         )
-    return made
+    return maps
 
 
 def _check_size(files: Mapping[str, bytes]) -> None:
@@ -130,7 +131,7 @@ def _check_size(files: Mapping[str, bytes]) -> None:
 
 
 def config_files(args: Submission, site: Site) -> list[Mounted]:
-    """`--config-file`: where those ConfigMaps are seen."""
+    """`--config-file`: the mounts of those ConfigMaps."""
     folders = sorted(_folders(site))
     return [
         mounted(f"config-{number}", folder, configMap={"name": _config_name(args, folder)})
@@ -145,7 +146,7 @@ def _folders(site: Site) -> dict[str, dict[str, bytes]]:
         flag_values.path("--config-file", path, hint)
         folder, name = posixpath.split(posixpath.normpath(path))
         if folder == "/":
-            raise flag_values.wrong("--config-file", path, "A file cannot be put right below /.")
+            raise flag_values.wrong("--config-file", path, "A file cannot be directly below /.")
         folders.setdefault(folder, {})[name] = content
     return folders
 
@@ -156,12 +157,12 @@ def _config_name(args: Submission, folder: str) -> str:
 
 
 def split(rows: Iterable[Mounted]) -> tuple[list[Raw], list[Raw]]:
-    """The volumes, and the mounts; two at one place are refused."""
+    """The volumes and the mounts; UsageError if two have the same path."""
     rows = list(rows)
     taken: set[str] = set()
     for row in rows:
         place = posixpath.normpath(row.mount["mountPath"])
         if place in taken:
-            raise UsageError(f"two volumes would be mounted at {place}", hint=_WHO_MOUNTS)
+            raise UsageError(f"two volumes would be mounted at {place}", hint=_MOUNT_HINT)
         taken.add(place)
     return [row.volume for row in rows], [row.mount for row in rows]
