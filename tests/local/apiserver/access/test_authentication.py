@@ -11,6 +11,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from muster.errors import StatusError
+from muster.local.apiserver.access.authentication import Authenticator
 from muster.local.apiserver.server import ApiServer
 from tests.local.apiserver.access.accounts import (
     PODS,
@@ -87,3 +88,13 @@ async def test_the_server_listens_only_on_loopback_and_the_given_addresses(tmp_p
     finally:
         await alone.stop()
         await both.stop()
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer "}, {"Authorization": "Basic x"}])
+async def test_an_empty_token_is_never_the_admins(api: ApiClient, header: dict[str, str]) -> None:
+    server = api.server
+    authenticator = Authenticator("", server.tokens, server.authorizer)
+
+    with pytest.raises(StatusError) as error:
+        authenticator.user(CIMultiDictProxy(CIMultiDict(header)))
+    assert error.value.status == 401

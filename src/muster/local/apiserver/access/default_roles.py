@@ -109,7 +109,7 @@ _GROUPS = {
     "system:public-info-viewer": (*_OF_ALL, "system:unauthenticated"),
 }
 _PARTS = {"view": _VIEW, "edit": _EDIT, "admin": _ADMIN}
-_INTO = {"view": "edit", "edit": "admin"}  # who may change things may see them
+_INTO = {"view": "edit", "edit": "admin"}  # a role that may write may also read
 
 
 def _named(name: str, into: str = "") -> Raw:
@@ -120,7 +120,7 @@ def _named(name: str, into: str = "") -> Raw:
 
 
 def cluster_roles() -> Iterator[Raw]:
-    """The ClusterRoles, parts before what is made of them."""
+    """The ClusterRoles; those that are aggregated come before those that aggregate them."""
     for name, rules in _ROLES.items():
         yield {"metadata": _named(name), "rules": list(rules)}
     for name, rules in _PARTS.items():
@@ -136,7 +136,7 @@ def cluster_roles() -> Iterator[Raw]:
 
 
 def cluster_role_bindings() -> Iterator[Raw]:
-    """Who has which of them everywhere."""
+    """The ClusterRoleBindings: which group has which role in every namespace."""
     for name, groups in _GROUPS.items():
         yield {
             "metadata": _named(name),
