@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus: jobs by what became of them, objects made and deleted."""
+"""Prometheus metrics of the operator: jobs by event, objects created and deleted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job
     from muster.operator.actions import Action
 
-JOBS = metrics.counter(
-    "jobs_total", "Jobs by kind and by what was said of them.", "namespace", "kind", "event"
-)
+JOBS = metrics.counter("jobs_total", "Jobs by kind and event.", "namespace", "kind", "event")
 OBJECTS = metrics.counter(
     "job_objects_total", "Objects created and deleted for jobs.", "resource", "verb"
 )
@@ -28,14 +26,14 @@ FAILURES = metrics.counter(
 
 
 def count_job_event(job: Job, reason: str) -> None:
-    """Count an event on a job if it says what became of the job."""
+    """Count an event on a job if it is one of the job's state."""
     event = reason.removeprefix(job.kind)
     if event != reason or reason == "InvalidSpec":
         JOBS.labels(job.namespace, job.kind, event).inc()
 
 
 def count_deleted_job(kind: str, namespace: str) -> None:
-    """Count a job that is no more."""
+    """Count a job that was deleted."""
     JOBS.labels(namespace, kind, "Deleted").inc()
 
 

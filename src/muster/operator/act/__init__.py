@@ -1,1 +1,1 @@
-"""Carrying out actions: API calls in the order that `decide` gave, events, ssh keys."""
+"""Carrying out decisions: executor (actions -> API calls), events (about results), ssh_keys."""

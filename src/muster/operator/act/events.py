@@ -1,8 +1,7 @@
-"""What is to be said of objects made and deleted: one event for all that went out together.
+"""Events about results: one for all objects that were created or deleted together.
 
-Pure. Called by `act` after each stage. A job's pods are what people look for, so each change of
-them is told; of services and groups only what went wrong, and that a group is gone: its job has
-ended, and nobody holds room for it any more.
+Every creation and deletion of pods has an event. Services and groups have events about failures
+only, and about the deletion of a group: the job has ended, and its room is free.
 """
 
 from __future__ import annotations
@@ -20,35 +19,37 @@ if TYPE_CHECKING:
     from muster.operator.actions import Action
 
 _GROUPS = dict.fromkeys(GROUP_KIND_BY_RESOURCE, "PodGroup")
-_WORDS = {PODS.resource: "Pod", SERVICES.resource: "Service"}
-_WORDS |= _GROUPS | {POD_DISRUPTION_BUDGETS.resource: "Pdb"}
-_MOST = 8
+_EVENT_NOUNS = {PODS.resource: "Pod", SERVICES.resource: "Service"}
+_EVENT_NOUNS |= _GROUPS | {POD_DISRUPTION_BUDGETS.resource: "Pdb"}
+_MAX_NAMES = 8
 """Names in one message."""
 
 
 def event_for_stage(
-    stage: Sequence[Action], happened: Sequence[Action], troubles: Sequence[Exception]
+    stage: Sequence[Action], happened: Sequence[Action], errors: Sequence[Exception]
 ) -> EmitEvent | None:
-    """The event about one stage, if it is worth one.
+    """The event about actions carried out together, if there is one.
 
-    `happened` is what of it was still to be done, and was; `troubles` are what came in its way.
+    `happened` are the actions that changed something, `errors` those of the others.
     """
     first = stage[0]
-    failed = next((one for one in troubles if isinstance(one, MusterError)), None)
+    failed = next((one for one in errors if isinstance(one, MusterError)), None)
     match first:
         case DeleteJob():
             return _failed("Delete", "Job", failed) if failed else None
-        case Create() | Delete() if first.kind.resource in _WORDS:
-            verb, what = type(first).__name__, _WORDS[first.kind.resource]
+        case Create() | Delete() if first.kind.resource in _EVENT_NOUNS:
+            verb, what = type(first).__name__, _EVENT_NOUNS[first.kind.resource]
         case _:
             return None
     if failed is not None:
         return _failed(verb, what, failed)
-    told = what == "Pod" or (verb == "Delete" and first.kind.resource in _GROUPS)
-    if troubles or not told or not happened:
+    is_reported = what == "Pod" or (verb == "Delete" and first.kind.resource in _GROUPS)
+    if errors or not is_reported or not happened:
         return None
     names = [one.name for one in happened if isinstance(one, Create | Delete)]
-    listed = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if names[_MOST:] else "")
+    listed = ", ".join(names[:_MAX_NAMES]) + (
+        f" and {len(names) - _MAX_NAMES} more" if names[_MAX_NAMES:] else ""
+    )
     words = (what if what == "PodGroup" else what.lower()) + ("s" if names[1:] else "")
     return EmitEvent(f"Successful{verb}{what}", f"{verb}d {words}: {listed}")
 

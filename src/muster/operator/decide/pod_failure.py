@@ -1,9 +1,8 @@
-"""What a pod that ended means for its job: replace it, retry it, or give up.
+"""What a failed pod means for its job: replace it, retry it, fail the job, or ignore it.
 
-Pure. Called by `judge`. A pod that the cluster took away (evicted, its node lost or shut down,
-refused by the kubelet before any container started) was not the job's fault: it is replaced
-whatever its restart policy, and does not count against backoffLimit. Nor is it the job's success
-if a program that was told to go left with exit code 0.
+A pod that the cluster ended (evicted, its node lost or shut down, rejected by the kubelet before
+any container started) is replaced whatever its restart policy, and does not count for backoffLimit.
+A pod that exits 0 after it was asked to stop is replaced too: that is no success.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from muster.api.core import ContainerStatus, ContainerTerminated, Pod
     from muster.jobs.job import Job, ReplicaSpec
 
-_TAKEN = (
+_ENDED_BY_CLUSTER = (
     "Evicted",
     "NodeLost",
     "NodeShutdown",
@@ -27,22 +26,27 @@ _TAKEN = (
     "Preempting",
     "Preempted",
 )
-_REFUSED = ("NodeAffinity", "UnexpectedAdmissionError", "NodePorts", "TopologyAffinityError")
+_REJECTED_BY_KUBELET = (
+    "NodeAffinity",
+    "UnexpectedAdmissionError",
+    "NodePorts",
+    "TopologyAffinityError",
+)
 
 
 class FailureAction(Enum):
     REPLACE = "replace"
-    """The cluster's doing: a new one, uncounted."""
+    """The cluster ended it: recreate it without counting."""
     RETRY = "retry"
-    """The job's doing, and its policy allows another try."""
+    """The job failed, and its policy allows another attempt."""
     FATAL = "fatal"
     """The job fails."""
     IGNORED = "ignored"
-    """The job goes on without it."""
+    """The job continues without it."""
 
 
 def action_on_failure(job: Job, replica_spec: ReplicaSpec, pod: Pod) -> FailureAction:
-    """What is to become of a pod that failed or was cut short."""
+    """What to do about a pod that failed or was stopped."""
     if ended_by_cluster(pod):
         return FailureAction.REPLACE
     if replica_spec.restart in ("OnFailure", "Always"):
@@ -58,27 +62,30 @@ def action_on_failure(job: Job, replica_spec: ReplicaSpec, pod: Pod) -> FailureA
 
 def ended_by_cluster(pod: Pod) -> bool:
     """Whether the cluster, and not the training, ended this pod."""
-    if condition_is_true(pod.status.conditions, "DisruptionTarget") or pod.status.reason in _TAKEN:
+    if (
+        condition_is_true(pod.status.conditions, "DisruptionTarget")
+        or pod.status.reason in _ENDED_BY_CLUSTER
+    ):
         return True
-    refused = pod.status.reason in _REFUSED or pod.status.reason.startswith("OutOf")
-    return refused and not ever_started(pod)
+    rejected = pod.status.reason in _REJECTED_BY_KUBELET or pod.status.reason.startswith("OutOf")
+    return rejected and not ever_started(pod)
 
 
 def ended_by_deletion(pod: Pod, container: str) -> bool:
-    """Whether a pod that ended well did so only because it had been asked to go.
+    """Whether a pod succeeded only because it had been asked to stop.
 
     Times are whole seconds: an end within the second of the request counts as its consequence.
     """
-    asked = _asked_to_go(pod) if pod.status.phase == "Succeeded" else None
-    if asked is None:
+    requested = _stop_requested_at(pod) if pod.status.phase == "Succeeded" else None
+    if requested is None:
         return False
     end = _end(pod, container)
     at = end.finished_at if end is not None else None
-    return at is None or at.replace(microsecond=0) >= asked.replace(microsecond=0)
+    return at is None or at.replace(microsecond=0) >= requested.replace(microsecond=0)
 
 
-def _asked_to_go(pod: Pod) -> datetime | None:
-    """When it was first told: by its deletion, or by the notice that goes before one."""
+def _stop_requested_at(pod: Pod) -> datetime | None:
+    """When it was first asked to stop: by its deletion, or by a DisruptionTarget condition."""
     times: list[datetime] = []
     meta, notice = pod.metadata, find_condition(pod.status.conditions, "DisruptionTarget")
     if meta.deletion_timestamp is not None:
@@ -90,7 +97,7 @@ def _asked_to_go(pod: Pod) -> datetime | None:
 
 
 def ever_started(pod: Pod) -> bool:
-    """Whether a node got so far as to run one of its containers."""
+    """Whether one of its containers ever ran."""
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return any(_started(row) for row in rows)
 
@@ -101,7 +108,7 @@ def _started(row: ContainerStatus) -> bool:
 
 
 def exit_code(pod: Pod, container: str) -> int | None:
-    """The exit code of the container that trains, if it is known."""
+    """The exit code of the container that trains, if known."""
     end = _end(pod, container)
     return end.exit_code if end is not None else None
 
@@ -112,5 +119,5 @@ def _end(pod: Pod, container: str) -> ContainerTerminated | None:
 
 
 def retryable(code: int | None) -> bool:
-    """Codes from 128 say that a signal ended it; with no code at all nothing says otherwise."""
+    """Whether a signal ended the container (codes from 128), or nothing says otherwise."""
     return code is None or code >= 128

@@ -1,4 +1,4 @@
-"""What a kind of job may do in its own way; the defaults suit most."""
+"""What a kind of job may do in its own way, with the defaults."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class Framework:
-    """One kind's ways. Stateless and pure."""
+    """The rules of one kind of job. Stateless and pure."""
 
     services = True
-    """Whether every member has a service of its own."""
+    """Whether every replica has a service of its own."""
 
     def replicas(self, job: Job, observed: Observed) -> list[Replica]:
-        """The pods the job should have now."""
+        """The replicas that should have pods now."""
         return list(job.replicas())
 
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
-        """Add to a member's pod what its framework needs. The manifest is fresh and may change."""
+        """Add what the framework needs to a replica's new pod manifest, in place."""
 
     def objects(self, job: Job, observed: Observed, hosts: Addresses) -> list[Create]:
-        """What else must exist before the pods, and stay as it is here."""
+        """Other objects that must exist before the pods, with these contents."""
         return []
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
-        """Whether a job without a chief has done its work."""
+        """Whether a job without a chief has succeeded."""
         workers = pods.get("Worker", [])
         if not job.replica_spec("Worker"):
             everyone = [pod for rows in pods.values() for pod in rows]
@@ -47,7 +47,7 @@ class Framework:
         return done and job.success_policy != "AllWorkers"
 
     def running(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
-        """Whether the job is at work."""
+        """Whether the job is running."""
         deciding = job.chief_role or ("Worker" if job.replica_spec("Worker") else "")
         rows = pods.get(deciding, []) if deciding else [p for row in pods.values() for p in row]
         return any(_active(pod) for pod in rows)

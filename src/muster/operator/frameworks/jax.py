@@ -27,6 +27,6 @@ class Jax(Framework):
             add_environment(manifest, container["name"], variables)
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
-        """All processes are one program: it is done when all are."""
+        """All processes are one program: it succeeds when all of them do."""
         done = [pod for pod in pods.get("Worker", []) if pod.status.phase == "Succeeded"]
         return len(done) == job.count("Worker") > 0

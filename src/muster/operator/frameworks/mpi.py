@@ -1,8 +1,9 @@
 """MPIJob: a launcher that starts ranks on workers, by exec into them or by ssh.
 
-Workers come first. Where ranks are started by exec the launcher waits until all workers are ready,
-so that mpirun finds them; with ssh it does so if the job asks for it. The launcher's name carries a
-hash of the job's UID and the attempt: an operator that dies in between makes no second one.
+Workers are created first. If ranks are started by exec, the launcher is created when all workers
+are ready, so that mpirun finds them; with ssh only if the job requests that. The launcher's name
+contains a hash of the job's UID and the attempt, so that an operator killed in between does not
+create a second launcher.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", _DICT)
 OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, BINDINGS)
 
 CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
-_IDLE = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 365d & wait"]
-_GPU_BLINDS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
+_WAIT_COMMAND = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 365d & wait"]
+_HIDE_GPUS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 
 
 class MPI(Framework):
@@ -84,9 +85,9 @@ class MPI(Framework):
         )
         variables["K_MPI_JOB_ROLE"] = "launcher"
         if not _has_gpu(main) and not mpi.launcher_works:
-            variables |= _GPU_BLINDS
-        kept = {name: value for name, value in variables.items() if name not in given}
-        add_environment(manifest, main["name"], kept)
+            variables |= _HIDE_GPUS
+        added = {name: value for name, value in variables.items() if name not in given}
+        add_environment(manifest, main["name"], added)
         if mpi.ssh:
             return
         spec = manifest["spec"]
@@ -128,11 +129,11 @@ def _has_gpu(container: Raw) -> bool:
 
 
 def _worker(main: Raw, mpi: Mpi, *, single: bool) -> None:
-    """A worker only waits to be called; in a single template the command is the launcher's."""
+    """A worker waits for the launcher; in a single template the command is the launcher's."""
     if mpi.ssh and not main.get("command") and not main.get("args"):
         main["command"] = ["/usr/sbin/sshd", "-De"]
     elif not mpi.ssh and (single or not main.get("command")):
-        main["command"] = list(_IDLE)
+        main["command"] = list(_WAIT_COMMAND)
         main.pop("args", None)
     main["env"] = [*(main.get("env") or ()), {"name": "K_MPI_JOB_ROLE", "value": "worker"}]
 
@@ -147,11 +148,11 @@ def _config(job: Job, observed: Observed, hosts: Addresses) -> Raw:
     workers = [m.name + suffix for m in job.replicas() if m.role == "Worker"]
     if mpi.launcher_works:
         workers.insert(0, _launcher_name(job) + suffix)
-    alive = sorted(
+    ready = sorted(
         (pod for pod in observed.pods if role_of(job, pod) == "Worker" and _ready(pod)),
         key=index_of,
     )
-    there = [pod.metadata.name + suffix for pod in alive]
+    there = [pod.metadata.name + suffix for pod in ready]
     data = {
         "hostfile": files.hostfile(workers, mpi.slots, mpi.implementation),
         "discover_hosts.sh": files.discover(there, None if mpi.ssh else mpi.slots),
@@ -169,7 +170,7 @@ def _labels(job: Job) -> dict[str, str]:
 
 
 def _account(job: Job) -> str:
-    """The account that the launcher's template names, in either of its fields."""
+    """The service account that the launcher's template names, in either field."""
     launcher = job.replica_spec("Launcher")
     spec = launcher.spec if launcher else {}
     return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
@@ -229,7 +230,7 @@ def _ssh_secret(job: Job) -> Raw:
 
 
 def _mount(manifest: Raw, main: Raw, job: Job, *, agent_only: bool) -> None:
-    """The config volume. Workers get the agent alone: Open MPI looks for it on every host."""
+    """The config volume. Workers get only the agent, which Open MPI looks for on every host."""
     modes = {"kubexec.sh": 0o555}
     if not agent_only:
         modes |= {"hostfile": 0o444, "discover_hosts.sh": 0o555, "kubexec.py": 0o444}

@@ -1,13 +1,13 @@
 """The files in an MPI job's config volume, and the variables that point MPI at them.
 
-Pure text, used by `mpi`. Open MPI 4 reads OMPI_MCA_…, Open MPI 5 (which starts ranks through PRRTE)
-PRTE_MCA_…; both are set, so that `mpirun python x.py` works with nothing added.
+Open MPI 4 reads OMPI_MCA_…, Open MPI 5 (which starts ranks through PRRTE) reads PRTE_MCA_…. Both
+are set, so that `mpirun python x.py` works without further options.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
+from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,32 +38,32 @@ exit 127
 
 
 def agent(container: str) -> str:
-    """The program that starts a command on a worker."""
+    """The script that starts a command on a worker."""
     chosen = f" --container {container}" if container else ""
     return _AGENT.format(kubectl=KUBECTL, container=chosen, name=container, directory=DIRECTORY)
 
 
 @cache
 def exec_client() -> str:
-    """The program by which the agent reaches a worker, where there is no kubectl."""
-    return Path(__file__).with_name("kubexec.py").read_text()
+    """The program by which the agent reaches a worker without kubectl: package data, read once."""
+    return resources.files(__package__).joinpath("kubexec.py").read_text()
 
 
 def hostfile(hosts: Sequence[str], slots: int, implementation: str) -> str:
-    """One line per host, as the implementation writes it."""
+    """One line per host, in the implementation's format."""
     if implementation == "OpenMPI":
         return "".join(f"{host} slots={slots}\n" for host in hosts)
     return "".join(f"{host}:{slots}\n" for host in hosts)
 
 
 def discover(hosts: Sequence[str], slots: int | None) -> str:
-    """The script by which Elastic Horovod learns who is there."""
+    """The script by which Elastic Horovod finds its hosts."""
     suffix = "" if slots is None else f":{slots}"
     return "#!/bin/sh\n" + "".join(f"echo {host}{suffix}\n" for host in hosts)
 
 
 def environment(*, ssh: bool, implementation: str, slots: int) -> dict[str, str]:
-    """What the launcher is told."""
+    """The environment variables of the launcher."""
     if implementation == "Intel":
         common = {"I_MPI_HYDRA_HOST_FILE": HOSTFILE, "I_MPI_PERHOST": str(slots)}
         if ssh:

@@ -27,7 +27,7 @@ class PyTorch(Framework):
             _wait_for_master(manifest, hosts)
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
-        """Without a master all workers must succeed; an elastic job is done when any is."""
+        """Without a master all workers must succeed; in an elastic job one is enough."""
         workers = pods.get("Worker", [])
         done = [pod for pod in workers if pod.status.phase == "Succeeded"]
         if job.spec.get("elasticPolicy"):
@@ -36,7 +36,7 @@ class PyTorch(Framework):
 
 
 def environment(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
-    """What one member is told."""
+    """The environment variables of one replica."""
     variables = {"PYTHONUNBUFFERED": "1"}
     if job.replica_spec("Master"):
         variables |= _with_master(job, replica, hosts)
@@ -89,7 +89,7 @@ def _elastic(job: Job, policy: Raw, hosts: Addresses) -> dict[str, str]:
 
 
 def _wait_for_master(manifest: Raw, hosts: Addresses) -> None:
-    """For images whose resolver gives up at once: hold a worker until the master has a name."""
+    """For images whose resolver gives up at once: a worker waits until its master has a name."""
     master = hosts.short("Master", 0)
     script = f"for i in $(seq 1 100); do nslookup {master} && exit 0; sleep 2; done; exit 1"
     container = {

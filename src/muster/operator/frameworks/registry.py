@@ -1,4 +1,4 @@
-"""The table of rules: one row per kind of job."""
+"""The table of frameworks: one row per kind of job."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 
 OWNED: tuple[Kind[Any], ...] = mpi.OWNED
-"""Further kinds of object that some rules create."""
+"""Further kinds of object that some frameworks create."""
 
 
 def framework_of(job: Job) -> Framework:
-    """The rules of this job's kind."""
     return FRAMEWORKS[job.kind]

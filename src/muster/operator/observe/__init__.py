@@ -1,1 +1,1 @@
-"""What the operator sees: informers, its own writes not yet seen by them, host ports in use."""
+"""What exists of a job: informers, own_writes (what they do not show yet), ports_in_use."""

@@ -41,7 +41,7 @@ _KINDS = {job_kind.operator: kind for kind, job_kind in JOB_KIND_BY_NAME.items()
 
 
 class JobRef(NamedTuple):
-    """One job: what the operator's queue carries."""
+    """Kind and key of one job, as in the operator's queue."""
 
     kind: str
     key: Key
