@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,14 +16,17 @@ import numpy as np
 from muster.api.core import Node, Pod
 from muster.api.gang_dialects import PLAN_ANNOTATION, GangKey
 from muster.api.kinds import VOLCANO_POD_GROUPS
-from muster.api.meta import Condition
+from muster.api.meta import Condition, Key
 from muster.api.pod_groups import VolcanoPodGroup
+from muster.api.storage import PersistentVolume, StorageClass, VolumeClaim
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
-from muster.scheduler.decisions.decide import consider
+from muster.scheduler.decisions.decide import check_rest, consider
 from muster.scheduler.decisions.decision import Bind, Delete
+from muster.scheduler.gangs.line import Parked
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests.scheduler.builders import GPU, START, node, pod, volcano_group
+from tests.scheduler.placement.test_volume_rules import using
 
 replace = msgspec.structs.replace
 
@@ -40,11 +44,16 @@ def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
     )
 
 
+def _volume(claim: str) -> PersistentVolume:
+    raw = {"metadata": {"name": f"volume-{claim}"}, "status": {"phase": "Bound"}}
+    return msgspec.convert(raw, PersistentVolume)
+
+
 class RandomHistory:
     """The truth, and what the scheduler makes of it."""
 
-    def __init__(self, *, preempt: bool) -> None:
-        self.settings = Settings(preempt=preempt)
+    def __init__(self, *, preempt: bool, starvation_after: float = 1800.0) -> None:
+        self.settings = Settings(preempt=preempt, starvation_after=starvation_after)
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, VolcanoPodGroup] = {}
@@ -58,7 +67,12 @@ class RandomHistory:
         """Gangs that have been whole since they last had no member running."""
         self.ended: set[str] = set()
         """Members that succeeded and were not made anew, also when their objects are gone."""
+        self.claims: dict[str, VolumeClaim | None] = {}
+        self.claim_of: dict[str, str] = {}
+        """The claim that the first member of a gang uses."""
+        self.lost_groups: set[str] = set()
         self.state = State(self.settings)
+        self._sync_storage()
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -102,8 +116,10 @@ class RandomHistory:
                 if member not in self.pods:
                     self.now += 0.01
                     self.ended.discard(member)
-                    made = pod(member, group=name, gpus=gpus, priority=priority, created=self.now)
-                    self._pod(made)
+                    claim = self.claim_of.get(name, "") if i == 0 else ""
+                    spec = using(claim) if claim else {}
+                    each: dict[str, Any] = {"gpus": gpus, "priority": priority, "spec": spec}
+                    self._pod(pod(member, group=name, created=self.now, **each))
 
     def kill(self, number: int, how: str) -> None:
         bound = sorted(p.metadata.name for p in self.pods.values() if p.spec.node_name)
@@ -130,7 +146,7 @@ class RandomHistory:
         self.decide()
         for member in members:
             self.remove(member)
-        self.decide(31.0)
+        self.decide()
         self.intact.discard(name)
         self.recreate()
 
@@ -144,6 +160,47 @@ class RandomHistory:
             self.made += 1
             made = pod(f"other-{self.made}", group=name, scheduler="someone-else", cpu="0")
             self._pod(made)
+
+    def grow(self, number: int) -> None:
+        """One more member of a gang, beyond its minimum."""
+        name = self._pick(sorted(self.shapes), number)
+        if name is not None:
+            size, gpus, priority = self.shapes[name]
+            self.shapes[name] = (size + 1, gpus, priority)
+            self.recreate()
+
+    def arrive_with_claim(self, size: int, least: int, storage: str) -> None:
+        """A gang whose first member uses a claim: unbound, waiting for a node, or missing."""
+        claim = f"claim{self.made}"
+        self.claim_of[f"g{self.made + 1:03d}"] = claim
+        self._claim(claim, storage)
+        self.arrive(size, least, 1, 0)
+
+    def bind_claim(self, number: int) -> None:
+        """A claim is bound to a volume that every node reaches."""
+        name = self._pick(sorted(self.claims), number)
+        if name is not None:
+            self.state.volume_changed(f"volume-{name}", _volume(name))
+            self._claim(name, "late", f"volume-{name}")
+
+    def lose_group(self, number: int) -> None:
+        name = self._pick(sorted(set(self.groups) - self.lost_groups), number)
+        if name is not None:
+            self.lost_groups.add(name)
+            key = self.groups[name].metadata.key
+            self.state.group_changed(VOLCANO_POD_GROUPS, key, None)
+
+    def restore_groups(self) -> None:
+        for name in sorted(self.lost_groups):
+            group = self.groups[name]
+            self.state.group_changed(VOLCANO_POD_GROUPS, group.metadata.key, group)
+        self.lost_groups.clear()
+
+    def uncordon(self, number: int) -> None:
+        name = self._pick(sorted(self.nodes), number)
+        if name is not None:
+            old = self.nodes[name]
+            self._node(replace(old, spec=replace(old.spec, unschedulable=False)))
 
     def land(self, number: int, outcome: str) -> None:
         """One bind in flight is answered."""
@@ -171,8 +228,10 @@ class RandomHistory:
         self.state.now, self.state.process_id = self.now, f"run{self.made}"
         for one in reversed([*self.pods.values()]):
             self.state.pod_changed(None, one)
-        for group in self.groups.values():
-            self.state.group_changed(VOLCANO_POD_GROUPS, group.metadata.key, group)
+        for name, group in self.groups.items():
+            if name not in self.lost_groups:
+                self.state.group_changed(VOLCANO_POD_GROUPS, group.metadata.key, group)
+        self._sync_storage()
         for item in self.nodes.values():
             self.state.node_changed(None, item)
 
@@ -223,6 +282,25 @@ class RandomHistory:
                 fresh[slot.cls.columns, row] -= slot.cls.amounts
         assert np.array_equal(fresh, snapshot.nodes.free)
 
+    def check_rests(self) -> None:
+        """Every gang with pending members has a reason, and something that will wake it."""
+        state = self.state
+        for key, gang in state.roster.gangs.items():
+            rest = state.record(key).rest
+            assert check_rest(state, gang, rest) == "", key
+            if isinstance(rest, Parked):
+                assert state.parked.rests[key] is rest
+                assert rest.until is None or (state.timer_of(key) or 0) <= rest.until
+            else:
+                assert key not in state.parked.rests
+
+    def check_nothing_was_missed(self) -> None:
+        """A look at every gang binds nothing more than the events did."""
+        for key in list(self.state.roster.gangs):
+            self.state.mark_due(key)
+        self.decide()
+        assert self.in_flight == [], "a gang that fits was not woken"
+
     def _check_whole(self, bind: Bind) -> None:
         name = bind.gang.name
         least = self.groups[name].spec.min_member
@@ -241,6 +319,25 @@ class RandomHistory:
         room = self.nodes[where].status.allocatable
         assert len(here) <= int(room["pods"])
         assert used[GPU] <= int(room.get(GPU, 0)), f"{where} is over its capacity"
+
+    def _sync_storage(self) -> None:
+        late = {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
+        storage = msgspec.convert(late | {"provisioner": "disks"}, StorageClass)
+        self.state.storage_class_changed("late", storage)
+        for name, claim in self.claims.items():
+            if claim is not None and claim.spec.volume_name:
+                self.state.volume_changed(claim.spec.volume_name, _volume(name))
+            self.state.claim_changed(Key("default", name), claim)
+
+    def _claim(self, name: str, storage: str, volume: str = "") -> None:
+        raw = {
+            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+            "spec": {"storageClassName": storage, "volumeName": volume},
+            "status": {"phase": "Bound" if volume else "Pending"},
+        }
+        claim = None if storage == "missing" else msgspec.convert(raw, VolumeClaim)
+        self.claims[name] = claim
+        self.state.claim_changed(Key("default", name), claim)
 
     def _pod(self, new: Pod) -> None:
         old = self.pods.get(new.metadata.name)

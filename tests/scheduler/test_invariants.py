@@ -28,6 +28,21 @@ EVENTS = st.one_of(
     st.tuples(st.just("befriend"), number),
 )
 HISTORIES = st.lists(EVENTS, min_size=5, max_size=60)
+WAITS = st.one_of(
+    EVENTS,
+    st.tuples(st.just("grow"), number),
+    st.tuples(
+        st.just("arrive_with_claim"),
+        st.integers(1, 3),
+        few,
+        st.sampled_from(["late", "immediate", "missing"]),
+    ),
+    st.tuples(st.just("bind_claim"), number),
+    st.tuples(st.just("lose_group"), number),
+    st.tuples(st.just("restore_groups")),
+    st.tuples(st.just("uncordon"), number),
+)
+"""Events that make gangs wait for more than room."""
 
 
 def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:
@@ -40,6 +55,21 @@ def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:
         world.decide()
         world.check_books()
     return world
+
+
+def waiting_gangs_can_be_woken(history: list[tuple[Any, ...]], *, preempt: bool) -> None:
+    world = RandomHistory(preempt=preempt, starvation_after=30.0)
+    for gpus in (4, 2, 2):
+        world.add_node(gpus)
+    for name, *arguments in history:
+        getattr(world, name)(*arguments)
+        world.decide()
+        world.check_books()
+        world.check_rests()
+    world.restore_groups()
+    calm(world, 2)
+    world.check_rests()
+    world.check_nothing_was_missed()
 
 
 def calm(world: RandomHistory, seconds: int) -> None:
@@ -98,6 +128,24 @@ def test_a_gang_that_was_whole_gets_the_rooms_of_dead_members_back(
     history: list[tuple[Any, ...]],
 ) -> None:
     rooms_come_back(history)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(st.lists(WAITS, min_size=5, max_size=50), st.booleans())
+def test_a_gang_with_pending_members_has_a_reason_and_something_that_will_wake_it(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    waiting_gangs_can_be_woken(history, preempt=preempt)
+
+
+@pytest.mark.long
+@settings(max_examples=2000)
+@given(st.lists(WAITS, min_size=5, max_size=50), st.booleans())
+def test_waiting_gangs_can_be_woken_in_thousands_of_histories(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    waiting_gangs_can_be_woken(history, preempt=preempt)
 
 
 @pytest.mark.long

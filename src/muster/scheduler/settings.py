@@ -35,14 +35,14 @@ class Weights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     At 1 each outranks all that come after it; 0 leaves it out.
     """
 
-    together: Weight = 1.0
-    """Nodes that the gang uses already."""
+    preferred: Weight = 1.0
+    """The preferences of the pod, and of the pods already placed."""
     rack: Weight = 1.0
     """Nodes in racks that the gang uses already."""
-    preferred: Weight = 1.0
-    """What the pod, and the pods already placed, would rather have."""
+    together: Weight = 1.0
+    """Nodes that the gang uses already."""
     special: Weight = 1.0
-    """Nodes without special resources that the pod does not ask for."""
+    """Nodes without special resources that the pod does not request."""
     tight: Weight = 1.0
     """Nodes where less room is left over."""
 

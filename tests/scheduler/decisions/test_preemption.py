@@ -217,3 +217,16 @@ async def test_the_room_of_a_surplus_member_is_not_counted_twice() -> None:
         await cluster.settle(5)
 
     assert cluster.deletes == []
+
+
+async def test_a_gang_evicts_pods_whose_binds_were_in_flight_when_it_came() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), pod("low", gpus=1))
+    async with cluster.running():
+        await cluster.settle(0.0005)
+        assert cluster.bound() == {}
+        assert len(cluster.state.assumed) == 1
+        cluster.add(pod("high", gpus=1, priority=9))
+        await cluster.settle()
+
+    assert cluster.bound() == {"high": "n1"}

@@ -129,6 +129,55 @@ async def test_a_hold_ends_when_the_group_goes() -> None:
     assert cluster.bound("rival") == {"rival": "n1"}
 
 
+@pytest.mark.parametrize("death", ["deleted", "failed", "terminated"])
+async def test_a_gang_that_goes_whole_frees_its_room_at_once(death: str) -> None:
+    cluster = await full()
+    async with cluster.running():
+        for i in range(4):
+            if death == "terminated":
+                cluster.terminate(f"g-{i}")
+                await cluster.settle(0.1)
+        for i in range(4):
+            if death == "failed":
+                cluster.finish(f"g-{i}", "Failed")
+            else:
+                cluster.delete_pod(f"g-{i}")
+            await cluster.settle(0.1)
+        await cluster.settle(0.5)
+
+    assert cluster.bound("rival") == {"rival": "n1"}
+    assert cluster.state.snapshot.held_for == {}
+
+
+@pytest.mark.parametrize("death", ["deleted", "failed"])
+async def test_a_gang_that_is_restarted_as_a_whole_gets_its_room_back(death: str) -> None:
+    cluster = await full(annotations={"muster.dev/restart": "gang"})
+    async with cluster.running():
+        for i in range(4):
+            if death == "failed":
+                cluster.finish(f"g-{i}", "Failed")
+                await cluster.settle(0.1)
+            cluster.delete_pod(f"g-{i}")
+            await cluster.settle(0.1)
+        await cluster.settle(20)
+        assert cluster.bound("rival") == {}
+        cluster.add(*(pod(f"g-{i}", gpus=1, group="g", created=200) for i in range(4)))
+        await cluster.settle()
+
+    assert len(cluster.bound("g")) == 4
+    assert cluster.bound("rival") == {}
+
+
+async def test_the_room_of_a_gang_that_is_not_restarted_after_all_is_freed_in_time() -> None:
+    cluster = await full(annotations={"muster.dev/restart": "gang"})
+    async with cluster.running():
+        for i in range(4):
+            cluster.delete_pod(f"g-{i}")
+        await cluster.settle(31)
+
+    assert cluster.bound("rival") == {"rival": "n1"}
+
+
 async def test_a_lost_node_drops_the_hold_and_the_gang_gets_the_next_room() -> None:
     cluster = await full()
     async with cluster.running():

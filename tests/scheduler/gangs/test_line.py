@@ -176,6 +176,35 @@ async def test_a_gang_that_can_no_longer_start_keeps_nodes_from_nobody(loss: str
     assert set(cluster.bound()) == {"early", "rival"}
 
 
+@pytest.mark.parametrize("end", ["starts", "goes"])
+async def test_surplus_behind_a_gang_that_waited_too_long_says_so_and_is_bound_after_it(
+    end: str,
+) -> None:
+    cluster = await starving()
+    async with cluster.running():
+        cluster.add(node("n3"), volcano_group("small", 1, created=6), *gang("small", 1))
+        await cluster.settle()
+        assert len(cluster.bound("small")) == 1
+        cluster.add(pod("small-surplus", gpus=1, group="small"))
+        await cluster.settle()
+        assert cluster.bound("small-surplus") == {}
+        assert "kept for default/big" in cluster.reason("small")
+        if end == "starts":
+            cluster.delete_pod("rival")
+            cluster.finish("early", "Succeeded")
+            await cluster.settle()
+            assert len(cluster.bound("big")) == 8
+            cluster.add(node("n4", gpus=1))
+        else:
+            for i in range(8):
+                cluster.delete_pod(f"big-{i}")
+            cluster.delete_group("big")
+        await cluster.settle()
+
+    assert cluster.bound("small-surplus") != {}
+    assert cluster.reason("small") == ""
+
+
 async def test_a_gang_that_can_start_again_has_its_nodes_kept_again() -> None:
     cluster = await starving()
     async with cluster.running():

@@ -16,6 +16,7 @@ from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 from tests.scheduler.placement.test_filters import PREFERRED, cluster, homes, near
 
+HOST = "kubernetes.io/hostname"
 RACKS = NodePreference(rack="rack")
 
 
@@ -145,6 +146,38 @@ def test_more_neighbours_that_a_pod_prefers_are_better_than_one() -> None:
     )
 
     assert homes(state, pod("p", spec=prefers("podAffinity", "x"))) == ["b"]
+
+
+def apart(app: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOST}
+    weighted = [{"weight": 1, "podAffinityTerm": term}]
+    return {"affinity": {"podAntiAffinity": {PREFERRED: weighted}}}
+
+
+def test_members_that_prefer_to_be_apart_get_a_node_each() -> None:
+    state = cluster(*(node(f"n{i}", gpus=4) for i in range(3)))
+    members = gang("g", 3, gpus=1, labels={"app": "x"}, spec=apart("x"))
+
+    assert placed(state, NodePreference(), *members) == ["n0", "n1", "n2"]
+
+
+def test_members_that_prefer_to_be_apart_still_share_a_node_where_there_is_no_other() -> None:
+    state = cluster(node("n0", gpus=4), node("n1", gpus=4))
+    members = gang("g", 3, gpus=1, labels={"app": "x"}, spec=apart("x"))
+
+    assert sorted(set(placed(state, NodePreference(), *members))) == ["n0", "n1"]
+
+
+@pytest.mark.parametrize("preference", [NodePreference(), RACKS])
+def test_preferred_nodes_come_before_fewest_nodes_and_racks(preference: NodePreference) -> None:
+    fast = [node(f"f{i}", gpus=1, labels={"disk": "ssd", "rack": f"r{i}"}) for i in range(2)]
+    state = cluster(*fast, node("big", gpus=8, labels={"rack": "r9"}))
+    expression = {"key": "disk", "operator": "In", "values": ["ssd"]}
+    weighted = [{"weight": 1, "preference": {"matchExpressions": [expression]}}]
+    spec = {"affinity": {"nodeAffinity": {PREFERRED: weighted}}}
+
+    assert placed(state, preference, *gang("g", 2, gpus=1, spec=spec)) == ["f0", "f1"]
+    assert placed(state, preference, *gang("g", 3, gpus=1, spec=spec)) == ["big", "f0", "f1"]
 
 
 def test_a_weight_of_nothing_leaves_its_consideration_out() -> None:

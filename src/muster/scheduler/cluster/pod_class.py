@@ -162,7 +162,7 @@ class PodClasses:
             affinity=tuple(pod_term(pod, term) for term in _required(affinity)),
             anti_affinity=tuple(pod_term(pod, term) for term in _required(anti)),
             preferred=_preferred(pod, affinity, anti),
-            claims=claims_of(pod),
+            claims=claims_of(pod) if spec.volumes else (),
             spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),
         )
         for term in (*made.affinity, *made.anti_affinity, *(t for _, t in made.preferred)):

@@ -215,6 +215,12 @@ def may_preempt(state: State, gang: Gang) -> bool:
     return state.settings.preempt and ours > lowest
 
 
+def has_binds_below(state: State, gang: Gang) -> bool:
+    """Whether binds of lower priority are in flight: such pods cannot be evicted yet."""
+    ours, slots = state.roster.priority(gang), state.snapshot.slots
+    return any(uid in slots and slots[uid].priority < ours for uid in state.assumed)
+
+
 def _may_go(slot: Slot, priority: int) -> bool:
     lower = slot.priority < priority and slot.kind is SlotKind.POD and not slot.terminating
     return lower and may_be_evicted(slot.pod)

@@ -43,7 +43,8 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decisio
     """Decide about a gang whose trial failed."""
     parked, now = park(view, demand, result), view.record.phase
     if preemption.may_preempt(view.state, view.gang):
-        parked = replace(parked, wakes=parked.wakes | Wake.BUDGETS)
+        binds = Wake.BOUND if preemption.has_binds_below(view.state, view.gang) else Wake.NONE
+        parked = replace(parked, wakes=parked.wakes | Wake.BUDGETS | binds)
     deletes: tuple[Delete, ...] = ()
     if not (isinstance(now, phase.Preempting) and now.victims):
         if missing_pods(view):  # only members that exist may evict

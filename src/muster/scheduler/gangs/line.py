@@ -42,8 +42,9 @@ class Wake:
     STORAGE = 8  # a claim, volume or storage class changed
     BUDGETS = 16  # a disruption budget allows more, or is gone
     LOST = 32  # a node is gone: a gang that starves may have become impossible
-    OWN = 64  # the gang's own pods, group or budget changed: that wakes every gang
-    ALL = ROOM | NODES | PODS | STORAGE | BUDGETS | LOST | OWN
+    BOUND = 64  # the last bind in flight of a gang was confirmed: the gang can be evicted now
+    OWN = 128  # the gang's own pods, group or budget changed: that wakes every gang
+    ALL = ROOM | NODES | PODS | STORAGE | BUDGETS | LOST | BOUND | OWN
 
 
 @dataclass(frozen=True)

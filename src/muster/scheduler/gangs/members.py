@@ -186,7 +186,7 @@ def review_run(state: State, gang: Gang, now: float) -> None:
     run, members = state.record(gang.key).run, state.members(gang)
     first, run.seen = not run.seen, True
     if first:
-        before = succeeded_before(gang.key, gang.declared)
+        before = succeeded_before(gang.key, gang.declared) if gang.declared is not None else 0
         run.recalled = max(0, before - len(members.succeeded))
         if _is_a_later_run(terms, members):
             _end(gang, run, len(members.succeeded))

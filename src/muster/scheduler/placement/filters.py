@@ -46,8 +46,8 @@ def static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 def _static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
     ready = snapshot.nodes.ready
-    chosen = tolerates_taints(snapshot, cls) & matches_selector(snapshot, cls)
-    return ready & chosen & volume_rules.reaches_volumes(snapshot, cls)
+    mask = ready & tolerates_taints(snapshot, cls) & matches_selector(snapshot, cls)
+    return mask & volume_rules.reaches_volumes(snapshot, cls) if cls.claims else mask
 
 
 def _cached_mask(snapshot: Snapshot, cls: PodClass, make: Callable[..., Mask]) -> Mask:
@@ -129,7 +129,8 @@ def is_coupled(snapshot: Snapshot, cls: PodClass) -> bool:
     """Whether copies must be placed one by one: its own constraints, or some pod's against it."""
     if cls.coupled or (cls.claims and snapshot.volumes.couple(cls.namespace, cls.claims)):
         return True
-    return any(t.counts.any() for t in snapshot.pod_counts.forbidding(cls))
+    counts = snapshot.pod_counts
+    return counts.active and any(count.counts.any() for count in counts.forbidding(cls))
 
 
 class Filter(NamedTuple):

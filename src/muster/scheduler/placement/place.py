@@ -46,11 +46,29 @@ def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
     if filters.is_coupled(trial.snapshot, cls):
         return _one_by_one(trial, cls, n, demand)
     copies = np.array(free_copies(trial, cls, demand))
+    disliked = scores.dislikes(trial.snapshot, cls)
     if demand.preference.spread:
-        return _evenly(trial, cls, copies, n)
+        return _evenly(trial, cls, copies, n, disliked)
     cost = scores.cost(trial.snapshot, cls, copies, _gang_rows(trial, demand), demand.preference)
     if demand.preference.rack:
         cost = _by_rack(trial.snapshot, demand.preference.rack, copies, cost)
+    counts: Counts = {}
+    for rows in _by_preference(copies, disliked, demand.preference.weights.preferred):
+        counts.update(_pack(trial, cls, rows, cost, n - sum(counts.values())))
+    return counts
+
+
+def _by_preference(copies: Vector, disliked: Vector | None, weight: float) -> Iterator[Vector]:
+    """The copies on the most preferred nodes, then on the next: a preference outranks packing."""
+    if disliked is None or weight < 1:
+        yield copies
+    else:
+        for level in np.unique(disliked[copies > 0]):
+            yield np.where(disliked == level, copies, 0)
+
+
+def _pack(trial: Trial, cls: PodClass, copies: Vector, cost: Vector, n: int) -> Counts:
+    """Up to `n` copies on as few nodes as possible."""
     counts: Counts = {}
     while n > 0:
         rows, each = _next(copies, cost, n)
@@ -64,14 +82,15 @@ def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
     return counts
 
 
-def _evenly(trial: Trial, cls: PodClass, copies: Vector, n: int) -> Counts:
-    """One copy per node and round, the roomiest nodes first."""
+def _evenly(trial: Trial, cls: PodClass, copies: Vector, n: int, disliked: Vector | None) -> Counts:
+    """One copy per node and round, the most preferred nodes first, then the roomiest."""
     counts: Counts = {}
+    dislike = np.zeros(len(copies), np.int64) if disliked is None else disliked
     while n > 0:
         rows = np.flatnonzero(copies)
         if not len(rows):
             break
-        chosen = rows[np.argsort(-copies[rows], kind="stable")][:n]
+        chosen = rows[np.lexsort((-copies[rows], dislike[rows]))][:n]
         copies[chosen] -= 1
         n -= len(chosen)
         for row in map(int, chosen):
@@ -122,7 +141,7 @@ def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
         if not len(rows):
             break
         if demand.preference.spread:
-            cost = scores.APART * np.array([counts.get(int(row), 0) for row in rows]) - copies[rows]
+            cost = np.array([counts.get(int(row), 0) for row in rows]) * SECOND_COPY - copies[rows]
         else:
             cost = scores.cost(trial.snapshot, cls, allowed, own, demand.preference)[rows]
         row = int(rows[np.argmin(cost)])
@@ -146,6 +165,8 @@ def _gang_rows(trial: Trial, demand: Demand) -> set[int]:
 
 
 TRIES = 6
+SECOND_COPY = 1 << 44
+"""The cost of one more copy on a node, for a gang that asks to be spread."""
 
 
 def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
@@ -154,7 +175,7 @@ def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
         trial.remove_slots(demand.holds)
         wishes, mark = _choose(demand), trial.mark()
         found, short = _search(trial, demand, wishes)
-        if found is not None and demand.preference.rack and not demand.preference.spread:
+        if found is not None and _may_change_rack(snapshot, demand):
             trial.undo(mark)
             found = _in_one_rack(trial, demand, wishes, found)
         for narrower in _by_domain(trial, demand, wishes) if found is None else ():
@@ -218,6 +239,12 @@ def _within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> It
         outside = column.codes != domain
         reserved = outside if demand.reserved is None else outside | demand.reserved
         yield replace(demand, reserved=reserved)
+
+
+def _may_change_rack(snapshot: Snapshot, demand: Demand) -> bool:
+    """Whether another rack may be tried: not where preferences, which outrank it, have decided."""
+    packs = demand.preference.rack and not demand.preference.spread
+    return bool(packs) and not any(scores.has_preferences(snapshot, w.cls) for w in demand.wants)
 
 
 def _in_one_rack(

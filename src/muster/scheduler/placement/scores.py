@@ -1,10 +1,10 @@
 """Where a class should go: a cost per node, least first, over the nodes where it may go.
 
-Called by `fill` once per class. Gangs are packed tightly: first onto nodes the gang already uses,
-then into the racks it uses, then away from nodes whose special resources it would waste, then where
-it fits most closely, so that large holes stay whole for large gangs. What a pod prefers weighs more
-than tightness and less than togetherness. Each consideration has a step of its own, larger than
-all that come after it, and the settings' weights multiply the steps.
+What the user wrote outranks our defaults: first the preferences of the pod and of the pods already
+placed ((anti-)affinity, spread, PreferNoSchedule taints). Gangs are then packed: into the racks
+they use, onto the nodes they use, away from nodes whose special resources they would waste, and
+where they fit most closely, so that large holes stay whole for large gangs. Each consideration has
+a step of its own, larger than all that come after it, and the settings' weights multiply the steps.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 FIRST_EXTENDED = 4
 """Columns before this are what every node has: cpu, memory, storage, pods."""
 
-APART = 1 << 44
-FAR = 1 << 42
-UNPREFERRED = 1 << 24
+UNPREFERRED = 1 << 25
+OTHER_RACK = 1 << 24
+OTHER_NODE = 1 << 23
 WASTED = 1 << 22
 TIGHT = (1 << 20) - 1
 MAX_PREFERENCE = 1 << 16
+"""A preference weighs at most twice this: with the largest weight all of it fits 64 bits."""
 SOFT_TAINT = 100
 """What a taint of PreferNoSchedule weighs: as much as the strongest preference of a pod."""
 
@@ -49,16 +50,17 @@ def cost(
     waste = _wasted(snapshot, cls)
     if waste is not None:
         total += _scaled(waste, weights.special)
-    if _has_preferences(snapshot, cls):
-        total += _scaled(_unpreferred(snapshot, cls), weights.preferred)
+    disliked = dislikes(snapshot, cls)
+    if disliked is not None:
+        total += _scaled(disliked * UNPREFERRED, weights.preferred)
     rows = list(own)
     if rows:
-        apart = int(APART * weights.together)
-        total += apart
-        total[rows] -= apart
+        other_node = int(OTHER_NODE * weights.together)
+        total += other_node
+        total[rows] -= other_node
         if preference.rack:
             codes = snapshot.nodes.column(preference.rack).codes
-            total += np.where(np.isin(codes, codes[rows]), 0, int(FAR * weights.rack))
+            total += np.where(np.isin(codes, codes[rows]), 0, int(OTHER_RACK * weights.rack))
     return total
 
 
@@ -66,10 +68,17 @@ def _scaled(vector: Vector, weight: float) -> Vector:
     return vector if weight == 1.0 else (vector * weight).astype(np.int64)
 
 
-def _has_preferences(snapshot: Snapshot, cls: PodClass) -> bool:
+def dislikes(snapshot: Snapshot, cls: PodClass) -> Vector | None:
+    """How little each node is preferred, 0 for the most preferred; None without preferences."""
+    return _unpreferred(snapshot, cls) if has_preferences(snapshot, cls) else None
+
+
+def has_preferences(snapshot: Snapshot, cls: PodClass) -> bool:
+    """Whether the pod, a node's taints or a placed pod prefer some nodes for this class."""
     soft = cls.preferred or _prefers_nodes(cls) or any(not s.required for s in cls.spread)
     tainted = any(_discourages(taint) for taints in snapshot.nodes.taint_sets for taint in taints)
-    return bool(soft or tainted or snapshot.pod_counts.liking(cls))
+    counts = snapshot.pod_counts
+    return bool(soft or tainted or (counts.active and counts.liking(cls)))
 
 
 def _discourages(taint: Taint) -> bool:
@@ -107,7 +116,7 @@ def _prefers_nodes(cls: PodClass) -> bool:
 
 
 def _unpreferred(snapshot: Snapshot, cls: PodClass) -> Vector:
-    """What the pod would rather not, and what pods already placed would rather not have of it."""
+    """The preferences of the pod and of the pods already placed, summed up and turned round."""
     liked = -SOFT_TAINT * node_rules.untolerated_taints(snapshot, cls, _discourages)
     affinity = cls.spec.affinity
     if affinity and affinity.node_affinity:
@@ -121,5 +130,5 @@ def _unpreferred(snapshot: Snapshot, cls: PodClass) -> Vector:
         if not spread.required:
             liked -= np.minimum(pod_rules.skew(snapshot, cls, spread), 1000)
     liked = np.clip(liked, -MAX_PREFERENCE, MAX_PREFERENCE)
-    disliked: Vector = (liked.max(initial=0) - liked) * UNPREFERRED
+    disliked: Vector = liked.max(initial=0) - liked
     return disliked
