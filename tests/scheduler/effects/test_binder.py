@@ -151,7 +151,8 @@ async def test_after_a_restart_a_gang_bound_by_half_is_completed_before_anything
     assert len(cluster.bound("g")) == 2
 
     cluster.fault = lambda pod, node: None
-    cluster.add(volcano_group("a-rival", 2), *gang("a-rival", 2, gpus=1, priority=100))
+    polite = {"priority": 100, "spec": {"preemptionPolicy": "Never"}}
+    cluster.add(volcano_group("a-rival", 2), *gang("a-rival", 2, gpus=1, **polite))
     restart(cluster)
     async with cluster.running():
         await cluster.settle(5)
