@@ -65,6 +65,23 @@ def test_one_job_by_instances(busy: Scene) -> None:
     assert busy.arena("top", "job", "runs", "-i", "nope")[0] == 2
 
 
+def test_the_use_of_gpus_is_shown_where_it_is_measured(busy: Scene) -> None:
+    gpus = {"nvidia.com/gpu": "1500m", "nvidia.com/gpu-memory": "3Gi"}
+    node, container = busy.objects["nodesusage"][0], busy.objects["podsusage"][1]["containers"][0]
+    node["usage"] = container["usage"] = {**node["usage"], **gpus}
+
+    nodes = busy.arena("top", "node")[1].splitlines()
+    assert nodes[0].split()[-2:] == ["GPU(Used)", "GPU_MEMORY(Used)"]
+    assert [line.split()[-2:] for line in nodes[1:3]] == [["N/A", "N/A"], ["1.5", "3Gi"]]
+    assert "GPU use:  1.5 GPUs busy, 3Gi of their memory" in busy.arena("top", "node", "-d")[1]
+    jobs = busy.arena("top", "job")[1].splitlines()
+    assert jobs[2].split()[-2:] == ["1.5", "3Gi"]
+    job = json.loads(busy.arena("top", "job", "runs", "-o", "json")[1])
+    assert job["used"] | {"cpu": "", "memory": 0} == {
+        "cpu": "", "memory": 0, "gpu": "1500m", "gpuMemory": 3 << 30,
+    }  # fmt: skip
+
+
 def test_without_a_metrics_server_the_rest_is_still_told(busy: Scene) -> None:
     del busy.objects["nodesusage"], busy.objects["podsusage"]
 

@@ -37,7 +37,7 @@ def nodes_table(nodes: Sequence[NodeUsage]) -> str:
         )
         for use in nodes
     ]  # fmt: skip
-    text = table([NODE_HEADER, *rows])
+    text = table(_with_gpu_use([NODE_HEADER, *rows], [use.used for use in nodes]))
     allocated = sum(use.allocated.gpus for use in nodes)
     total = sum(use.total.gpus for use in nodes)
     if not total:
@@ -61,6 +61,9 @@ def _node_detail(use: NodeUsage) -> str:
         ("Memory:", f"{_memory(use)} (used/requested/total)"),
         ("GPUs:", f"{use.allocated.gpus}/{use.total.gpus} (allocated/total)"),
     ]
+    if use.used is not None and use.used.gpu_load is not None:
+        load, gpu_memory = _format_gpu_use(use.used)
+        facts.append(("GPU use:", f"{load} GPUs busy, {gpu_memory} of their memory"))
     head = ("NAMESPACE", "NAME", "STATUS", "GPU(Requested)", "CPU(Requested)", "MEMORY(Requested)")
     rows = [
         (
@@ -82,7 +85,7 @@ def _memory(use: NodeUsage) -> str:
 
 def jobs_table(jobs: Sequence[JobUsage], *, all_namespaces: bool) -> str:
     """The table, and under it the GPUs of the jobs that run."""
-    rows: list[tuple[str, ...]] = [JOB_HEADER, *(_job_row(use) for use in jobs)]
+    rows = _with_gpu_use([JOB_HEADER, *map(_job_row, jobs)], [use.sum for use in jobs])
     if all_namespaces:
         rows = with_namespaces(rows, (use.job.namespace for use in jobs))
     running = [use.job for use in jobs if use.job.status == RUNNING]
@@ -102,11 +105,12 @@ def _job_row(use: JobUsage) -> tuple[str, ...]:
 
 def job_detail(use: JobUsage) -> str:
     """The header of `arena get`, then what every instance uses."""
-    rows = [_instance_row(row, use.used.get(row.name)) for row in use.job.instances]
+    used = [use.used.get(row.name) for row in use.job.instances]
+    header, *rows = _with_gpu_use([INSTANCES, *map(_instance_row, use.job.instances, used)], used)
     share = f"{use.job.allocated_gpus}/{use.job.requested_gpus}"
     return (
         f"{job_details.header(use.job, use.now)}\n\nInstances:\n"
-        f"{underlined_table(INSTANCES, rows, indent='  ')}\n\n"
+        f"{underlined_table(header, rows, indent='  ')}\n\n"
         f"GPUs:\n  Allocated/Requested GPUs of Job: {share}"
     )
 
@@ -114,6 +118,22 @@ def job_detail(use: JobUsage) -> str:
 def _instance_row(row: Instance, used: Amount | None) -> tuple[str, ...]:
     node = row.node_ip if row.phase != "Pending" and row.node_ip else "N/A"
     return (row.name, row.status, str(row.gpus), node, _format_cpu(used), _format_memory(used))
+
+
+def _with_gpu_use(
+    rows: Sequence[tuple[str, ...]], used: Sequence[Amount | None]
+) -> list[tuple[str, ...]]:
+    """The table with columns for the use of GPUs, if the cluster measures it."""
+    if all(amount is None or amount.gpu_load is None for amount in used):
+        return list(rows)
+    columns = [("GPU(Used)", "GPU_MEMORY(Used)"), *map(_format_gpu_use, used)]
+    return [(*row, *more) for row, more in zip(rows, columns, strict=True)]
+
+
+def _format_gpu_use(amount: Amount | None) -> tuple[str, str]:
+    if amount is None or amount.gpu_load is None or amount.gpu_memory is None:
+        return UNKNOWN, UNKNOWN
+    return cores(amount.gpu_load), format_bytes(amount.gpu_memory)
 
 
 def _format_cpu(amount: Amount | None) -> str:
@@ -133,4 +153,9 @@ def job_data(usage: JobUsage) -> Raw:
 
 
 def _amount_data(amount: Amount | None) -> Raw | None:
-    return None if amount is None else {"cpu": f"{amount.cpu}m", "memory": amount.memory}
+    if amount is None:
+        return None
+    data: Raw = {"cpu": f"{amount.cpu}m", "memory": amount.memory}
+    if amount.gpu_load is not None:
+        data |= {"gpu": f"{amount.gpu_load}m", "gpuMemory": amount.gpu_memory}
+    return data

@@ -44,17 +44,22 @@ class _Metrics(Object, frozen=True):
     containers: tuple[_Measured, ...] = ()
 
 
+_GPU, _GPU_MEMORY = "nvidia.com/gpu", "nvidia.com/gpu-memory"
 _GROUP = ("metrics.k8s.io", "v1beta1")
 POD_METRICS = Kind(*_GROUP, "pods", "PodMetrics", _Metrics)
 NODE_METRICS = Kind(*_GROUP, "nodes", "NodeMetrics", _Metrics, namespaced=False)
 
 
 class Amount(NamedTuple):
-    """CPU in thousandths, memory in bytes, GPUs."""
+    """CPU in thousandths, memory in bytes, GPUs; the use of GPUs only where it is measured."""
 
     cpu: int = 0
     memory: int = 0
     gpus: int = 0
+    gpu_load: int | None = None
+    """Thousandths of GPUs that are busy."""
+    gpu_memory: int | None = None
+    """Bytes."""
 
 
 def measured(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> dict[Key, Amount]:
@@ -71,6 +76,8 @@ def _used(row: _Metrics) -> Amount:
     return Amount(
         sum(parse_milli(part.get("cpu", 0)) for part in parts),
         sum(parse_whole(part.get("memory", 0)) for part in parts),
+        gpu_load=_sum(parse_milli(part[_GPU]) for part in parts if _GPU in part),
+        gpu_memory=_sum(parse_whole(part[_GPU_MEMORY]) for part in parts if _GPU_MEMORY in part),
     )
 
 
@@ -94,7 +101,15 @@ def allocatable(node: Node) -> Amount:
 
 
 def sum_amounts(amounts: Iterable[Amount]) -> Amount:
-    return Amount(*map(sum, zip(Amount(), *amounts, strict=True)))
+    columns = zip(Amount(), *amounts, strict=True)
+    cpu, memory, gpus, *gpu_use = (_sum(value for value in c if value is not None) for c in columns)
+    return Amount(cpu or 0, memory or 0, gpus or 0, *gpu_use)
+
+
+def _sum(amounts: Iterable[int]) -> int | None:
+    """The sum; None if there are no amounts."""
+    known = list(amounts)
+    return sum(known) if known else None
 
 
 @dataclass(frozen=True)

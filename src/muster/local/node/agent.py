@@ -114,7 +114,7 @@ class Agent:
                 network,
                 NamespaceRuntime(settings.home, network, self._rules(), images, self.groups),
             )
-        self.backend = Backend(self.runtime)
+        self.backend = Backend(self.runtime, self._pods_dir)
 
     @classmethod
     def of_last(cls, settings: Settings) -> Agent | None:

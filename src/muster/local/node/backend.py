@@ -20,6 +20,7 @@ from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from muster.api.meta import Raw
     from muster.local.apiserver.streams.node_backend import (
@@ -37,9 +38,11 @@ _KILLED = 137
 
 
 class Backend:
-    def __init__(self, runtime: Runtime) -> None:
+    """`folder` has one directory per pod."""
+
+    def __init__(self, runtime: Runtime, folder: Path) -> None:
         self._runtime = runtime
-        self._meter = UsageMeter(runtime)
+        self._meter = UsageMeter(runtime, folder)
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]

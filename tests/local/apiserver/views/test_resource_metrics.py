@@ -57,6 +57,24 @@ async def test_pods_and_nodes_use_what_was_measured(tmp_path: Path) -> None:
         assert (await api.send("GET", f"{PODS}/unknown")).status == 404
 
 
+async def test_the_use_of_gpus_is_shown_for_pods_that_have_any(tmp_path: Path) -> None:
+    node = MeteredNode()
+    async with running_server(tmp_path, node) as api:
+        await api.send("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+        a = await api.create_pod("a", nodeName="n")
+        b = await api.create_pod("b", nodeName="n")
+        node.pods[a["metadata"]["uid"]] = {"main": Consumption(0.0, 0, 1.25, 3 << 30)}
+        node.pods[b["metadata"]["uid"]] = {"main": Consumption(0.0, 0)}
+
+        pods = (await api.send("GET", PODS)).body["items"]
+        nodes = (await api.send("GET", f"{METRICS}/nodes")).body["items"]
+
+        gpus = {"nvidia.com/gpu": "1250m", "nvidia.com/gpu-memory": "3145728Ki"}
+        none = {"cpu": "0n", "memory": "0Ki"}
+        assert [pod["containers"][0]["usage"] for pod in pods] == [none | gpus, none]
+        assert nodes[0]["usage"] == none | gpus
+
+
 async def test_without_measurements_there_is_nothing_to_list(api: ApiClient) -> None:
     await api.create_pod("a")
 

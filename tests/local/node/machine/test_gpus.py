@@ -1,18 +1,23 @@
-"""GPUs: found through the driver's library, shared out by index, kept over restarts."""
+"""GPUs: found and measured through NVML, allocated by index, kept over restarts."""
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pynvml
 import pytest
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.errors import MissingReference
 from muster.local.node.machine import capacity, gpus
-from muster.local.node.machine.gpus import Gpu, GpuAllocator
+from muster.local.node.machine.gpus import Gpu, GpuAllocator, GpuUse
 from muster.local.node.runtime.pod_records import PodRecord
 from tests.local.node import leftovers
 from tests.local.node.local_node import Raw, cluster, needs_namespaces
@@ -22,7 +27,7 @@ from tests.prerequisites import missing_prerequisite
 LIBRARY = """
 #include <stdio.h>
 static int slot[4];
-int nvmlInit_v2(void) { return FAIL; }
+int nvmlInitWithFlags(unsigned flags) { return FAIL; }
 int nvmlShutdown(void) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 4; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
@@ -35,36 +40,93 @@ int nvmlDeviceGetUUID(void *handle, char *text, unsigned size) {
 int nvmlDeviceGetName(void *handle, char *text, unsigned size) {
     return snprintf(text, size, "Pretend 100") < 0;
 }
+int nvmlDeviceGetUtilizationRates(void *handle, unsigned *rates) {
+    rates[0] = 10 * (unsigned)((int *)handle - slot) + 5;  /* percent of time */
+    rates[1] = 99;
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long *amounts) {
+    amounts[0] = 80ull << 30, amounts[1] = 79ull << 30, amounts[2] = 1ull << 30;
+    return 0;
+}
 """
 
 
-def library(folder: Path, fail: int = 0) -> str:
-    """A driver's library with four GPUs, built here."""
+def install_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, fail: int = 0) -> None:
+    """Make NVML load a driver library with four GPUs, built here."""
     compiler = shutil.which("cc")
     if compiler is None:
-        missing_prerequisite("cc", "no C compiler to build a stand-in for the driver's library")
+        missing_prerequisite("cc", "no C compiler to build a fake driver library")
     source, built = folder / "nvml.c", folder / f"libnvml-{fail}.so"
     source.write_text(LIBRARY)
     flags = ["-shared", "-fPIC", f"-DFAIL={fail}", "-o", str(built)]
     subprocess.run([compiler, *flags, str(source)], check=True)
-    return str(built)
+    use_library(str(built), monkeypatch)
 
 
-def test_the_drivers_gpus_are_found_but_for_those_that_are_broken(tmp_path: Path) -> None:
-    assert gpus.find_gpus(library(tmp_path)) == tuple(
+def use_library(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "CDLL", lambda name: ctypes.CDLL(path))
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+
+
+@pytest.fixture(autouse=True)
+def no_cached_gpus() -> Iterator[None]:
+    gpus.find_gpus.cache_clear()
+    yield
+    gpus.find_gpus.cache_clear()
+
+
+def test_the_drivers_gpus_are_found_except_broken_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_driver(tmp_path, monkeypatch)
+
+    assert gpus.find_gpus() == tuple(
         Gpu(index, f"GPU-{index}", "Pretend 100") for index in (0, 1, 3)
     )
 
 
-def test_a_driver_that_does_not_start_or_is_not_there_has_no_gpus(tmp_path: Path) -> None:
-    assert gpus.find_gpus(library(tmp_path, fail=9)) == ()
-    assert gpus.find_gpus(str(tmp_path / "nothing.so")) == ()
+def test_a_driver_that_does_not_start_has_no_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_driver(tmp_path, monkeypatch, fail=9)
+
+    assert gpus.find_gpus() == ()
+    assert gpus.gpu_use([0]) == {}
+
+
+def test_a_machine_without_a_driver_has_no_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_library(str(tmp_path / "nothing.so"), monkeypatch)
+
+    assert gpus.find_gpus() == ()
+    assert gpus.gpu_use([0]) == {}
+
+
+def test_load_and_memory_are_read_except_of_broken_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_driver(tmp_path, monkeypatch)
+
+    assert gpus.gpu_use([0, 2, 3]) == {0: GpuUse(0.05, 1 << 30), 3: GpuUse(0.35, 1 << 30)}
+
+
+def test_without_gpus_to_read_the_driver_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("NVML was initialised"))
+
+    assert gpus.gpu_use([]) == {}
+
+
+def fixed_gpus(*numbers: int) -> Any:
+    return cache(lambda: tuple(Gpu(number, "", "") for number in numbers))
 
 
 def test_real_gpus_are_on_one_node_each_and_the_rest_only_declared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gpus, "find_gpus", lambda: tuple(Gpu(i, "", "") for i in (0, 1, 3)))
+    monkeypatch.setattr(gpus, "find_gpus", fixed_gpus(0, 1, 3))
 
     alone, bare = capacity.declare_nodes(2)
     several = capacity.declare_nodes(3, gpus_each=2)
@@ -78,8 +140,8 @@ def test_real_gpus_are_on_one_node_each_and_the_rest_only_declared(
     ]
 
 
-class Open:
-    """A runtime of which only this is asked: which pods have namespaces."""
+class OpenPods:
+    """A runtime that only tells which pods have namespaces."""
 
     def __init__(self) -> None:
         self.pods: dict[str, bool] = {}
@@ -91,12 +153,12 @@ class Open:
         return PodRecord(uid, known=True, open=self.pods[uid])
 
 
-def asks(name: str, count: int) -> Raw:
+def gpu_container(name: str, count: int) -> Raw:
     return container(name, resources={"limits": {gpus.RESOURCE: count}})
 
 
 def test_no_gpu_is_given_twice_and_an_ended_pods_are_given_again(tmp_path: Path) -> None:
-    runtime = Open()
+    runtime = OpenPods()
     devices = GpuAllocator(tmp_path, runtime, {"muster-0": (0, 1, 2, 3)})  # type: ignore[arg-type]
 
     def given(name: str, *containers: Raw) -> list[str]:
@@ -106,20 +168,24 @@ def test_no_gpu_is_given_twice_and_an_ended_pods_are_given_again(tmp_path: Path)
         answers = [devices.variables(one, c) for c in one.spec.containers]
         return [answer["CUDA_VISIBLE_DEVICES"] for answer in answers]
 
-    assert given("a", asks("x", 1), asks("y", 2), container("z")) == ["0", "1,2", ""]
+    assert given("a", gpu_container("x", 1), gpu_container("y", 2), container("z")) == [
+        "0",
+        "1,2",
+        "",
+    ]
     with pytest.raises(MissingReference, match="1 GPU"):
-        given("b", asks("x", 2))
+        given("b", gpu_container("x", 2))
     runtime.pods["uid-a"] = False
-    assert given("b", asks("x", 2)) == ["0,1"]
+    assert given("b", gpu_container("x", 2)) == ["0,1"]
 
     devices = GpuAllocator(tmp_path, runtime, {"muster-0": (0, 1, 2, 3)})  # type: ignore[arg-type]
-    assert given("b", asks("x", 2)) == ["0,1"]
-    assert given("c", asks("x", 2)) == ["2,3"]
+    assert given("b", gpu_container("x", 2)) == ["0,1"]
+    assert given("c", gpu_container("x", 2)) == ["2,3"]
 
 
 def test_a_machine_without_gpus_leaves_the_variables_alone(tmp_path: Path) -> None:
-    devices = GpuAllocator(tmp_path, Open(), {"muster-0": ()})  # type: ignore[arg-type]
-    one = pod("p", asks("x", 1))
+    devices = GpuAllocator(tmp_path, OpenPods(), {"muster-0": ()})  # type: ignore[arg-type]
+    one = pod("p", gpu_container("x", 1))
 
     assert devices.variables(one, one.spec.containers[0]) == {}
 
@@ -129,7 +195,7 @@ def test_a_machine_without_gpus_leaves_the_variables_alone(tmp_path: Path) -> No
 async def test_pods_see_their_own_gpus_in_their_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpus, "find_gpus", lambda: tuple(Gpu(i, "", "") for i in range(2)))
+    monkeypatch.setattr(gpus, "find_gpus", fixed_gpus(0, 1))
     show = ("sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]; sleep 1000")
     limits = {"resources": {"limits": {gpus.RESOURCE: 1}}}
     async with cluster(tmp_path) as local:

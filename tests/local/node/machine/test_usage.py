@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from muster.local.node.machine.usage import SHORTEST, UsageMeter, UsageSample, usage_between
+import pytest
+
+from muster.local.node.machine import usage
+from muster.local.node.machine.gpus import GpuUse
+from muster.local.node.machine.usage import MIN_WINDOW, UsageMeter, UsageSample, usage_between
 from muster.local.node.runtime.pod_records import Attempt, PodRecord, State
 
 if TYPE_CHECKING:
@@ -37,11 +43,11 @@ def test_cpu_is_time_run_over_time_passed_by_container() -> None:
         12.0, {(1, 0.0): (A, 6.0), (2, 0.0): (B, 1.0), (3, 11.0): (A, 0.5)}, {A: 300, B: 50}
     )
 
-    usage = usage_between(before, after, NOW)
+    used = usage_between(before, after, NOW)
 
-    assert (usage.at, usage.window) == (NOW, 2.0)
-    assert (usage.pods["u"]["a"].cores, usage.pods["u"]["a"].memory) == (0.75, 300)
-    assert (usage.pods["u"]["b"].cores, usage.pods["u"]["b"].memory) == (0.0, 50)
+    assert (used.at, used.window) == (NOW, 2.0)
+    assert (used.pods["u"]["a"].cores, used.pods["u"]["a"].memory) == (0.75, 300)
+    assert (used.pods["u"]["b"].cores, used.pods["u"]["b"].memory) == (0.0, 50)
 
 
 def test_a_number_used_again_is_another_process() -> None:
@@ -51,8 +57,33 @@ def test_a_number_used_again_is_another_process() -> None:
     assert usage_between(before, after, NOW).pods["u"]["a"].cores == 0.25
 
 
-async def test_running_processes_are_measured_and_ended_ones_are_not() -> None:
-    meter = UsageMeter(cast("Runtime", OnePod()))
+def test_gpu_use_is_that_of_the_last_sample() -> None:
+    before = UsageSample(0.0, {}, {A: 1, B: 1}, {A: GpuUse(2.0, 9)})
+    after = UsageSample(1.0, {}, {A: 1, B: 1}, {A: GpuUse(1.5, 3 << 30)})
+
+    used = usage_between(before, after, NOW).pods["u"]
+
+    assert (used["a"].gpus, used["a"].gpu_memory) == (1.5, 3 << 30)
+    assert (used["b"].gpus, used["b"].gpu_memory) == (None, 0)
+    total = used["a"] + used["b"]
+    assert (total.gpus, total.memory, total.gpu_memory) == (1.5, 2, 3 << 30)
+
+
+async def test_a_container_uses_the_gpus_that_are_allocated_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "u").mkdir()
+    (tmp_path / "u" / "gpus").write_text(json.dumps({"a": [0, 2], "ended": [1]}))
+    loads = {0: GpuUse(0.25, 100), 1: GpuUse(1.0, 100), 2: GpuUse(0.5, 11)}
+    monkeypatch.setattr(usage, "gpu_use", lambda numbers: {n: loads[n] for n in numbers})
+
+    used = await UsageMeter(cast("Runtime", OnePod()), tmp_path).usage()
+
+    assert (used.pods["u"]["a"].gpus, used.pods["u"]["a"].gpu_memory) == (0.75, 111)
+
+
+async def test_running_processes_are_measured_and_ended_ones_are_not(tmp_path: Path) -> None:
+    meter = UsageMeter(cast("Runtime", OnePod()), tmp_path)
 
     first = await meter.usage()
     ran = time.process_time()
@@ -60,7 +91,7 @@ async def test_running_processes_are_measured_and_ended_ones_are_not() -> None:
         pass
     second = await meter.usage()
 
-    assert first.window >= SHORTEST
+    assert first.window >= MIN_WINDOW
     assert list(second.pods) == ["u"]
     assert list(second.pods["u"]) == ["a"]
     assert second.pods["u"]["a"].memory > 1 << 20

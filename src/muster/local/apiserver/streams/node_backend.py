@@ -69,10 +69,21 @@ class Pipe(Protocol):
 
 @dataclass(frozen=True)
 class Consumption:
-    """Busy cores and bytes of memory."""
+    """Busy cores and bytes of memory; for containers with GPUs, busy GPUs and their memory too."""
 
     cores: float
     memory: int
+    gpus: float | None = None
+    gpu_memory: int = 0
+
+    def __add__(self, other: Consumption) -> Consumption:
+        measured = [gpus for gpus in (self.gpus, other.gpus) if gpus is not None]
+        return Consumption(
+            self.cores + other.cores,
+            self.memory + other.memory,
+            sum(measured) if measured else None,
+            self.gpu_memory + other.gpu_memory,
+        )
 
 
 @dataclass(frozen=True)

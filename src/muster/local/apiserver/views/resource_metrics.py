@@ -1,4 +1,4 @@
-"""metrics.k8s.io: the cpu and memory that pods and nodes use now, for `kubectl top`.
+"""metrics.k8s.io: the CPU, memory and GPUs that pods and nodes use now, for `top`.
 
 Nothing is stored: the node agent measures. A pod that it does not know is not listed.
 """
@@ -75,8 +75,7 @@ def _nodes(store: Store, usage: Usage) -> dict[str, Raw]:
         node = pod["spec"].get("nodeName")
         for used in usage.pods.get(pod["metadata"]["uid"], {}).values():
             if node in total:
-                sum_ = total[node]
-                total[node] = Consumption(sum_.cores + used.cores, sum_.memory + used.memory)
+                total[node] += used
     return {name: {"usage": _amounts(used)} for name, used in total.items()}
 
 
@@ -92,4 +91,8 @@ def _shown(call: Call, obj: Raw, usage: Usage) -> Raw:
 
 
 def _amounts(consumed: Consumption) -> Raw:
-    return {"cpu": f"{round(consumed.cores * 1e9)}n", "memory": f"{consumed.memory // 1024}Ki"}
+    amounts = {"cpu": f"{round(consumed.cores * 1e9)}n", "memory": f"{consumed.memory // 1024}Ki"}
+    if consumed.gpus is not None:
+        amounts["nvidia.com/gpu"] = f"{round(consumed.gpus * 1000)}m"
+        amounts["nvidia.com/gpu-memory"] = f"{consumed.gpu_memory // 1024}Ki"
+    return amounts

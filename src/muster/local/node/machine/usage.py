@@ -1,7 +1,7 @@
-"""How much cpu and memory each container's processes use just now.
+"""The CPU, memory and GPUs that each container uses now, for `kubectl top` and `arena top`.
 
-Asked by `backend.py` for `kubectl top`. Measured on demand: two looks at the processes, a second or
-more apart, so that it costs nothing while nobody asks.
+Measured on demand by two samples of the processes at least a second apart: without requests it
+costs nothing. The use of GPUs is that of the whole device: no GPU is shared by containers.
 """
 
 from __future__ import annotations
@@ -10,68 +10,84 @@ import asyncio
 import os
 import time
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
 from muster.local.apiserver.streams.node_backend import Consumption, Usage
+from muster.local.node.machine.gpus import GpuUse, allocated_gpus, gpu_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from muster.local.node.runtime.interface import Runtime
 
-SHORTEST = 1.0
-"""Seconds between two looks; over less, the kernel's ticks are too coarse."""
-LONGEST = 30.0
-"""Seconds after which a former look says more of the past than of now."""
+MIN_WINDOW = 1.0
+"""Seconds between two samples; for less, the kernel's clock ticks are too coarse."""
+MAX_WINDOW = 30.0
+"""Seconds after which an old sample is not used any more."""
 
 ContainerKey = tuple[str, str]
 """A pod's uid and a container's name."""
 
 
 class UsageSample(NamedTuple):
-    """What was seen at one moment: by process, how long it ran; by place, its memory."""
+    """One moment: CPU seconds by process, memory and GPU use by container."""
 
     at: float
     seconds: Mapping[tuple[int, float], tuple[ContainerKey, float]]
     memory: Mapping[ContainerKey, int]
+    gpus: Mapping[ContainerKey, GpuUse] = MappingProxyType({})
 
 
 class UsageMeter:
-    """Measures the containers of one runtime."""
+    """Measures the containers of one runtime; `folder` has one directory per pod."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, folder: Path) -> None:
         self._runtime = runtime
+        self._folder = folder
         self._last: UsageSample | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def usage(self) -> Usage:
-        """What is used now, over the time since the last look or a second."""
-        async with self._turn:
+        """The use since the last sample, or over a second."""
+        async with self._lock:
             before = self._last
             now = time.monotonic()
-            if before is None or now - before.at > LONGEST:
-                before = await asyncio.to_thread(self._look)
-            await asyncio.sleep(max(0.0, before.at + SHORTEST - time.monotonic()))
-            self._last = await asyncio.to_thread(self._look)
+            if before is None or now - before.at > MAX_WINDOW:
+                before = await asyncio.to_thread(self._sample)
+            await asyncio.sleep(max(0.0, before.at + MIN_WINDOW - time.monotonic()))
+            self._last = await asyncio.to_thread(self._sample)
             return usage_between(before, self._last, datetime.now(UTC))
 
-    def _look(self) -> UsageSample:
+    def _sample(self) -> UsageSample:
         seconds: dict[tuple[int, float], tuple[ContainerKey, float]] = {}
         memory: dict[ContainerKey, int] = {}
-        for place, pid in self._running():
-            memory[place] = 0
+        for container, pid in self._running():
+            memory[container] = 0
             for process in _tree(pid):
                 try:
                     with process.oneshot():
                         times = process.cpu_times()
-                        memory[place] += process.memory_info().rss
+                        memory[container] += process.memory_info().rss
                         key = (process.pid, process.create_time())
                 except psutil.Error:
-                    continue  # it has just ended
-                seconds[key] = (place, times.user + times.system)
-        return UsageSample(time.monotonic(), seconds, memory)
+                    continue  # it has just exited
+                seconds[key] = (container, times.user + times.system)
+        return UsageSample(time.monotonic(), seconds, memory, self._gpus(memory))
+
+    def _gpus(self, containers: Iterable[ContainerKey]) -> dict[ContainerKey, GpuUse]:
+        """The use of all GPUs of each container that has any."""
+        pods = {uid: allocated_gpus(self._folder, uid) for uid, _ in containers}
+        numbers = {key: own for key in containers if (own := pods[key[0]].get(key[1]))}
+        uses = gpu_use({number for own in numbers.values() for number in own})
+        return {
+            key: GpuUse(sum(use.load for use in used), sum(use.memory for use in used))
+            for key, own in numbers.items()
+            if (used := [uses[number] for number in own if number in uses])
+        }
 
     def _running(self) -> Iterable[tuple[ContainerKey, int]]:
         for uid in self._runtime.uids():
@@ -83,13 +99,12 @@ class UsageMeter:
 
 
 def _tree(pid: int) -> list[psutil.Process]:
-    """A container's processes: its own, and those that came by exec, which the shim's other
-    children run."""
+    """A container's processes, and those started by exec: grandchildren of the shim."""
     try:
         first = psutil.Process(pid)
         found = [first, *first.children(recursive=True)]
         shim = first.parent()
-        if shim is not None and shim.pid not in (1, os.getpid()):  # else it has just been killed
+        if shim is not None and shim.pid not in (1, os.getpid()):  # the shim has just been killed
             for relay in shim.children():
                 found += relay.children(recursive=True) if relay.pid != pid else ()
     except psutil.Error:
@@ -98,14 +113,16 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 
 def usage_between(before: UsageSample, after: UsageSample, now: datetime) -> Usage:
-    """The usage from one look to the next. A process that began in between counts from zero."""
+    """The use from one sample to the next. A process that began in between counts from zero."""
     window = after.at - before.at
     busy = dict.fromkeys(after.memory, 0.0)
-    for key, (place, ran) in after.seconds.items():
-        _, earlier = before.seconds.get(key, (place, 0.0))
-        busy[place] += max(0.0, ran - earlier)
+    for process, (key, seconds) in after.seconds.items():
+        _, earlier = before.seconds.get(process, (key, 0.0))
+        busy[key] += max(0.0, seconds - earlier)
     pods: dict[str, dict[str, Consumption]] = {}
-    for (uid, container), held in after.memory.items():
-        cores = busy[uid, container] / window
-        pods.setdefault(uid, {})[container] = Consumption(cores, held)
+    for key, memory in after.memory.items():
+        gpus, (uid, container) = after.gpus.get(key), key
+        load, gpu_memory = (None, 0) if gpus is None else gpus
+        used = Consumption(busy[key] / window, memory, load, gpu_memory)
+        pods.setdefault(uid, {})[container] = used
     return Usage(now, window, pods)

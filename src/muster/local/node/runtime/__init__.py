@@ -1,6 +1,7 @@
-"""How pods become processes on this machine, behind one seam (`contract.Runtime`).
+"""How pods become processes on this machine.
 
-Reading order: contract (the seam), namespaces (the runtime in use), sandbox (a pod's namespaces),
-rootfs (what a container sees of the file system), network (addresses and links), shims (starting
-and asking the supervisors), records (what is on disk: the truth after any crash).
+Reading order: interface (what the pod loop needs), namespace_runtime (the usual one), sandbox (a
+pod's namespaces), rootfs (the file system of a container), shim_runtime and shims (the supervisor
+of a container), pod_records (what is on disk: the truth after any crash), plain_runtime (without
+namespaces), runtime_choice, cgroups, processes.
 """
