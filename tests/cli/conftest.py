@@ -1,4 +1,4 @@
-"""What the tests of verbs share: a scene of fixed objects, and a local API server of their own."""
+"""Shared fixtures: a scene of fixed objects, and API servers that know the job kinds."""
 
 from __future__ import annotations
 

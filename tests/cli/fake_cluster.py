@@ -45,14 +45,18 @@ _PATH = re.compile(
 class FakeCluster(BlockingClient):
     """Raw objects by plural; what is not there is a 404, a plural not named in it too.
 
-    Plurals in `barred` may not be read, and unless `elsewhere`, nothing outside of a namespace.
+    Plurals in `forbidden` may not be read; without `cluster_wide`, only what is in a namespace.
     """
 
     def __init__(
-        self, objects: dict[str, list[Raw]], barred: Collection[str] = (), *, elsewhere: bool = True
+        self,
+        objects: dict[str, list[Raw]],
+        forbidden: Collection[str] = (),
+        *,
+        cluster_wide: bool = True,
     ) -> None:
         super().__init__(Endpoint.with_token("https://127.0.0.1:1", "t"))
-        self.objects, self.barred, self.elsewhere = objects, barred, elsewhere
+        self.objects, self.forbidden, self.cluster_wide = objects, forbidden, cluster_wide
         self.sent: list[Request] = []
 
     def send(self, ask: Request) -> Response:
@@ -62,7 +66,7 @@ class FakeCluster(BlockingClient):
             self.sent.append(ask)
             return Response(200, {}, b"{}")
         plural = found["plural"] if "metrics.k8s.io" not in ask.path else f"{found['plural']}usage"
-        if plural in self.barred or not (found["space"] or self.elsewhere):
+        if plural in self.forbidden or not (found["space"] or self.cluster_wide):
             raise Forbidden(f"not allowed to read {plural}", status=403)
         if plural not in self.objects:
             raise NotFound(f"no {plural}", status=404)
@@ -90,14 +94,14 @@ class Scene:
     capture: pytest.CaptureFixture[str]
     patch: pytest.MonkeyPatch
     objects: dict[str, list[Raw]] = field(default_factory=dict)
-    barred: set[str] = field(default_factory=set)
-    elsewhere: bool = True
+    forbidden: set[str] = field(default_factory=set)
+    cluster_wide: bool = True
     local: bool = True
     now: datetime = NOW
 
     def arena(self, *words: str) -> tuple[int, str, str]:
         """Exit code, output, complaints."""
-        client = FakeCluster(self.objects, self.barred, elsewhere=self.elsewhere)
+        client = FakeCluster(self.objects, self.forbidden, cluster_wide=self.cluster_wide)
         self.patch.setattr(target.Cluster, "connect", lambda _: client)
         self.patch.setattr(target, "find_cluster", lambda _: self.cluster())
         for module in CLOCKED:

@@ -84,7 +84,7 @@ def test_a_server_that_does_not_answer_is_no_cluster(listing: Any) -> None:
 
 
 @pytest.mark.kube
-def test_an_expired_certificate_is_said_to_be_expired(
+def test_an_expired_certificate_is_reported_as_expired(
     listing: Any, control_plane: ControlPlane
 ) -> None:
     old = control_plane.authority.client("me", "system:masters", lifetime=timedelta(days=-1))
@@ -96,7 +96,7 @@ def test_an_expired_certificate_is_said_to_be_expired(
 
 
 @pytest.mark.kube
-def test_a_server_signed_by_somebody_else_is_not_trusted(
+def test_a_server_certificate_of_another_ca_is_not_trusted(
     listing: Any, control_plane: ControlPlane
 ) -> None:
     outcome = listing(kubeconfig(control_plane.url, Authority().certificate, token="x"))
@@ -106,7 +106,7 @@ def test_a_server_signed_by_somebody_else_is_not_trusted(
 
 
 @pytest.mark.kube
-def test_a_wrong_token_says_what_was_refused(listing: Any, control_plane: ControlPlane) -> None:
+def test_a_wrong_token_names_what_was_rejected(listing: Any, control_plane: ControlPlane) -> None:
     config = kubeconfig(control_plane.url, control_plane.ca_file.read_bytes(), token="wrong")
 
     outcome = listing(config)
@@ -117,7 +117,7 @@ def test_a_wrong_token_says_what_was_refused(listing: Any, control_plane: Contro
 
 
 @pytest.mark.kube
-def test_missing_rights_say_which_verb_and_resource(
+def test_missing_rights_name_the_verb_and_the_resource(
     listing: Any, control_plane: ControlPlane
 ) -> None:
     nobody = control_plane.authority.client("nobody")

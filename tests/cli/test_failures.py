@@ -1,4 +1,4 @@
-"""Several things of which some fail."""
+"""One command for several names, of which some fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.cli.failures import Failures
 from muster.errors import MusterError, NotFound, Unreachable, UsageError
 
 
-def test_what_fails_is_kept_and_the_rest_goes_on() -> None:
+def test_an_error_is_collected_and_the_rest_goes_on() -> None:
     failures, done = Failures(), []
     for number in range(3):
         with failures.collecting():
@@ -21,12 +21,12 @@ def test_what_fails_is_kept_and_the_rest_goes_on() -> None:
         failures.raise_if_any(3, "jobs")
 
 
-def test_a_cluster_that_is_away_ends_it_at_once() -> None:
+def test_an_unreachable_cluster_ends_the_command_at_once() -> None:
     with pytest.raises(Unreachable), Failures().collecting():
         raise Unreachable("nobody answers")
 
 
-def test_failures_of_several_sorts_are_all_told_and_counted(
+def test_errors_with_different_exit_codes_are_all_printed_and_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failures = Failures()
@@ -39,5 +39,5 @@ def test_failures_of_several_sorts_are_all_told_and_counted(
     assert capsys.readouterr().err.splitlines() == ["error: gone", "error: wrong", "Write it so."]
 
 
-def test_nothing_that_failed_is_no_end() -> None:
+def test_without_errors_nothing_is_raised() -> None:
     Failures().raise_if_any(3, "jobs")

@@ -84,7 +84,7 @@ def test_without_a_cluster_a_verb_says_how_to_get_one(
         (RuntimeError("x"), 1),
     ],
 )
-def test_an_error_ends_in_its_exit_code_without_a_traceback(
+def test_an_error_gives_its_exit_code_without_a_traceback(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> int:
@@ -99,7 +99,7 @@ def test_an_error_ends_in_its_exit_code_without_a_traceback(
     assert err.startswith("error: ")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
     script = "import sys; from muster.cli.main import run; sys.exit(run('arena', ['crds']))"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -124,7 +124,7 @@ def test_debug_shows_the_traceback(
     assert "Traceback" in run(capsys, "list", "--debug")[2]
 
 
-def test_a_hostile_message_cannot_steer_the_terminal(
+def test_control_characters_in_a_message_do_not_reach_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> int:
@@ -175,7 +175,9 @@ def test_the_version_names_both_programs(capsys: pytest.CaptureFixture[str]) -> 
     assert str(Path(muster.__file__).parent) in run(capsys, "version", "-v")[1]
 
 
-def test_words_after_two_dashes_belong_to_somebody_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_after_two_dashes_belong_to_the_users_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     line = ["submit", "tf", "--name=x", "--image=i", "--workers=2", "--dry-run", "--"]
     _, out, _ = run(capsys, *line, "python", "t.py", "--debug")
 
@@ -183,7 +185,7 @@ def test_words_after_two_dashes_belong_to_somebody_else(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("words", [["serve", "list"], ["cron"], ["submit", "horovodjob", "--x"]])
-def test_what_arena_has_and_we_have_not_is_one_sentence(
+def test_a_verb_that_only_arena_has_prints_one_sentence(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = run(capsys, *words)
@@ -234,14 +236,14 @@ def test_a_reader_that_is_gone_before_the_first_line_is_no_error(
 
 
 @pytest.mark.parametrize("words", ["--help", "get --help", "crds", "version"])
-def test_output_that_cannot_be_written_is_told_as_such(words: str) -> None:
+def test_output_that_cannot_be_written_is_an_error_that_says_so(words: str) -> None:
     assert shell(f"arena {words} >/dev/full") == (
         1,
         "error: the output cannot be written: No space left on device\n",
     )
 
 
-def test_whoever_closes_the_output_wants_none() -> None:
+def test_closed_output_is_no_error() -> None:
     assert shell("arena --help >&-") == (0, "")
     assert shell("arena config list >&-") == (0, "")
     assert shell("arena list 2>&-") == (5, "")

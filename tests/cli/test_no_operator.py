@@ -1,4 +1,4 @@
-"""A cluster on which nothing runs jobs says so, and what to do about it."""
+"""A cluster without job CRDs or without an operator is reported, with the next step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEXT = "`muster crds | arena apply -f -`"
         ["prune", "--since", "1h"],
     ],
 )  # fmt: skip
-def test_a_cluster_that_has_no_jobs_kinds_is_told_as_such(scene: Scene, words: list[str]) -> None:
+def test_a_cluster_without_the_job_crds_is_reported(scene: Scene, words: list[str]) -> None:
     scene.objects = {"pods": [], "configmaps": []}
 
     code, out, err = scene.arena(*words)
@@ -34,7 +34,7 @@ def test_a_cluster_that_has_no_jobs_kinds_is_told_as_such(scene: Scene, words: l
     assert "arena up" in err
 
 
-def test_a_cluster_that_lacks_the_kind_asked_for_names_it(scene: Scene) -> None:
+def test_a_missing_crd_of_the_chosen_type_is_named(scene: Scene) -> None:
     scene.objects = {"tfjobs": [], "pods": []}
 
     code, _, err = scene.arena("list", "-T", "pytorch")
@@ -45,8 +45,8 @@ def test_a_cluster_that_lacks_the_kind_asked_for_names_it(scene: Scene) -> None:
     assert "Not found training job x" in scene.arena("get", "x")[2]
 
 
-def test_who_may_look_into_one_namespace_alone_is_told_too(scene: Scene) -> None:
-    scene.objects, scene.elsewhere = {"pods": []}, False
+def test_missing_crds_are_reported_with_rights_in_one_namespace_only(scene: Scene) -> None:
+    scene.objects, scene.cluster_wide = {"pods": []}, False
 
     assert "CRDs are not installed" in scene.arena("get", "x")[2]
     assert "CRDs are not installed" in scene.arena("list")[2]
@@ -65,7 +65,7 @@ def bare_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServe
         yield server
 
 
-def test_submitting_where_no_job_kind_is_known_says_what_to_do(
+def test_submitting_without_the_job_crds_says_what_to_do(
     bare_server: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["submit", "tf", "--name=a", "--image=i", "--kubeconfig", str(bare_server.kubeconfig)]
@@ -97,7 +97,7 @@ def test_waiting_for_a_job_that_no_operator_has_seen_says_so() -> None:
     assert summary(waited) == f"a PENDING: {UNSEEN}"
 
 
-def test_a_job_that_is_new_or_taken_up_is_not_said_to_be_unseen(scene: Scene) -> None:
+def test_a_job_that_is_new_or_taken_up_is_not_reported_as_unseen(scene: Scene) -> None:
     new = job("TFJob", "a", {"Worker": 1}, age=3)
     seen = condition(job("TFJob", "b", {"Worker": 1}, age=30), "Created")
     scene.objects = {"tfjobs": [new, seen], "pods": []}

@@ -1,4 +1,4 @@
-"""Somebody who may not read everything still sees what is his, and is told what is left out."""
+"""A user with few rights sees what they may read, and what is left out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tensorflow_only(scene: Scene) -> Scene:
         "tfjobs": [runs], "mpijobs": [], "pytorchjobs": [], "jaxjobs": [], "configmaps": [],
         "pods": [pod(runs, "worker", 0, phase="Running")],
     }  # fmt: skip
-    scene.barred = set(OTHERS)
+    scene.forbidden = set(OTHERS)
     return scene
 
 
@@ -39,15 +39,15 @@ def test_kinds_that_may_not_be_listed_are_left_out_and_named(
     )
 
 
-def test_a_type_that_was_asked_for_is_never_left_out(tensorflow_only: Scene) -> None:
+def test_a_chosen_type_is_never_left_out(tensorflow_only: Scene) -> None:
     assert tensorflow_only.arena("list", "-T", "tf")[::2] == (0, "")
     code, out, err = tensorflow_only.arena("list", "-T", "mpi")
     assert (code, out) == (4, "")
     assert "mpijobs" in err
 
 
-def test_who_may_list_nothing_is_told_so(tensorflow_only: Scene) -> None:
-    tensorflow_only.barred |= {"tfjobs"}
+def test_listing_no_kind_at_all_is_forbidden(tensorflow_only: Scene) -> None:
+    tensorflow_only.forbidden |= {"tfjobs"}
 
     code, out, err = tensorflow_only.arena("list")
 
@@ -71,22 +71,22 @@ def test_a_job_that_is_not_found_may_be_of_a_kind_that_may_not_be_read(
     assert code == 3
     assert "Not found training job other" in err
     assert "You may not read mpijobs, pytorchjobs, jaxjobs: it may be one of these." in err
-    tensorflow_only.barred |= {"tfjobs"}
+    tensorflow_only.forbidden |= {"tfjobs"}
     assert tensorflow_only.arena("get", "other")[0] == 4
 
 
 def test_without_the_right_to_read_records_a_job_that_is_missing_is_still_missing(
     tensorflow_only: Scene,
 ) -> None:
-    tensorflow_only.barred |= {"configmaps"}
+    tensorflow_only.forbidden |= {"configmaps"}
 
     assert tensorflow_only.arena("delete", "other")[0] == 3
 
 
-def test_where_the_line_may_not_be_read_the_reason_alone_is_told(scene: Scene) -> None:
+def test_where_the_line_may_not_be_read_only_the_reason_is_shown(scene: Scene) -> None:
     waits = job("TFJob", "waits", {"Worker": 1})
     scene.objects = {"tfjobs": [waits], "pods": [pod(waits, "worker", 0, why="too big")]}
-    scene.barred = {"configmaps"}
+    scene.forbidden = {"configmaps"}
 
     for verb in ("get", "explain"):
         code, out, err = scene.arena(verb, "waits")
@@ -120,8 +120,8 @@ def with_board(scene: Scene) -> Scene:
     return scene
 
 
-def test_who_may_not_list_nodes_still_gets_the_tensorboards_address(with_board: Scene) -> None:
-    with_board.barred = {"nodes"}
+def test_the_tensorboards_address_needs_no_right_to_list_nodes(with_board: Scene) -> None:
+    with_board.forbidden = {"nodes"}
     url = "http://10.0.0.7:30001"
 
     assert url in with_board.arena("get", "runs")[1]
@@ -130,7 +130,7 @@ def test_who_may_not_list_nodes_still_gets_the_tensorboards_address(with_board: 
     assert listed[0]["tensorboard"] == url
 
 
-def test_a_node_that_has_only_another_address_will_do(with_board: Scene) -> None:
+def test_a_node_without_an_internal_ip_gives_its_other_address(with_board: Scene) -> None:
     with_board.objects["pods"][0]["status"]["hostIP"] = ""
     node = {
         "metadata": {"name": "n"},
@@ -144,11 +144,11 @@ def test_a_node_that_has_only_another_address_will_do(with_board: Scene) -> None
     assert with_board.arena("open", "--print", "runs")[1] == "http://n.lab:30001\n"
 
 
-def test_a_tensorboard_whose_address_is_not_known_is_not_said_to_be_missing(
+def test_a_tensorboard_without_a_known_address_is_not_reported_as_missing(
     with_board: Scene,
 ) -> None:
     with_board.objects["pods"][0]["status"] |= {"hostIP": "", "conditions": []}
-    with_board.barred = {"nodes"}
+    with_board.forbidden = {"nodes"}
 
     _, out, _ = with_board.arena("get", "runs")
     assert "Tensorboard:\n  Its address is not known: " in out
@@ -159,10 +159,10 @@ def test_a_tensorboard_whose_address_is_not_known_is_not_said_to_be_missing(
     assert "--tensorboard" not in err
 
 
-def test_who_may_not_read_services_is_not_told_that_there_is_no_tensorboard(
+def test_without_the_right_to_read_services_open_is_forbidden(
     with_board: Scene,
 ) -> None:
-    with_board.barred = {"services"}
+    with_board.forbidden = {"services"}
 
     assert with_board.arena("get", "runs")[0] == 0
     code, _, err = with_board.arena("open", "--print", "runs")
@@ -173,7 +173,7 @@ def test_who_may_not_read_services_is_not_told_that_there_is_no_tensorboard(
 def test_the_status_of_a_cluster_whose_nodes_may_not_be_listed_is_no_failure(
     scene: Scene,
 ) -> None:
-    scene.barred = {"nodes"}
+    scene.forbidden = {"nodes"}
     scene.patch.setattr("muster.cli.verbs.status.find_cluster", lambda _: scene.cluster())
 
     code, out, err = scene.arena("status")

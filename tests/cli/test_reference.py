@@ -1,4 +1,4 @@
-"""The page about the command line is what the code says."""
+"""The page about the command line matches the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_the_page_is_fresh() -> None:
     )
 
 
-def test_the_page_tells_of_every_verb_and_its_flags() -> None:
+def test_the_page_has_every_verb_and_its_flags() -> None:
     page = generate_cli_reference.page()
 
     assert [verb.name for verb in VERBS if f"\n## arena {verb.name}\n" not in page] == []

@@ -24,7 +24,7 @@ def client(job_server: LocalServer) -> Iterator[BlockingClient]:
         yield client
 
 
-def test_there_are_many_lines_and_many_ways_to_be_wrong() -> None:
+def test_there_are_many_wrong_lines_of_every_sort() -> None:
     assert len(LINES) >= 200
     assert len({line.fault for line in LINES}) >= 9
 

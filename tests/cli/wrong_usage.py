@@ -1,4 +1,4 @@
-"""Command lines that are wrong, made by the hundred from the real tree of verbs and flags.
+"""Wrong command lines, hundreds of them, generated from the real verbs and flags.
 
 Each is a line that would be right, with one thing broken in it: a word misspelt, a value of the
 wrong kind, something missing, something too much, or a value that no cluster would take.

@@ -63,7 +63,7 @@ def test_a_switch_that_is_neither_true_nor_false_is_an_error(file: Path) -> None
 
 
 @pytest.mark.parametrize(("key", "value"), [("a b", "x"), ("", "x"), ("a", "x\ny"), ("#a", "x")])
-def test_what_cannot_be_read_back_is_not_written(file: Path, key: str, value: str) -> None:
+def test_a_value_that_cannot_be_read_back_is_not_written(file: Path, key: str, value: str) -> None:
     with pytest.raises(UsageError):
         config_file.write(key, value)
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_back_is_not_written(file: Path, key: str, value: st
 
 
 @pytest.mark.parametrize("name", ["Foo_", "a.b", "-a", "", "a" * 64, "../x"])
-def test_a_namespace_that_cannot_be_is_not_kept(file: Path, name: str) -> None:
+def test_an_invalid_namespace_is_not_stored(file: Path, name: str) -> None:
     with pytest.raises(UsageError, match="namespace="):
         config.command.main(["set", "--", "namespace", name], standalone_mode=False)
 

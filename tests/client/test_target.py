@@ -1,4 +1,4 @@
-"""Which cluster a verb talks to: the order is fixed, and a broken choice is never passed over."""
+"""Which cluster is used: the order is fixed, and a broken choice is an error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert source(Target(kubeconfig=kubeconfig(tmp_path / "other", "other"))) == "--kubeconfig"
 
 
-def test_a_kept_context_is_the_one_used(tmp_path: Path) -> None:
+def test_a_stored_context_is_used(tmp_path: Path) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
 
     Home.of_user().choose("kube:mine")
@@ -84,7 +84,7 @@ def test_a_kept_context_is_the_one_used(tmp_path: Path) -> None:
     assert (found.name, found.local) == ("mine", False)
 
 
-def test_a_kept_local_choice_never_falls_through_to_another_cluster(tmp_path: Path) -> None:
+def test_a_stored_local_choice_never_falls_through_to_another_cluster(tmp_path: Path) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", "mine")
     kubeconfig(Home.of_user().kubeconfig)
     Home.of_user().choose("local")
@@ -117,7 +117,7 @@ def test_the_namespace_is_the_flag_then_the_context(tmp_path: Path) -> None:
     assert Target(namespace="flag").namespace_in(cluster) == "flag"
 
 
-def test_an_explicit_context_beats_the_kept_one(tmp_path: Path) -> None:
+def test_an_explicit_context_goes_before_the_stored_one(tmp_path: Path) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", "two")
     Home.of_user().choose("kube:one")
 
@@ -128,7 +128,7 @@ def test_an_explicit_context_beats_the_kept_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["", "kube", "kube:mine"])
-def test_the_choice_before_the_local_cluster_comes_back(before: str) -> None:
+def test_the_former_choice_is_restored(before: str) -> None:
     home = Home.of_user()
     home.choose(before)
 
@@ -140,7 +140,7 @@ def test_the_choice_before_the_local_cluster_comes_back(before: str) -> None:
     assert home.choice() == before
 
 
-def test_a_choice_made_meanwhile_is_kept_when_the_local_cluster_goes() -> None:
+def test_a_choice_made_while_the_local_cluster_is_up_stays() -> None:
     home = Home.of_user()
     home.choose_local()
     home.choose("kube")
@@ -150,7 +150,7 @@ def test_a_choice_made_meanwhile_is_kept_when_the_local_cluster_goes() -> None:
     assert home.choice() == "kube"
 
 
-def test_a_choice_that_cannot_be_used_is_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_choice_that_cannot_be_used_is_not_stored(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run("arena", ["use", "kube"]) == 2
 
     said = capsys.readouterr().err
@@ -159,7 +159,7 @@ def test_a_choice_that_cannot_be_used_is_not_kept(capsys: pytest.CaptureFixture[
     assert Home.of_user().choice() == ""
 
 
-def test_a_choice_that_broke_later_is_named_with_the_way_back(
+def test_a_stored_choice_that_no_longer_works_is_named_with_the_fix(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     user = kubeconfig(tmp_path / "home" / ".kube" / "config")
@@ -181,7 +181,7 @@ def test_a_verb_that_only_reads_starts_no_cluster(words: tuple[str, ...]) -> Non
     assert Home.of_user().running() is None
 
 
-def test_a_cluster_started_for_a_command_is_announced_as_such() -> None:
+def test_a_cluster_started_for_a_command_says_so() -> None:
     endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
 
     started = Cluster(endpoint, "local", STARTED_NOW, local=True)

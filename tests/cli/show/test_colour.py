@@ -22,7 +22,7 @@ ROWS = [("NAME", "STATUS"), ("Running-man", "Running"), ("b", "PENDING")]
 
 
 @pytest.mark.usefixtures("colourful")
-def test_words_with_a_meaning_are_coloured_on_a_terminal() -> None:
+def test_known_words_are_coloured_on_a_terminal() -> None:
     green, yellow = "\x1b[32mRunning\x1b[0m", "\x1b[33mPENDING\x1b[0m"
 
     with redirect_stdout(Terminal()):
@@ -37,7 +37,7 @@ def test_words_with_a_meaning_are_coloured_on_a_terminal() -> None:
 
 @pytest.mark.usefixtures("colourful")
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_whoever_wants_no_colour_gets_none(
+def test_no_color_and_dumb_terminals_get_no_colour(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)

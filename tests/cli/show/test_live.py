@@ -35,13 +35,15 @@ def shown(*frames: Frame | Exception) -> None:
         live.show(look, every=0)
 
 
-def test_in_a_pipe_only_news_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_pipe_a_frame_follows_only_when_its_state_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown(Frame("1s", "same"), Frame("2s", "same"), Frame("3s", "other"))
 
     assert capsys.readouterr().out == "1s\n\n3s\n"
 
 
-def test_on_a_terminal_each_picture_replaces_the_one_before() -> None:
+def test_on_a_terminal_each_frame_replaces_the_one_before() -> None:
     with redirect_stdout(Terminal()) as terminal:
         shown(Frame("one\ntwo", 1), Frame("three", 1))
 
@@ -61,7 +63,7 @@ def test_on_a_terminal_each_picture_replaces_the_one_before() -> None:
         ("1", "80", ["… 6 lines more"]),
     ],
 )
-def test_a_picture_taller_than_the_terminal_keeps_its_beginning(
+def test_a_frame_taller_than_the_terminal_keeps_its_beginning(
     monkeypatch: pytest.MonkeyPatch, lines: str, columns: str, seen: list[str]
 ) -> None:
     monkeypatch.setenv("LINES", lines)
@@ -74,13 +76,15 @@ def test_a_picture_taller_than_the_terminal_keeps_its_beginning(
     assert drawn.split("\x1b[K\n") == seen
 
 
-def test_a_cluster_that_goes_away_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_becomes_unreachable_is_waited_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown(Frame("a", 1), Unreachable("gone"), Unreachable("gone"), Frame("b", 2))
 
     assert capsys.readouterr() == ("a\n\nb\n", "waiting for the cluster: gone\n")
 
 
-def test_what_is_deleted_while_it_is_shown_is_told_as_such() -> None:
+def test_an_object_that_is_deleted_while_shown_is_reported() -> None:
     frames = iter([Frame("a", 1)])
 
     def look() -> Frame:
@@ -92,6 +96,6 @@ def test_what_is_deleted_while_it_is_shown_is_told_as_such() -> None:
         live.show(look, every=0)
 
 
-def test_a_cluster_that_was_never_there_is_an_error() -> None:
+def test_a_cluster_that_was_never_reachable_is_an_error() -> None:
     with pytest.raises(Unreachable):
         live.show(lambda: (_ for _ in ()).throw(Unreachable("gone")), every=0)

@@ -8,7 +8,7 @@ from muster.cli.show import messages
 from tests.cli.place import Place
 
 
-def test_what_is_said_once_is_not_repeated_in_the_same_run(
+def test_note_once_is_not_repeated_in_the_same_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     messages.set_loglevel("info")
@@ -26,7 +26,7 @@ def test_debugging_shows_every_request(place: Place) -> None:
     assert f"DEBU GET /apis/kubeflow.org/v1/namespaces/{place.namespace}/tfjobs" in err
 
 
-def test_quiet_levels_leave_out_what_is_only_informative(place: Place) -> None:
+def test_higher_levels_leave_out_information(place: Place) -> None:
     place.job("a")
 
     assert place.arena("--loglevel=error", "delete", "a")[2] == ""

@@ -49,7 +49,7 @@ def test_every_change_of_an_instance_is_printed_if_wanted(
     assert lines == ["j-worker-0 Pending", "j-worker-0 Running on n1"]
 
 
-def test_who_stops_waiting_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_wait_says_that_the_job_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt), StatusLine():
         raise KeyboardInterrupt
 

@@ -13,7 +13,7 @@ def test_columns_are_as_wide_as_their_widest_cell_plus_two() -> None:
     assert table([("NAME", "AGE"), ("a-long-name", "1s")]) == "NAME         AGE\na-long-name  1s"
 
 
-def test_dashes_stand_under_the_header() -> None:
+def test_dashes_underline_the_header() -> None:
     assert (
         underlined_table(["NAME", "X"], [("a", "b")], indent="  ")
         == "  NAME  X\n  ----  -\n  a     b"

@@ -30,5 +30,5 @@ def test_an_unknown_age_is_not_available() -> None:
 
 
 @pytest.mark.parametrize(("milli", "text"), [(0, "0"), (250, "0.25"), (2000, "2"), (10500, "10.5")])
-def test_thousandths_of_a_cpu_are_told_as_cpus(milli: int, text: str) -> None:
+def test_thousandths_of_a_cpu_are_written_as_cpus(milli: int, text: str) -> None:
     assert units.cores(milli) == text

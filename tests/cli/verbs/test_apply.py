@@ -125,7 +125,7 @@ def deployment(name: str, replicas: int = 1) -> Raw:
 # apply
 
 
-def test_apply_says_created_then_unchanged_then_configured(place: Place) -> None:
+def test_apply_reports_created_then_unchanged_then_configured(place: Place) -> None:
     assert place.apply(config_map("x", a="1")) == (0, ["configmap/x created"], "")
     assert place.apply(config_map("x", a="1")) == (0, ["configmap/x unchanged"], "")
     assert place.apply(config_map("x", a="2")) == (0, ["configmap/x configured"], "")
@@ -138,7 +138,7 @@ def test_defaults_of_the_server_do_not_count_as_changes(place: Place) -> None:
     assert place.apply(deployment("web", 3))[1] == ["deployment.apps/web configured"]
 
 
-def test_kinds_of_every_group_and_the_cluster_scoped_are_found(place: Place) -> None:
+def test_kinds_of_every_group_and_cluster_scoped_kinds_are_found(place: Place) -> None:
     name = f"{place.namespace}-second"
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
@@ -189,7 +189,7 @@ def test_every_object_is_tried_and_the_exit_code_tells(place: Place) -> None:
     assert "error: the cluster has no Thing in nowhere.example.com/v1" in err
 
 
-def test_failures_of_different_kinds_are_all_told(place: Place) -> None:
+def test_errors_of_different_kinds_are_all_printed(place: Place) -> None:
     missing = {"apiVersion": "nowhere.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
     invalid = {**pod("p"), "spec": {"containers": []}}
 
@@ -281,7 +281,7 @@ def test_the_seeds_lines_create_the_job(place: Place) -> None:
 # Owners: only a real server keeps book of who set which field
 
 
-def test_what_leaves_the_manifest_leaves_the_cluster(real: Place) -> None:
+def test_a_field_removed_from_the_manifest_is_removed_from_the_object(real: Place) -> None:
     real.apply(config_map("x", a="1", b="2"))
 
     real.apply(config_map("x", b="2"))
@@ -289,7 +289,7 @@ def test_what_leaves_the_manifest_leaves_the_cluster(real: Place) -> None:
     assert real.data("x") == {"b": "2"}
 
 
-def test_a_conflict_names_the_owner_and_the_way_out(real: Place) -> None:
+def test_a_conflict_names_the_owner_and_the_flag_that_resolves_it(real: Place) -> None:
     body = json.dumps(deployment("web", 1)).encode()
     path = f"/apis/apps/v1/namespaces/{real.namespace}/deployments"
     with real.client() as client:
@@ -309,7 +309,7 @@ def test_a_conflict_names_the_owner_and_the_way_out(real: Place) -> None:
 # create
 
 
-def test_create_refuses_what_is_there_and_apply_takes_it_over(place: Place) -> None:
+def test_create_rejects_an_existing_object_and_apply_takes_it_over(place: Place) -> None:
     assert place.arena("create", "-f", "-", stdin=[config_map("x", a="1")])[:2] == (
         0,
         ["configmap/x created"],
@@ -324,7 +324,7 @@ def test_create_refuses_what_is_there_and_apply_takes_it_over(place: Place) -> N
     assert place.data("x") == {"a": "2"}
 
 
-def test_create_takes_a_generated_name_and_apply_does_not(place: Place) -> None:
+def test_create_accepts_generate_name_and_apply_does_not(place: Place) -> None:
     item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "gen-"}}
 
     code, (line,), _ = place.arena("create", "-f", "-", stdin=[item])
@@ -335,7 +335,7 @@ def test_create_takes_a_generated_name_and_apply_does_not(place: Place) -> None:
     assert place.apply(item)[0] == 2
 
 
-def test_a_dry_run_of_create_on_the_server_keeps_nothing(place: Place) -> None:
+def test_a_server_dry_run_of_create_stores_nothing(place: Place) -> None:
     line = place.arena("create", "--dry-run=server", "-f", "-", stdin=[config_map("x")])
 
     assert line[:2] == (0, ["configmap/x created (server dry run)"])
@@ -404,7 +404,7 @@ def test_an_upper_case_name_is_refused_with_the_lower_case_one(
         ("!!python/object/apply:os.system [id]", "standard input"),
     ],
 )
-def test_what_cannot_be_sent_is_told_in_a_sentence(
+def test_an_object_that_cannot_be_sent_is_rejected_in_one_sentence(
     refused: Callable[[str], str], text: str, says: str
 ) -> None:
     told = refused(text)
@@ -422,7 +422,7 @@ scraps = st.sampled_from([*SCRAPS.split("|"), "null", "1", "|", "\n", "\x00", "#
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.lists(scraps | st.text(max_size=3), max_size=30).map("".join))
-def test_no_text_whatever_ends_in_a_traceback(
+def test_no_text_causes_a_traceback(
     text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "any.yaml"
@@ -435,7 +435,7 @@ def test_no_text_whatever_ends_in_a_traceback(
         assert code == 0 or out.err.startswith("error: ")
 
 
-def test_another_namespace_than_the_one_asked_for_is_refused(
+def test_an_object_of_another_namespace_is_refused(
     refused: Callable[..., str],
 ) -> None:
     text = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: theirs}}"

@@ -62,13 +62,13 @@ def test_verbs_flags_and_kinds_are_completed(env: dict[str, str]) -> None:
     assert asked(env, "arena list -o j") == ["json"]
 
 
-def test_job_names_are_completed_in_the_namespace_that_is_meant(env: dict[str, str]) -> None:
+def test_job_names_are_completed_in_the_chosen_namespace(env: dict[str, str]) -> None:
     assert asked(env, "arena get -n $SPACE res") == ["resnet-a", "resnet-b"]
     assert asked(env, "arena delete -n $SPACE resnet-a resnet-b") == ["resnet-b"]
     assert asked(env, "arena logs -n $SPACE x") == []
 
 
-def test_without_a_cluster_nothing_is_completed_and_nothing_said(env: dict[str, str]) -> None:
+def test_without_a_cluster_nothing_is_completed_or_printed(env: dict[str, str]) -> None:
     env["KUBECONFIG"] = "/no/such/file"
 
     assert asked(env, "arena get res") == []
@@ -88,7 +88,7 @@ def test_bash_itself_completes(env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_the_script_of_every_shell_is_one_that_the_shell_can_read(shell: str) -> None:
+def test_every_shell_can_read_its_script(shell: str) -> None:
     script = completion.script("arena", shell)
 
     assert "_ARENA_COMPLETE" in script

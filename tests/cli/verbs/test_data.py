@@ -7,7 +7,7 @@ from muster.api.storage import VOLUME_CLAIMS
 from tests.cli.place import Place
 
 
-def test_claims_that_are_bound_are_data(place: Place) -> None:
+def test_bound_claims_are_listed(place: Place) -> None:
     body = {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": "models", "annotations": {"owner": "me", "description": "all"}},

@@ -24,7 +24,7 @@ def test_every_name_is_tried_and_a_missing_one_shows_in_the_exit_code(place: Pla
     assert err.splitlines()[-1] == "error: 1 of 3 jobs were not there"
 
 
-def test_deleting_what_is_there_is_a_success(place: Place) -> None:
+def test_deleting_an_existing_job_succeeds(place: Place) -> None:
     place.job("a")
 
     assert place.arena("delete", "tfjob/a")[0] == 0

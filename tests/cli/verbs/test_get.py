@@ -90,7 +90,7 @@ def test_a_gang_that_fits_shows_its_launcher_as_chief(scene: Scene) -> None:
     )
 
 
-def test_the_whole_page_of_a_running_job(scene: Scene) -> None:
+def test_the_full_output_of_a_running_job(scene: Scene) -> None:
     running_mpi(scene)
     scene.objects["services"] = [
         {
@@ -181,7 +181,7 @@ def test_a_name_is_a_job_then_a_pod(scene: Scene) -> None:
     assert "Job:             twin" in scene.arena("get", "twin-worker-0")[1]
 
 
-def test_what_is_not_there_is_not_found(scene: Scene) -> None:
+def test_a_missing_name_is_not_found(scene: Scene) -> None:
     scene.objects = {"tfjobs": [], "pods": []}
 
     assert scene.arena("get", "x")[::2] == (
@@ -223,7 +223,7 @@ def test_a_job_named_like_a_kind_is_a_job_first(scene: Scene, word: str) -> None
     assert scene.arena("get", word, "-o", "name")[1] == f"tfjob/{word}\n"
 
 
-def test_the_plural_of_a_kind_and_a_kind_of_which_no_job_has_the_name_list_its_objects(
+def test_a_plural_or_a_kind_that_no_job_is_named_like_lists_objects(
     scene: Scene,
 ) -> None:
     scene.objects = {"tfjobs": [job("TFJob", "events", {"Worker": 1})], "events": [], "pods": []}
@@ -250,7 +250,7 @@ def test_json_has_arenas_fields_in_arenas_order(scene: Scene) -> None:
     assert [row["requestGPUs"] for row in data["instances"]] == [0, 2, 2, 2, 2]
 
 
-def test_names_alone(scene: Scene) -> None:
+def test_only_names_are_printed(scene: Scene) -> None:
     running_mpi(scene)
 
     assert scene.arena("get", "mpi-dist", "-o", "name")[1] == "mpijob/mpi-dist\n"
@@ -340,7 +340,7 @@ def test_explain_gives_the_reason_that_get_gives(scene: Scene) -> None:
     assert told["members"][0]["why"] == why
 
 
-def test_explain_says_what_is_wrong_with_a_senseless_job(scene: Scene) -> None:
+def test_explain_reports_why_a_job_is_invalid(scene: Scene) -> None:
     senseless = job("TFJob", "a", {})
     senseless["spec"] = {"tfReplicaSpecs": {"Wrokers": {}}}
     scene.objects = {"tfjobs": [senseless], "pods": [], "configmaps": []}
@@ -352,7 +352,7 @@ def test_explain_says_what_is_wrong_with_a_senseless_job(scene: Scene) -> None:
     assert reason.removeprefix("Reason:").strip() in out
 
 
-def test_a_tensorboard_that_cannot_start_is_not_said_to_be_available(scene: Scene) -> None:
+def test_a_tensorboard_that_cannot_start_is_shown_with_its_reason(scene: Scene) -> None:
     one = condition(job("TFJob", "a", {"Worker": 1}), "Running")
     service = {
         "metadata": {"name": "a-tensorboard", "namespace": "default"},

@@ -19,7 +19,7 @@ def test_jobs_are_listed_newest_first(busy: Scene) -> None:
     )
 
 
-def test_all_namespaces_come_with_their_names(busy: Scene) -> None:
+def test_all_namespaces_adds_a_column(busy: Scene) -> None:
     lines = busy.arena("list", "-A")[1].splitlines()
 
     assert lines[0].split()[:2] == ["NAMESPACE", "NAME"]
@@ -36,7 +36,9 @@ def test_all_namespaces_come_with_their_names(busy: Scene) -> None:
         (["-T", "PyTorch"], []),
     ],
 )
-def test_only_some_jobs(busy: Scene, flags: list[str], names: list[str]) -> None:
+def test_jobs_are_filtered_by_status_and_type(
+    busy: Scene, flags: list[str], names: list[str]
+) -> None:
     out = busy.arena("list", "-o", "name", *flags)[1]
 
     assert [line.partition("/")[2] for line in out.splitlines()] == names

@@ -1,4 +1,4 @@
-"""`arena logs` of a job without pods, or without its chief, waits only where there is hope."""
+"""`arena logs` of a job without pods, or without its chief, waits only if they can still come."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_following_an_mpi_job_waits_for_its_launcher(
     assert err == "waiting for the launcher of mpi …\n"
 
 
-def test_without_follow_it_is_said_that_the_launcher_is_not_there_yet(mpi: Scene) -> None:
+def test_without_follow_a_missing_launcher_is_an_error(mpi: Scene) -> None:
     code, _, err = mpi.arena("logs", "mpi")
 
     assert code == 1
@@ -99,7 +99,7 @@ def test_without_follow_it_is_said_that_the_launcher_is_not_there_yet(mpi: Scene
     )
 
 
-def test_following_a_job_that_ends_before_its_launcher_comes_ends_too(mpi: Scene) -> None:
+def test_following_ends_when_the_job_ends_without_a_launcher(mpi: Scene) -> None:
     failed = fake_cluster.condition(mpi.objects["mpijobs"][0], "Failed", "no room")
     mpi.objects["mpijobs"] = [failed]
 
@@ -109,7 +109,7 @@ def test_following_a_job_that_ends_before_its_launcher_comes_ends_too(mpi: Scene
     assert "please use '-i'" in err
 
 
-def test_following_a_job_that_ends_without_its_launcher_and_without_pods_says_how(
+def test_following_a_job_that_ends_without_pods_reports_its_reason(
     mpi: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = fake_cluster.condition(mpi.objects["mpijobs"][0], "Failed", "no room")
@@ -126,7 +126,7 @@ def test_following_a_job_that_ends_without_its_launcher_and_without_pods_says_ho
     assert "the job mpi has failed and has no pods: no room" in err
 
 
-def test_waiting_for_pods_or_the_launcher_says_why(
+def test_waiting_for_pods_or_the_launcher_reports_the_reason(
     mpi: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "read_log", lambda *_: [])

@@ -10,7 +10,7 @@ from muster.kube.auth import kube_config
 from tests.cli.place import Place
 
 
-def test_tensorboard_opens_and_without_one_it_says_how_to_get_one(
+def test_tensorboard_is_opened_or_the_error_says_how_to_get_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -47,7 +47,7 @@ def test_tensorboard_opens_and_without_one_it_says_how_to_get_one(
     assert opened == [url]
 
 
-def test_there_is_no_dashboard_and_it_says_so(place: Place) -> None:
+def test_a_missing_dashboard_is_an_error(place: Place) -> None:
     place.job("a")
 
     for words in (["open"], ["logviewer", "a"]):

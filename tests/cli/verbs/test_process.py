@@ -90,7 +90,7 @@ def test_the_seeds_line_gives_a_list_of_claim_program_and_job(seed_line: str) ->
     }
 
 
-def test_the_seeds_job_has_one_chief_one_ps_and_the_workers_asked_for(seed_line: str) -> None:
+def test_the_seeds_job_has_one_chief_one_ps_and_the_given_workers(seed_line: str) -> None:
     job = items(seed_line)[2]
 
     replicas = job["spec"]["tfReplicaSpecs"]
@@ -112,7 +112,7 @@ def test_the_seeds_job_has_one_chief_one_ps_and_the_workers_asked_for(seed_line:
     ]
 
 
-def test_yaml_and_json_say_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_and_json_are_the_same_data(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(EXAMPLES)
 
     assert yaml.safe_load(run(*SEED.split(), "-o", "yaml")[1]) == json.loads(

@@ -20,7 +20,7 @@ def test_only_jobs_that_ended_long_enough_ago_are_pruned(place: Place) -> None:
     assert place.arena("prune", "--since", "1h", "--yes")[1] == "No job need to be deleted\n"
 
 
-def test_a_foreign_cluster_is_not_pruned_unasked(place: Place) -> None:
+def test_a_cluster_that_is_not_local_is_not_pruned_without_confirmation(place: Place) -> None:
     place.job("old", **ended("Succeeded"))
 
     code, _, err = place.arena("prune", "--since", "1h")
@@ -30,6 +30,6 @@ def test_a_foreign_cluster_is_not_pruned_unasked(place: Place) -> None:
     assert place.names() == ["old"]
 
 
-def test_prune_wants_to_know_since_when(place: Place) -> None:
+def test_prune_needs_a_valid_duration(place: Place) -> None:
     assert place.arena("prune")[0] == 2
     assert place.arena("prune", "--since", "yesterday")[0] == 2

@@ -57,7 +57,7 @@ def test_a_scaled_job_is_the_one_that_would_have_been_submitted(
     )
 
 
-def test_parameter_servers_are_members_but_no_workers() -> None:
+def test_parameter_servers_count_as_members_but_not_as_workers() -> None:
     args = submission.TensorFlow(
         name="j", command=("x",), image="i", gpus=1, ps_gpus=1, gang=True, workers=3, ps=1
     )
@@ -76,7 +76,7 @@ def test_parameter_servers_are_members_but_no_workers() -> None:
         {"tfReplicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"env": [1]}]}}}}},
     ],
 )
-def test_odd_manifests_are_scaled_all_the_same(odd: dict[str, Any]) -> None:
+def test_invalid_manifests_can_be_scaled(odd: dict[str, Any]) -> None:
     rows = scaling.operations({"spec": odd}, {"worker": 3})
 
     path = "/spec/tfReplicaSpecs/Worker/replicas"
@@ -115,7 +115,7 @@ def test_every_shape_of_a_job_can_be_scaled(
     ]
 
 
-def test_a_scaled_gang_still_starts_whole_or_not_at_all(place: Place) -> None:
+def test_a_scaled_gang_equals_a_new_submission(place: Place) -> None:
     flags = ("--name=g", "--image=i", "--gang", "--gpus=2", "--ps=1", "--workers=2")
     assert place.arena("submit", "tf", *flags, "--env=workers_at_first=2", "x")[0] == 0
 
@@ -134,7 +134,7 @@ def test_a_scaled_gang_still_starts_whole_or_not_at_all(place: Place) -> None:
     assert anew["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 6
 
 
-def test_what_a_person_chose_for_the_gang_stays_when_it_is_scaled(place: Place) -> None:
+def test_scaling_keeps_a_minimum_and_variables_that_the_user_chose(place: Place) -> None:
     flags = ("--name=g", "--image=i", "--gang", "--workers=4", "--env=workers=many")
     assert place.arena("submit", "tf", *flags, "x")[0] == 0
     least = [{"op": "replace", "path": "/spec/runPolicy/schedulingPolicy/minAvailable", "value": 3}]
@@ -147,7 +147,7 @@ def test_what_a_person_chose_for_the_gang_stays_when_it_is_scaled(place: Place) 
     assert {"name": "workers", "value": "many"} in main["env"]
 
 
-def test_who_scales_a_running_job_is_told_that_its_instances_are_left_alone(place: Place) -> None:
+def test_scaling_a_running_job_reports_that_its_instances_are_not_restarted(place: Place) -> None:
     assert place.arena("submit", "tf", "--name=r", "--image=i", "--workers=2", "x")[0] == 0
     told = "running instances keep the former numbers"
     assert told not in place.arena("scale", "r", "--workers", "3")[2]
@@ -171,7 +171,7 @@ def test_a_job_cannot_be_scaled_to_what_submit_would_refuse(place: Place, count:
     assert place.spec("a")["tfReplicaSpecs"]["Worker"]["replicas"] == 2
 
 
-def test_a_role_that_is_not_there_cannot_be_scaled(place: Place) -> None:
+def test_a_role_that_the_job_lacks_cannot_be_scaled(place: Place) -> None:
     place.job("a")
 
     code, _, err = place.arena("scale", "a", "--ps", "2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from muster.api.kinds import (
 from muster.api.meta import Key, Raw
 from muster.client.submit import flag_table, transaction
 from muster.errors import Forbidden, NotFound, ServerError, Unreachable
+from muster.jobs import submission
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request, Response
@@ -93,7 +95,7 @@ def place(
     return place
 
 
-def test_the_seeds_tensorflow_command_says_what_arena_says(place: Place) -> None:
+def test_the_seeds_tensorflow_command_prints_arenas_lines(place: Place) -> None:
     code, out, err = place.arena(*SEEDS["tensorflow"])
 
     assert code == 0
@@ -109,7 +111,7 @@ def test_the_seeds_tensorflow_command_says_what_arena_says(place: Place) -> None
     ]
 
 
-def test_the_seeds_mpi_command_says_what_arena_says(place: Place) -> None:
+def test_the_seeds_mpi_command_prints_arenas_lines(place: Place) -> None:
     code, out, _ = place.arena(*SEEDS["mpi of 5"])
 
     assert code == 0
@@ -122,7 +124,7 @@ def test_the_seeds_mpi_command_says_what_arena_says(place: Place) -> None:
     ]
 
 
-def test_everything_belongs_to_the_job_and_the_record_tells_how_it_was_made(place: Place) -> None:
+def test_the_job_owns_its_companions_and_the_record_holds_its_spec(place: Place) -> None:
     assert place.arena(*TF, "--tensorboard", "x")[0] == 0
 
     job = place.found(TFJOBS, "j")
@@ -143,14 +145,53 @@ def test_everything_belongs_to_the_job_and_the_record_tells_how_it_was_made(plac
     assert "tfReplicaSpecs" in record["data"]["values"]
 
 
-def test_the_job_says_who_submitted_it(place: Place) -> None:
-    place.arena(*TF, "x")
+def test_job_pods_and_tensorboard_are_labelled_with_the_user(place: Place) -> None:
+    place.arena(*TF, "--ps=1", "--tensorboard", "x")
+
+    job, service, deployment = (
+        place.found(kind, name)
+        for kind, name in (
+            (TFJOBS, "j"), (SERVICES, "j-tensorboard"), (DEPLOYMENTS, "j-tensorboard"),
+        )
+    )  # fmt: skip
+    assert job
+    assert service
+    assert deployment
+    user = job["metadata"]["annotations"]["arena.kubeflow.org/username"]
+    digest = hashlib.md5(user.encode()).hexdigest()
+    templates = [row["template"] for row in job["spec"]["tfReplicaSpecs"].values()]
+    for item in (job, service, deployment, deployment["spec"]["template"], *templates):
+        assert item["metadata"]["labels"]["arena.kubeflow.org/uid"] == digest
+
+
+def test_a_label_of_the_user_goes_before_arenas_own(place: Place) -> None:
+    place.arena(*TF, "--label=arena.kubeflow.org/uid=mine", "x")
 
     job = place.found(TFJOBS, "j")
     assert job is not None
-    user = job["metadata"]["annotations"]["arena.kubeflow.org/username"]
-    assert user
-    assert len(job["metadata"]["labels"]["arena.kubeflow.org/uid"]) == 32
+    assert job["metadata"]["labels"]["arena.kubeflow.org/uid"] == "mine"
+
+
+def test_the_objects_are_built_once_before_the_cluster_is_contacted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    build, send = submission.bundle, BlockingClient.send
+
+    def bundle(*args: Any) -> submission.Bundle:
+        steps.append("build")
+        return build(*args)
+
+    def request(self: BlockingClient, ask: Request) -> Response:
+        steps.append("send")
+        return send(self, ask)
+
+    monkeypatch.setattr(submission, "bundle", bundle)
+    monkeypatch.setattr(BlockingClient, "send", request)
+    assert place.arena(*TF, "x")[0] == 0
+
+    assert steps[0] == "build"
+    assert steps.count("build") == 1
 
 
 def test_a_job_of_the_same_name_is_left_alone(place: Place) -> None:
@@ -163,7 +204,7 @@ def test_a_job_of_the_same_name_is_left_alone(place: Place) -> None:
     assert sorted(place.left()) == ["ConfigMap/j-tfjob", "TFJob/j"]
 
 
-def test_a_record_without_its_job_is_told_of_and_nothing_is_made(place: Place) -> None:
+def test_a_record_without_its_job_is_an_error_and_nothing_is_created(place: Place) -> None:
     with place.client() as client:
         client.create(CONFIG_MAPS, {"metadata": {"name": "j-tfjob"}}, namespace=place.namespace)
     code, _, err = place.arena(*TF, "x")
@@ -190,7 +231,7 @@ def created(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", [SERVICES, DEPLOYMENTS])
-def test_nothing_is_made_unless_all_would_be_accepted(
+def test_nothing_is_created_unless_all_would_be_accepted(
     place: Place, kind: Kind[Any], created: list[str]
 ) -> None:
     """Somebody else's object has the name that TensorBoard's would have."""
@@ -274,7 +315,7 @@ WRITES = ("tfjobs", "configmaps", "services", "deployments")
     ],
     ids=["ctrl-c", "sigterm", "ctrl-c twice", "timeout", "server error"],
 )
-def test_whatever_breaks_a_submission_leaves_nothing(
+def test_a_submission_that_fails_anywhere_leaves_nothing(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
     write: int,
@@ -298,7 +339,7 @@ def test_whatever_breaks_a_submission_leaves_nothing(
 
 
 @pytest.mark.parametrize("trouble", [interrupt(signal.SIGINT), impatient, timeout])
-def test_what_somebody_else_made_meanwhile_is_not_taken_back(
+def test_an_object_of_another_user_is_not_rolled_back(
     place: Place, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[], None]
 ) -> None:
     """The name of the record is taken by another between our look and our write."""
@@ -322,7 +363,7 @@ def test_what_somebody_else_made_meanwhile_is_not_taken_back(
     assert kept["data"] == foreign["data"]
 
 
-def test_an_interrupted_taking_back_goes_on_to_its_end(
+def test_a_second_interrupt_does_not_stop_the_roll_back(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = BlockingClient.delete
@@ -338,7 +379,7 @@ def test_an_interrupted_taking_back_goes_on_to_its_end(
     assert place.left() == []
 
 
-def test_who_interrupts_is_told_what_could_not_be_taken_back(
+def test_an_interrupted_submission_reports_what_could_not_be_deleted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def delete(*_: Any, **__: Any) -> None:
@@ -352,7 +393,7 @@ def test_who_interrupts_is_told_what_could_not_be_taken_back(
     assert err.splitlines()[-1] == "interrupted: left behind: configmap/j-tfjob, tfjob/j"
 
 
-def test_config_files_that_no_config_map_holds_are_refused(place: Place) -> None:
+def test_config_files_too_large_for_a_config_map_are_refused(place: Place) -> None:
     (place.home / "big").write_bytes(b"x" * ((1 << 20) + 1))
 
     code, _, err = place.arena(*TF, f"--config-file={place.home}/big:/etc/app/big", "x")
@@ -450,7 +491,7 @@ def test_what_a_dry_run_prints_can_be_submitted(place: Place) -> None:
     ]
 
 
-def test_a_dry_run_names_all_that_would_be_made(place: Place) -> None:
+def test_a_dry_run_names_all_objects(place: Place) -> None:
     _, foreseen, _ = place.arena(*TF, "--tensorboard", "--dry-run", "-o", "name", "x")
     _, made, _ = place.arena(*TF, "--tensorboard", "-o", "name", "x")
 
@@ -555,7 +596,7 @@ def malformed() -> Iterator[tuple[str, ...]]:
     yield from (("-f", f"{name}.yaml") for name in (*FILES, "missing"))
 
 
-def test_malformed_command_lines_end_in_a_sentence_and_leave_nothing(
+def test_malformed_command_lines_print_a_sentence_and_create_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place.home)
@@ -579,7 +620,7 @@ def test_malformed_command_lines_end_in_a_sentence_and_leave_nothing(
     ("wrong", "near"),
     [("--wokers=2", "--workers"), ("--workerimage=a", "--worker-image"), ("--sync=git", "--sync-")],
 )
-def test_an_unknown_flag_is_answered_with_the_nearest(place: Place, wrong: str, near: str) -> None:
+def test_an_unknown_flag_gets_the_nearest_one(place: Place, wrong: str, near: str) -> None:
     code, _, err = place.arena(*TF, wrong, "x")
 
     assert code == 2

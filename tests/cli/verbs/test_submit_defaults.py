@@ -1,4 +1,4 @@
-"""What `arena submit` does where the command line does not say: charts, config file, quoting."""
+"""Values that the command line of `arena submit` leaves open: charts, config file, quoting."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def chart(machine: Machine, text: str, type_: str = "tfjob") -> None:
     file.write_text(text)
 
 
-def test_without_a_word_about_it_there_is_no_gang(machine: Machine) -> None:
+def test_without_flag_chart_and_config_a_job_is_no_gang(machine: Machine) -> None:
     built = machine.dry(*TF, "x")
 
     assert built.at(GANG) == "false"
@@ -66,7 +66,7 @@ def test_the_charts_values_turn_gangs_on_for_their_kind_only(machine: Machine) -
     assert machine.dry("jax", *TF[1:], "x").at(GANG) == "false"
 
 
-def test_the_charts_values_count_before_the_config_file(machine: Machine) -> None:
+def test_the_charts_values_go_before_the_config_file(machine: Machine) -> None:
     config_file.write("gang", "true")
     chart(machine, "enableGangScheduler: false\n")
 
@@ -74,9 +74,7 @@ def test_the_charts_values_count_before_the_config_file(machine: Machine) -> Non
 
 
 @pytest.mark.parametrize("text", ["enableGangScheduler: maybe\n", "a: [\n"])
-def test_values_that_make_no_sense_are_an_error_that_names_the_file(
-    machine: Machine, text: str
-) -> None:
+def test_invalid_values_are_an_error_that_names_the_file(machine: Machine, text: str) -> None:
     chart(machine, text)
     code, _, err = machine.run("submit", *TF, "x", "--dry-run")
 
@@ -109,7 +107,7 @@ QUOTED = [
 
 
 @pytest.mark.parametrize("text", QUOTED)
-def test_a_variable_and_a_command_are_kept_to_the_letter(machine: Machine, text: str) -> None:
+def test_variables_and_the_command_stay_exactly_as_written(machine: Machine, text: str) -> None:
     built = machine.dry(*TF, "-e", f"K={text}", f"echo {text}", "-l", "a=b")
 
     assert built.at("main:Worker/env/K/value") == text
@@ -161,7 +159,7 @@ def test_code_is_put_below_the_last_part_of_its_source(source: str, project: str
     assert code_sync.project(source) == project
 
 
-def test_a_relative_path_is_taken_from_where_one_stands(
+def test_a_relative_path_starts_at_the_current_directory(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine.home / "proj" / ".git").mkdir(parents=True)
@@ -235,7 +233,7 @@ def test_tensorboard_may_be_anywhere_when_the_logs_are_on_a_shared_volume(logdir
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "claim"}
 
 
-def test_a_directory_that_only_begins_like_a_claims_is_not_on_it() -> None:
+def test_a_directory_whose_path_only_begins_like_a_claims_is_not_on_it() -> None:
     pod = board(data=("claim:/data",), logdir="/database")
 
     assert "affinity" in pod
@@ -287,7 +285,7 @@ def test_a_model_is_registered_as_a_new_version(registry: list[tuple[str, Any]])
     assert version == "7"
 
 
-def test_without_an_mlflow_server_a_model_name_is_refused_before_anything_is_made(
+def test_without_an_mlflow_server_a_model_name_is_refused_before_anything_is_created(
     machine: Machine,
 ) -> None:
     code, _, err = machine.run(
@@ -299,7 +297,7 @@ def test_without_an_mlflow_server_a_model_name_is_refused_before_anything_is_mad
 
 
 @given(st.text())
-def test_yaml_for_people_says_what_the_data_says(text: str) -> None:
+def test_printed_yaml_reads_back_as_the_same_data(text: str) -> None:
     value = {"text": text, "list": [text, {"x": text}]}
 
     assert yaml.safe_load(json_or_yaml(value, "yaml")) == value
@@ -381,7 +379,7 @@ def test_the_flag_that_is_proposed_is_the_one_to_write(
     assert err.splitlines()[0].replace("'", "").endswith(f"Did you mean {right}?")
 
 
-def test_a_flag_that_resembles_none_is_answered_without_a_proposal(machine: Machine) -> None:
+def test_a_flag_that_resembles_none_gets_no_proposal(machine: Machine) -> None:
     _, _, err = machine.run("submit", "tf", "--name=j", "--image=i", "--zzz=1", "x")
 
     assert "mean" not in err

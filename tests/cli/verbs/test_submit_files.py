@@ -1,4 +1,4 @@
-"""`arena submit -f`: what a person wrote is what is meant, in the file and after `--set`."""
+"""`arena submit -f`: values are literal text, in the file and after `--set`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ODD = (
     "True", "2026-01-02", "2026-01-02T03:04:05Z", "01234567", "+1", ".5", "1.", ".inf",
     "a=b", "1e400", "123456789012345678901234567890",
 )  # fmt: skip
-"""Plain words that YAML has a meaning of its own for."""
+"""Plain words that YAML reads as other types."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ SHORT = "kind: tf\nname: j\nimage: i\nworkers: 2\ncommand: x\nenv: {A: b}\n"
 
 
 @pytest.mark.parametrize("word", ODD)
-def test_text_in_a_file_is_taken_as_it_is_written(machine: Machine, word: str) -> None:
+def test_values_in_a_file_are_literal_text(machine: Machine, word: str) -> None:
     built = submitted(machine, SHORT + f"annotation:\n  k: {word}\n")
 
     assert built.at("job/metadata/annotations/k") == word
@@ -49,7 +49,7 @@ def test_text_in_a_file_is_taken_as_it_is_written(machine: Machine, word: str) -
 @pytest.mark.parametrize(
     "word", [*ODD, "null", "~", "=", "<<", "a # b", "a: b: c", "- x", "&a", "*a", "", "#"]
 )
-def test_text_after_set_is_taken_as_it_is_written(machine: Machine, word: str) -> None:
+def test_values_after_set_are_literal_text(machine: Machine, word: str) -> None:
     built = submitted(machine, SHORT, f"env.LR={word}")
 
     assert built.at("main:Worker/env/LR/value") == word
@@ -81,7 +81,9 @@ def test_keys_are_text_as_well(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("word", ["true", "yes", "on", "True", '"true"'])
-def test_a_switch_in_a_file_may_be_any_of_yamls_words(machine: Machine, word: str) -> None:
+def test_a_switch_in_a_file_may_be_any_yaml_word_for_true_or_false(
+    machine: Machine, word: str
+) -> None:
     for built in (submitted(machine, SHORT + f"gang: {word}\n"),
                   submitted(machine, SHORT, f"gang={word}")):  # fmt: skip
         assert built.at("job/metadata/annotations/muster.dev~gang") == "true"
@@ -96,7 +98,7 @@ def test_lists_mappings_and_quotes_after_set_are_yaml(machine: Machine) -> None:
     assert built.at("main:Worker/image") == "i"
 
 
-def test_references_still_work(machine: Machine) -> None:
+def test_yaml_references_work(machine: Machine) -> None:
     built = submitted(
         machine, "kind: tf\nname: j\nimage: i\ncommand: x\nlabel: &a {k: 1.0}\n"
         "annotation: {<<: *a, l: 2.0}\n",
@@ -114,7 +116,7 @@ def test_the_short_form_may_be_json(machine: Machine) -> None:
     assert built.at("Worker/replicas") == 2
 
 
-def test_what_is_wrong_in_a_mapping_is_told_by_its_key(machine: Machine) -> None:
+def test_an_error_in_a_mapping_names_its_key(machine: Machine) -> None:
     (machine.home / "lr.yaml").write_text(SHORT.replace("{A: b}", "{LR: [0.1]}"))
     code, _, err = machine.run("submit", "-f", str(machine.home / "lr.yaml"), "--dry-run")
 
@@ -131,7 +133,7 @@ def test_what_is_wrong_in_a_mapping_is_told_by_its_key(machine: Machine) -> None
         ("[1, a]", [1, "a"]), ("{a: true}", {"a": True}), ('"3"', "3"), ("'1.10'", "1.10"),
     ],
 )  # fmt: skip
-def test_a_manifests_values_after_set_are_typed_where_nothing_is_lost(
+def test_set_values_of_a_manifest_are_typed_unless_that_changes_them(
     word: str, meant: object
 ) -> None:
     document: dict[str, Any] = {"spec": {}}
@@ -143,7 +145,7 @@ def test_a_manifests_values_after_set_are_typed_where_nothing_is_lost(
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(min_size=1), st.text() | st.integers() | st.booleans()))
-def test_what_a_program_writes_is_read_back(entries: dict[str, object]) -> None:
+def test_yaml_written_by_a_program_reads_back_unchanged(entries: dict[str, object]) -> None:
     expected = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in entries.items()

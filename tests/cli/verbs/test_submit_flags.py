@@ -188,7 +188,7 @@ OWN: dict[str, dict[str, Effect]] = {
     "jaxjob": SIZE,
 }
 TOGETHER = ("--model-name", "--model-source", "--sync-mode", "--sync-source")
-"""Flags of which one is refused without the other."""
+"""Flags that need another flag."""
 RUNS = {**BARE, "mpijob": "Launcher"}
 
 CASES = [
@@ -275,7 +275,7 @@ def test_a_repeatable_flag_adds_and_is_never_split_at_commas(machine: Machine, f
         assert both.at("job/metadata/annotations/c") == "3"
 
 
-def test_of_a_single_flag_written_twice_the_last_counts_in_whatever_spelling(
+def test_the_last_of_a_single_flag_written_twice_counts_in_any_spelling(
     machine: Machine,
 ) -> None:
     built = machine.dry(

@@ -61,7 +61,7 @@ def machine(
 
 
 @pytest.mark.parametrize("type_", OWN)
-def test_all_flags_at_once_give_a_manifest_that_kubeflow_takes(
+def test_all_flags_at_once_give_a_manifest_that_kubeflow_accepts(
     plane: ControlPlane, machine: Machine, type_: str
 ) -> None:
     where = ("--kubeconfig", str(plane.kubeconfig), "--dry-run=server")
@@ -81,7 +81,7 @@ def test_all_flags_at_once_give_a_manifest_that_kubeflow_takes(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_seeds_commands_give_manifests_that_kubeflow_takes(
+def test_the_seeds_commands_give_manifests_that_kubeflow_accepts(
     plane: ControlPlane, machine: Machine, seed: str
 ) -> None:
     where = ("--kubeconfig", str(plane.kubeconfig), "--dry-run=server")
@@ -130,7 +130,7 @@ def test_a_server_dry_run_leaves_nothing(plane: ControlPlane, machine: Machine) 
         assert plane.request("GET", path)[0] == 404
 
 
-def test_on_a_real_server_a_failure_half_way_takes_back_what_was_made(
+def test_on_a_real_server_a_failure_half_way_is_rolled_back(
     plane: ControlPlane, machine: Machine
 ) -> None:
     where = ("--kubeconfig", str(plane.kubeconfig))

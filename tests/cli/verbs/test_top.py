@@ -8,7 +8,7 @@ from tests.cli.fake_cluster import Scene
 from tests.cli.place import Place
 
 
-def test_nodes_with_what_they_have_gave_and_use(busy: Scene) -> None:
+def test_nodes_are_shown_with_total_allocated_and_used_amounts(busy: Scene) -> None:
     assert busy.arena("top", "node")[1] == (
         "NAME   IPADDRESS  ROLE    STATUS  GPU(Total)  GPU(Allocated)"
         "  CPU(Used/Requested/Total)  MEMORY(Used/Requested/Total)\n"
@@ -21,7 +21,7 @@ def test_nodes_with_what_they_have_gave_and_use(busy: Scene) -> None:
     )
 
 
-def test_some_nodes_or_those_of_a_mode(busy: Scene) -> None:
+def test_nodes_are_chosen_by_name_or_gpu_mode(busy: Scene) -> None:
     def names(*words: str) -> list[str]:
         _, out, _ = busy.arena("top", "node", "-o", "json", *words)
         return [row["name"] for row in json.loads(out)]
@@ -40,7 +40,7 @@ def test_a_node_in_detail_lists_its_pods(busy: Scene) -> None:
     assert out.splitlines()[-1].split() == ["default", "runs-worker-1", "Running", "2", "0", "0"]
 
 
-def test_jobs_by_gpus_with_what_they_use(busy: Scene) -> None:
+def test_jobs_are_sorted_by_gpus_and_shown_with_used_amounts(busy: Scene) -> None:
     lines = busy.arena("top", "job")[1].splitlines()
 
     assert lines[0].split() == [
@@ -52,7 +52,7 @@ def test_jobs_by_gpus_with_what_they_use(busy: Scene) -> None:
     assert lines[-1] == "Total Allocated/Requested GPUs of Training Jobs: 4/4"
 
 
-def test_one_job_by_instances(busy: Scene) -> None:
+def test_one_job_shows_its_instances(busy: Scene) -> None:
     _, out, _ = busy.arena("top", "job", "runs", "-i", "runs-worker-1")
 
     assert out.endswith(
@@ -82,7 +82,7 @@ def test_the_use_of_gpus_is_shown_where_it_is_measured(busy: Scene) -> None:
     }  # fmt: skip
 
 
-def test_without_a_metrics_server_the_rest_is_still_told(busy: Scene) -> None:
+def test_without_a_metrics_server_the_other_amounts_are_shown(busy: Scene) -> None:
     del busy.objects["nodesusage"], busy.objects["podsusage"]
 
     assert "N/A/0/8" in busy.arena("top", "node")[1]

@@ -1,4 +1,4 @@
-"""`arena up` and `down` that cannot do what they are asked: a sentence, a code, nothing left."""
+"""`arena up` and `down` that fail: one sentence, an exit code, nothing left behind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_port_that_is_taken_leaves_no_network_behind(before: list[str]) -> Non
 
 
 @pytest.mark.slow
-def test_of_two_starts_at_once_both_name_the_one_cluster_there_is() -> None:
+def test_two_starts_at_once_report_the_same_cluster() -> None:
     words = [str(ARENA), "up", "--detach"]
     try:
         both = [

@@ -13,7 +13,7 @@ from muster.kube.request import Request, Response
 from tests.cli.place import Place, ended, finish
 
 
-def test_a_job_that_is_not_there_is_told_before_others_are_waited_for(place: Place) -> None:
+def test_a_missing_job_is_reported_before_others_are_waited_for(place: Place) -> None:
     place.job("goes-on")
 
     code, out, err = place.arena("wait", "goes-on", "nope", "--timeout", "1h")
@@ -38,7 +38,7 @@ def watch(place: Place, name: str) -> JobWatch:
 
 
 @pytest.mark.parametrize("type_", ["Failed", "Succeeded"])
-def test_an_end_between_two_looks_is_seen_although_the_job_is_gone(
+def test_an_end_between_two_looks_is_seen_although_the_job_is_deleted(
     place: Place, type_: str
 ) -> None:
     place.job("a")
@@ -54,7 +54,7 @@ def test_an_end_between_two_looks_is_seen_although_the_job_is_gone(
     assert watching.look().status == type_.upper()
 
 
-def test_a_job_that_was_deleted_before_its_end_is_gone(place: Place) -> None:
+def test_a_job_that_was_deleted_before_its_end_is_not_found(place: Place) -> None:
     place.job("a")
     watching = watch(place, "a")
     place.client.delete(TFJOBS, Key(place.namespace, "a"))
@@ -91,7 +91,9 @@ def test_a_job_that_cannot_be_watched_is_looked_up(
     assert watching.look().status == "FAILED"
 
 
-def test_a_cluster_that_is_away_loses_no_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_is_seen_after_the_cluster_was_unreachable(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.job("a")
     watching = watch(place, "a")
     with monkeypatch.context() as away:

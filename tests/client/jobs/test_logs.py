@@ -1,4 +1,4 @@
-"""`logs -f` waits for a pod, goes on after a break, and ends with the pod."""
+"""Following a log waits for the pod, reconnects after a break, and ends with the pod."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_it_ends_with_the_pod(end: Pod | Exception) -> None:
     assert run(script, LogOptions(follow=True)) == b"a\n"
 
 
-def test_a_cluster_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_ends_when_the_cluster_stays_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "RECONNECT_TIMEOUT", -1)
     script = Script([[Unreachable("x")]], [pod("Running"), Unreachable("gone")])
 
@@ -163,7 +163,7 @@ def test_when_no_log_can_be_read_that_is_an_error() -> None:
         list(logs.read_many(lambda: cast(BlockingClient, script), [KEY], LogOptions()))
 
 
-def test_who_reads_no_more_ends_the_threads() -> None:
+def test_closing_the_generator_ends_the_threads() -> None:
     def endless() -> Iterator[bytes]:
         for second in itertools.count():
             yield line(second % 60, "a")
@@ -208,7 +208,7 @@ FAILED = {"terminated": {"exitCode": 128}}
         (pod("Running"), ""),
     ],
 )
-def test_while_code_is_fetched_its_log_is_the_pods(found: Pod, container: str) -> None:
+def test_while_an_init_container_runs_its_log_is_read(found: Pod, container: str) -> None:
     script = Script([[b"x"]], [found])
 
     run(script, LogOptions())
@@ -288,7 +288,7 @@ def test_a_reason_that_is_known_at_once_is_reported_at_once() -> None:
     assert notes == ["waiting for p to start: CreateContainerConfigError: x"]
 
 
-def test_a_log_that_is_not_there_yet_is_refused_with_the_reason() -> None:
+def test_a_log_that_does_not_exist_yet_is_an_error_with_the_reason() -> None:
     refusal = BadRequest('container "main" in pod "p" is waiting to start', status=400)
     script = Script([[refusal]], [stuck('secret "keys" not found')])
 

@@ -111,7 +111,7 @@ def test_a_job_that_runs_or_ran_has_started() -> None:
         (MPIJOBS, "worker", "Failed", {"cleanPodPolicy": "All"}, False),
     ],
 )
-def test_a_log_is_left_of_what_the_end_of_a_job_does_not_take_away(
+def test_logs_are_left_of_pods_that_the_clean_up_keeps(
     kind: Kind[Raw], role: str, phase: str, policy: Raw, kept: bool
 ) -> None:
     roles = ("launcher", "worker") if kind is MPIJOBS else ("worker",)

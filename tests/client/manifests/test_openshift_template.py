@@ -105,7 +105,7 @@ literal = st.text(st.characters(exclude_characters="$"), max_size=10)
 
 
 @given(a=tricky, b=tricky, parts=st.lists(st.one_of(literal, st.sampled_from("AB")), max_size=6))
-def test_values_are_put_in_once_and_never_looked_at_again(a: str, b: str, parts: list[str]) -> None:
+def test_values_are_substituted_once(a: str, b: str, parts: list[str]) -> None:
     values = {"A": a, "B": b}
     written = "".join(f"${{{part}}}" if part in values else part for part in parts)
     expected = "".join(values.get(part, part) for part in parts)

@@ -44,7 +44,7 @@ def test_nothing_is_printed_twice_or_left_out(
     assert printed == b"".join(line.partition(b" ")[2] for line in lines)
 
 
-def test_timestamps_stay_for_who_wants_them() -> None:
+def test_timestamps_stay_if_wanted() -> None:
     line = b"2026-01-02T03:04:05.1Z hello\n"
 
     assert ResumableLog(timestamps=True).feed(line) == line
@@ -59,7 +59,7 @@ def test_the_beginning_of_a_line_is_not_held_back() -> None:
     assert tail.feed(b"\n") == b"\n"
 
 
-def test_what_is_no_line_of_a_log_is_shown_as_it_is() -> None:
+def test_a_line_without_a_timestamp_passes_unchanged() -> None:
     assert ResumableLog().feed(b"failed to open the log\n") == b"failed to open the log\n"
 
 
