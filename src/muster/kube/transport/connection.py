@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection of an event loop: one request at a time, and its response.
 
 Written by hand because it is narrow: no redirects, cookies, compression or forms. With aiohttp in
-its place the scheduler uses a third more processor time and the operator half as much again
+its place the scheduler and the operator use a third to a half more processor time
 (`benchmarks/results/http_client.md`), because requests are most of their work.
 
 A response is read to its end, or the connection is not used again. A stream that nobody reads stops
