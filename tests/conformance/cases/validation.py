@@ -377,6 +377,7 @@ OTHERS_WRONG = [
             secret(type="kubernetes.io/tls", data={"tls.crt": ""}),
             secret(type="kubernetes.io/tls"),
             secret(type="kubernetes.io/dockerconfigjson"),
+            secret(type="kubernetes.io/dockerconfig"),
             secret(type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": "Yg=="}),
             secret(type="kubernetes.io/basic-auth"),
             secret(type="kubernetes.io/ssh-auth"),

@@ -253,7 +253,7 @@ async def test_a_hundred_thousand_random_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_what_was_acknowledged_is_what_is_there(tmp_path: Path) -> None:
+async def test_the_server_holds_exactly_the_acknowledged_writes(tmp_path: Path) -> None:
     dice, model = random.Random(7), dict[str, dict[str, str]]()
     path = "/api/v1/namespaces/default/configmaps"
     async with running_server(tmp_path) as api:

@@ -1,4 +1,4 @@
-"""The verbs against a model that is a dict: what is there, who may write, who is told."""
+"""The verbs against a model that is a dict: objects, conflicts and watch events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas: what is too much is refused, what is gone is given back, and the status says so."""
+"""Quotas: excess is rejected, usage of removed objects is freed, and the status shows it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def used(api: ApiClient, name: str = "pods") -> str:
     return str(status["used"][name])
 
 
-async def test_many_at_once_never_take_more_than_there_is(api: ApiClient) -> None:
+async def test_concurrent_writes_never_exceed_a_quota(api: ApiClient) -> None:
     await limit(api, pods="7", requests_cpu="1")
 
     replies = await asyncio.gather(*(pod(api, f"p{i}", "150m") for i in range(30)))
@@ -47,7 +47,7 @@ async def test_many_at_once_never_take_more_than_there_is(api: ApiClient) -> Non
     assert (await used(api), await used(api, "requests.cpu")) == ("6", "900m")
 
 
-async def test_room_comes_back_when_pods_go_or_end(api: ApiClient) -> None:
+async def test_deleted_and_finished_pods_use_nothing(api: ApiClient) -> None:
     await limit(api, pods="2")
     await pod(api, "a")
     await pod(api, "b")
@@ -61,7 +61,7 @@ async def test_room_comes_back_when_pods_go_or_end(api: ApiClient) -> None:
     assert (await pod(api, "d")).status == 201
 
 
-async def test_a_write_that_fails_takes_no_room(api: ApiClient) -> None:
+async def test_a_failed_write_uses_nothing(api: ApiClient) -> None:
     await limit(api, **{"count/configmaps": "2"})
     await api.send("POST", CM, {"metadata": {"name": "a"}})
     for _ in range(3):
@@ -73,7 +73,7 @@ async def test_a_write_that_fails_takes_no_room(api: ApiClient) -> None:
     assert (await api.send("POST", CM, {"metadata": {"name": "b"}})).status == 201
 
 
-async def test_what_was_there_before_the_quota_counts(api: ApiClient) -> None:
+async def test_objects_older_than_the_quota_count(api: ApiClient) -> None:
     await pod(api, "a", "2")
     await limit(api, pods="1", requests_cpu="1")
 
@@ -81,7 +81,7 @@ async def test_what_was_there_before_the_quota_counts(api: ApiClient) -> None:
     assert (await pod(api, "b", "1m")).status == 403
 
 
-async def test_a_quota_that_is_changed_or_deleted_holds_no_longer(api: ApiClient) -> None:
+async def test_a_changed_or_deleted_quota_no_longer_limits(api: ApiClient) -> None:
     await limit(api, pods="0")
     assert (await pod(api, "a")).status == 403
     await api.send("PATCH", f"{QUOTAS}/q", {"spec": {"hard": {"pods": "1"}}}, MERGE)
@@ -91,7 +91,7 @@ async def test_a_quota_that_is_changed_or_deleted_holds_no_longer(api: ApiClient
     assert (await pod(api, "b")).status == 201
 
 
-async def test_a_restart_knows_what_is_used(tmp_path: Path) -> None:
+async def test_usage_survives_a_restart(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
         await limit(api, pods="1")
         await pod(api, "a")
@@ -100,7 +100,7 @@ async def test_a_restart_knows_what_is_used(tmp_path: Path) -> None:
         assert (await pod(api, "b")).status == 403
 
 
-async def test_a_status_written_by_hand_is_put_right(api: ApiClient) -> None:
+async def test_a_status_written_by_hand_is_corrected(api: ApiClient) -> None:
     await limit(api, pods="1")
     await pod(api, "a")
     lie = {"status": {"hard": {"pods": "9"}, "used": {"pods": "0"}}}
@@ -122,7 +122,7 @@ async def test_a_status_written_by_hand_is_put_right(api: ApiClient) -> None:
         ("PriorityClass", {"priorityClassName": "system-node-critical"}, 403),
     ],
 )
-async def test_a_scope_says_which_pods_count(
+async def test_a_scope_selects_the_pods_that_count(
     api: ApiClient, scope: str, spec: dict[str, Any], expected: int
 ) -> None:
     await limit(api, scope, pods="0")
@@ -130,7 +130,7 @@ async def test_a_scope_says_which_pods_count(
     assert (await pod(api, "a", **spec)).status == expected
 
 
-def test_containers_that_start_a_pod_count_by_the_largest() -> None:
+def test_of_init_containers_the_largest_counts() -> None:
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
 

@@ -1,4 +1,4 @@
-"""Paths mean what Kubernetes says they mean."""
+"""Paths and their routes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from muster.local.apiserver.http.requests import Route, parse_route
         ("BREW", "/api/v1/pods", {}, None),
     ],
 )
-def test_a_path_says_what_is_asked_for(
+def test_a_path_is_parsed_into_a_route(
     method: str, path: str, query: dict[str, str], expected: Route | None
 ) -> None:
     assert parse_route(method, path, query) == expected

@@ -1,4 +1,4 @@
-"""Services get node ports as on a real server: free ones, kept, given up with the type."""
+"""Services get free node ports, keep them, and release them with the type, as on a real server."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def space(request: pytest.FixtureRequest) -> Iterator[Space]:
         space.client.delete(NAMESPACES, Key("", space.name))
 
 
-def test_every_port_of_every_service_is_another_one(space: Space) -> None:
+def test_no_two_ports_are_the_same(space: Space) -> None:
     given = [port for name in "abcde" for port in space.create(name, {}, {})]
 
     assert len(set(given)) == 10
     assert all(30000 <= port <= 32767 for port in given)
 
 
-def test_a_service_for_inside_gets_none(space: Space) -> None:
+def test_an_internal_service_gets_no_node_port(space: Space) -> None:
     assert space.create("a", {}, type_="ClusterIP") == [0]
 
 
-def test_a_port_that_is_asked_for_is_given_once(space: Space) -> None:
+def test_a_requested_port_is_allocated_once(space: Space) -> None:
     # What a random draw gave is free again once its service is gone, on a shared server too.
     asked = space.create("a", {})[0]
     space.client.delete(KIND, Key(space.name, "a"))
@@ -80,19 +80,19 @@ def test_a_port_that_is_asked_for_is_given_once(space: Space) -> None:
         space.create("c", {"nodePort": asked})
 
 
-def test_a_port_out_of_range_is_refused(space: Space) -> None:
+def test_a_port_out_of_range_is_rejected(space: Space) -> None:
     with pytest.raises(Invalid, match="not in the valid range"):
         space.create("a", {"nodePort": 80})
 
 
-def test_a_change_keeps_the_port_and_another_type_gives_it_up(space: Space) -> None:
+def test_an_update_keeps_the_port_and_another_type_releases_it(space: Space) -> None:
     given = space.create("a", {})
 
     assert space.patch("a", {"ports": [{"name": "p0", "port": 80, "targetPort": 8080}]}) == given
     assert space.patch("a", {"type": "ClusterIP"}) == [0]
 
 
-def test_a_service_that_becomes_one_for_outside_gets_its_ports(space: Space) -> None:
+def test_a_service_that_becomes_external_gets_its_ports(space: Space) -> None:
     (taken,) = space.create("a", {})
     assert space.create("b", {}, {}, type_="ClusterIP") == [0, 0]
 

@@ -1,4 +1,4 @@
-"""How long a pod that is deleted has, as on a real server."""
+"""The grace period of a deleted pod, as on a real server."""
 
 from __future__ import annotations
 

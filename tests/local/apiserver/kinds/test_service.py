@@ -1,4 +1,4 @@
-"""Services: every one is headless here, so these cannot be compared with a real server's."""
+"""Services: all are headless here, so these cannot be compared with a real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTSIDE = {
 }
 
 
-async def test_a_service_that_is_no_longer_for_outside_gives_up_what_was(tmp_path: Path) -> None:
+async def test_a_service_that_becomes_internal_drops_its_external_fields(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
         made = await api.send("POST", SERVICES, OUTSIDE)
         assert made.body["spec"]["ports"][0]["nodePort"]
@@ -37,7 +37,7 @@ async def test_a_service_can_be_written_back_as_it_was_read(tmp_path: Path) -> N
         assert (again.status, again.body) == (200, made.body)
 
 
-async def test_an_address_that_is_asked_for_is_told_alike_in_both_fields(tmp_path: Path) -> None:
+async def test_a_requested_address_is_in_both_fields(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
         spec = {"clusterIP": "10.0.0.7", "ports": [{"port": 80}]}
 

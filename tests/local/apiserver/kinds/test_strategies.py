@@ -1,4 +1,4 @@
-"""What is special about a kind stands in its Strategy, and nowhere else."""
+"""The rules of a kind are in its Strategy, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GENERIC = ("*.py", "admission/*.py", "http/*.py", "patch/*.py", "schema/*.py", "
 FOLLOWS_QUOTAS = "admission/quota.py"
 
 
-def test_generic_code_does_not_ask_which_kind_it_has() -> None:
+def test_generic_code_does_not_ask_for_the_kind() -> None:
     question = re.compile(r"""\bcollection (==|!=|in|not in) [("'{_A-Z]""")
     asking = [
         f"{path.relative_to(ROOT)}:{number} {line.strip()}"

@@ -1,4 +1,4 @@
-"""Patches change what they say and nothing else."""
+"""Merge patches, strategic merge patches and JSON patches."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_json_patch_operations(target: Any, steps: Any, expected: Any) -> None:
         [{"op": "replace", "path": "", "value": 1}],
     ],
 )
-def test_a_json_patch_that_does_not_fit_is_refused_whole(steps: Any) -> None:
+def test_a_json_patch_that_does_not_fit_is_rejected_as_a_whole(steps: Any) -> None:
     target = {"a": 1, "l": [1]}
     with pytest.raises(StatusError):
         json_patch(target, steps)
@@ -133,7 +133,7 @@ def test_containers_are_merged_by_name() -> None:
         (["b", "a"], ["c", "b", "a"]),
     ],
 )
-def test_the_order_of_elements_can_be_asked_for(order: list[str], expected: list[str]) -> None:
+def test_a_patch_can_set_the_order_of_elements(order: list[str], expected: list[str]) -> None:
     asked = {"$setElementOrder/containers": [{"name": n} for n in order]}
 
     assert names(strategic_merge(pod("c", "a", "b"), {"spec": asked}, POD)) == expected or (
@@ -170,6 +170,6 @@ def test_lists_without_a_merge_key_are_replaced() -> None:
     assert merged["spec"]["containers"][0]["args"] == ["2"]
 
 
-def test_an_item_without_its_key_is_refused() -> None:
+def test_an_item_without_its_key_is_rejected() -> None:
     with pytest.raises(StatusError):
         strategic_merge(pod("a"), {"spec": {"containers": [{"image": "x"}]}}, POD)

@@ -1,4 +1,4 @@
-"""The store keeps what it acknowledged, in order, and tells watchers everything once."""
+"""The store keeps every acknowledged write, in order, and watchers see each change once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def seen(watch: Watch, count: int) -> list[tuple[str, str, bool]]:
     return found
 
 
-async def test_the_encoder_is_told_the_revision_it_is_stored_under(store: Store) -> None:
+async def test_the_encoder_gets_the_revision_of_the_write(store: Store) -> None:
     entry = await store.create("pods/a/x", value("one"))
 
     assert entry.value == f"one@{entry.revision}".encode()
@@ -49,7 +49,7 @@ async def test_the_encoder_is_told_the_revision_it_is_stored_under(store: Store)
     assert store.revision == entry.revision
 
 
-async def test_a_taken_name_cannot_be_created_again(store: Store) -> None:
+async def test_a_name_in_use_cannot_be_created_again(store: Store) -> None:
     await store.create("pods/a/x", value("one"))
 
     with pytest.raises(AlreadyExists):
@@ -64,7 +64,7 @@ async def test_of_two_creators_at_once_exactly_one_wins(store: Store) -> None:
     assert sum(isinstance(r, AlreadyExists) for r in results) == 9
 
 
-async def test_a_write_on_stale_knowledge_conflicts_and_then_sees_the_winner(store: Store) -> None:
+async def test_a_stale_write_conflicts_and_then_sees_the_winner(store: Store) -> None:
     first = await store.create("pods/a/x", value("one"))
     won, lost = await asyncio.gather(
         store.update("pods/a/x", value("two"), first.revision),
@@ -76,7 +76,7 @@ async def test_a_write_on_stale_knowledge_conflicts_and_then_sees_the_winner(sto
     assert store.get("pods/a/x") is won
 
 
-async def test_a_deleted_object_is_gone_and_its_name_free(store: Store) -> None:
+async def test_the_name_of_a_deleted_object_is_free(store: Store) -> None:
     first = await store.create("pods/a/x", value("one"))
     await store.delete("pods/a/x", value("last"), first.revision)
 
@@ -154,7 +154,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_compaction_keeps_the_present_and_refuses_the_past(tmp_path: Path) -> None:
+async def test_compaction_keeps_the_present_and_forgets_the_past(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     store = await Store.open(path)
     entry = await store.create("pods/a/x", value("0"))
@@ -231,7 +231,7 @@ async def test_a_watcher_that_falls_too_far_behind_is_ended_and_can_resume(
     assert [key for key, _, _ in await seen(resumed, 20)] == [f"pods/a/{i:02}" for i in range(20)]
 
 
-async def test_a_watch_that_is_ended_still_tells_what_was_waiting(store: Store) -> None:
+async def test_an_ended_watch_still_delivers_waiting_changes(store: Store) -> None:
     watch = await store.watch("pods/", store.revision)
     await store.create("pods/a/before", value("x"))
     watch.end()
@@ -241,12 +241,12 @@ async def test_a_watch_that_is_ended_still_tells_what_was_waiting(store: Store) 
     watch.close()
 
 
-async def test_a_store_in_use_is_refused_to_a_second_server(store: Store, tmp_path: Path) -> None:
+async def test_a_second_server_cannot_open_a_store_in_use(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="in use"):
         await Store.open(tmp_path / "db" / "objects.db")
 
 
-async def test_a_write_that_the_disk_refuses_is_as_if_it_never_was(
+async def test_a_write_that_fails_on_disk_changes_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await store.create("pods/a/x", value("one"))
@@ -300,7 +300,7 @@ async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created
     assert reserve.exists()
 
 
-async def test_a_compaction_that_the_disk_refuses_leaves_the_store_alive(
+async def test_the_store_survives_a_failed_compaction(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await store.create("pods/a/x", value("one"))

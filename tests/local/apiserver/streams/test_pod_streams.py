@@ -1,4 +1,4 @@
-"""Logs, commands and proxied requests reach the node agent and come back whole."""
+"""Logs, commands and proxied requests reach the node agent and come back complete."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_logs_come_from_the_node_agent(tmp_path: Path) -> None:
     assert (wrong.status, none.status) == (400, 404)
 
 
-async def test_a_pod_nobody_runs_has_an_empty_log(api: ApiClient) -> None:
+async def test_a_pod_without_a_node_has_an_empty_log(api: ApiClient) -> None:
     await api.create_pod("a")
 
     assert (await api.send("GET", f"{PODS}/a/log")).body == ""
@@ -76,7 +76,7 @@ async def test_a_command_gets_its_input_and_ends_with_it(tmp_path: Path) -> None
     assert node.asked == [ExecOptions("main", ("cat",), stdin=True, stdout=True, stderr=False)]
 
 
-async def test_a_command_that_does_not_read_for_long_is_waited_for(
+async def test_a_command_may_read_its_input_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client is not even heard meanwhile: here it answers no ping."""
@@ -103,7 +103,7 @@ async def test_a_command_that_does_not_read_for_long_is_waited_for(
     assert received == [message[1:] for message in sent]
 
 
-async def test_a_failing_command_tells_its_exit_code(tmp_path: Path) -> None:
+async def test_the_client_gets_the_exit_code_of_a_failing_command(tmp_path: Path) -> None:
     async with running_server(tmp_path, FakeNode()) as api:
         await api.create_pod("a", nodeName="n")
         output, outcome = await run(
@@ -115,7 +115,7 @@ async def test_a_failing_command_tells_its_exit_code(tmp_path: Path) -> None:
     assert outcome["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
 
 
-async def test_a_terminal_is_told_its_size(tmp_path: Path) -> None:
+async def test_a_terminal_gets_its_size(tmp_path: Path) -> None:
     async with running_server(tmp_path, FakeNode()) as api:
         await api.create_pod("a", nodeName="n")
         output, _ = await run(
@@ -125,7 +125,7 @@ async def test_a_terminal_is_told_its_size(tmp_path: Path) -> None:
     assert output == [(1, b"80x24")]
 
 
-async def test_what_the_node_refuses_is_told_at_the_end(tmp_path: Path) -> None:
+async def test_an_error_of_the_node_agent_is_the_last_message(tmp_path: Path) -> None:
     async with running_server(tmp_path, FakeNode()) as api:
         await api.create_pod("a", nodeName="n")
         _, outcome = await run(api, "command=nonsense")
@@ -144,7 +144,7 @@ async def test_what_the_node_refuses_is_told_at_the_end(tmp_path: Path) -> None:
         (f"{PODS}/a/exec?command=x", 400),
     ],
 )
-async def test_a_command_that_cannot_run_is_refused_before_the_upgrade(
+async def test_a_command_that_cannot_run_is_rejected_before_the_upgrade(
     tmp_path: Path, path: str, expected: int
 ) -> None:
     async with running_server(tmp_path, FakeNode()) as api:
@@ -156,7 +156,7 @@ async def test_a_command_that_cannot_run_is_refused_before_the_upgrade(
         assert (await api.send("GET", path)).status == expected
 
 
-async def test_a_request_is_handed_on_to_a_pods_port(tmp_path: Path) -> None:
+async def test_a_request_is_forwarded_to_the_port_of_a_pod(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.Response:
         assert "Authorization" not in request.headers
         told = f"{request.method} {request.path_qs} {await request.text()}"

@@ -1,4 +1,4 @@
-"""Bookmarks come with time, so that a watcher can always resume, in peace or not."""
+"""Timed bookmarks, from which a watcher can always resume."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ async def seen(store: Quiet, **query: str) -> list[tuple[float, str, str]]:
     return found
 
 
-async def test_a_quiet_watch_gets_a_bookmark_about_every_minute() -> None:
+async def test_an_idle_watch_gets_a_bookmark_about_every_minute() -> None:
     times = [when for when, *_ in await seen(Quiet(), allowWatchBookmarks="true")]
 
     assert times == [55, 110, 165]
 
 
-async def test_nobody_gets_bookmarks_without_asking() -> None:
+async def test_bookmarks_are_only_sent_on_request() -> None:
     assert await seen(Quiet()) == []
 
 
-async def test_bookmarks_come_though_changes_that_are_not_shown_come_all_the_time() -> None:
+async def test_changes_that_do_not_match_do_not_delay_bookmarks() -> None:
     store = Quiet()
 
     async def scribble() -> None:

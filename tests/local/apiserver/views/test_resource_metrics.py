@@ -1,4 +1,4 @@
-"""What is used: metrics.k8s.io from the node's measurements, /metrics about the server itself."""
+"""Usage from the node agent at metrics.k8s.io; metrics of the server at /metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MeteredNode(FakeNode):
         return Usage(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), 2.5, self.pods)
 
 
-async def test_pods_and_nodes_use_what_was_measured(tmp_path: Path) -> None:
+async def test_usage_of_pods_and_nodes_is_what_was_measured(tmp_path: Path) -> None:
     node = MeteredNode()
     async with running_server(tmp_path, node) as api:
         await api.send("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
@@ -75,7 +75,7 @@ async def test_the_use_of_gpus_is_shown_for_pods_that_have_any(tmp_path: Path) -
         assert nodes[0]["usage"] == none | gpus
 
 
-async def test_without_measurements_there_is_nothing_to_list(api: ApiClient) -> None:
+async def test_without_measurements_the_list_is_empty(api: ApiClient) -> None:
     await api.create_pod("a")
 
     assert (await api.send("GET", PODS)).body["items"] == []
@@ -90,7 +90,7 @@ async def told(api: ApiClient, start: str) -> float | None:
     return float(found[0].rpartition(" ")[2]) if found else None
 
 
-async def test_the_server_counts_what_it_is_asked(api: ApiClient) -> None:
+async def test_the_server_counts_requests(api: ApiClient) -> None:
     counted = 'muster_apiserver_requests_total{code="%s",resource="pods",verb="%s"}'
     asked = {("201", "create"): 1.0, ("404", "get"): 2.0, ("200", "list"): 1.0}
     before = {key: await told(api, counted % key) or 0.0 for key in asked}
@@ -112,7 +112,7 @@ def watches() -> float:
     return REGISTRY.get_sample_value("muster_apiserver_watches", {"resource": "pods"}) or 0
 
 
-async def test_the_server_counts_the_watches_that_are_open(api: ApiClient) -> None:
+async def test_the_server_counts_open_watches(api: ApiClient) -> None:
     before = watches()  # of servers that this process had before
     async with api.session.get(f"{api.server.url}{CORE_PODS}?watch=1"):
         await eventually(lambda: watches() == before + 1, what="the watch being counted")
