@@ -62,12 +62,12 @@ def place(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) ->
     name = "job_server" if request.param == "local" else "job_plane"
     server: LocalServer | ControlPlane = request.getfixturevalue(name)
     with BlockingClient(kube_config.load(server.kubeconfig)) as client:
-        made = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
+        created = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
         account = {"metadata": {"name": "default"}}
         with suppress(AlreadyExists):  # a real server takes no pod without it
             accounts = KINDS_BY_WORD["serviceaccounts"]
-            client.create(accounts, account, namespace=made["metadata"]["name"])
-        yield Place(server.kubeconfig, made["metadata"]["name"], client, capsys)
+            client.create(accounts, account, namespace=created["metadata"]["name"])
+        yield Place(server.kubeconfig, created["metadata"]["name"], client, capsys)
 
 
 def teach(kubeconfig: Path) -> None:

@@ -34,12 +34,12 @@ class Place:
     def job(self, name: str, **status: Any) -> Raw:
         roles = {"Worker": {"replicas": 2, "template": TEMPLATE}}
         body = {"metadata": {"name": name}, "spec": {"tfReplicaSpecs": roles}}
-        made = self.client.create(TFJOBS, body, namespace=self.namespace)
+        created = self.client.create(TFJOBS, body, namespace=self.namespace)
         if status:
             self.client.patch(
                 TFJOBS, Key(self.namespace, name), {"status": status}, subresource="status"
             )
-        return made
+        return created
 
     def tensorboard(self, job: str) -> None:
         """A pod of its TensorBoard that is ready."""

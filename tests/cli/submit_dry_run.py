@@ -77,8 +77,8 @@ class Machine:
 
     def run(self, *words: str) -> tuple[int, str, str]:
         code = main.run("arena", list(words))
-        said = self.capsys.readouterr()
-        return code, said.out, said.err
+        captured = self.capsys.readouterr()
+        return code, captured.out, captured.err
 
     def dry(self, *words: str) -> DryRun:
         """The objects of `arena submit …`."""

@@ -94,8 +94,8 @@ def test_where_the_line_may_not_be_read_only_the_reason_is_shown(scene: Scene) -
         assert "too big" in out
         assert "Line:" not in out
 
-    said = scene.arena("--loglevel", "debug", "get", "waits")[2].splitlines()
-    assert said == ["places in line are not shown: you may not read kube-system/muster-line"]
+    lines = scene.arena("--loglevel", "debug", "get", "waits")[2].splitlines()
+    assert lines == ["places in line are not shown: you may not read kube-system/muster-line"]
 
 
 @pytest.fixture

@@ -52,13 +52,13 @@ def test_a_wrong_line_is_a_sentence_and_changes_nothing(
 
     code = main.run("arena", line.words)
 
-    said = capsys.readouterr().err
-    assert code in (1, 2, 3), said
-    errors = [text for text in said.splitlines() if text.startswith("error: ")]
-    assert errors, said
+    err = capsys.readouterr().err
+    assert code in (1, 2, 3), err
+    errors = [text for text in err.splitlines() if text.startswith("error: ")]
+    assert errors, err
     assert len(errors[-1].split()) >= 3
-    assert len(said.splitlines()) <= 8
-    assert "Traceback" not in said
-    assert "bug in Muster" not in said
+    assert len(err.splitlines()) <= 8
+    assert "Traceback" not in err
+    assert "bug in Muster" not in err
     assert client.list(NAMESPACES).resource_version == before
     assert list(tmp_path.iterdir()) == []

@@ -101,8 +101,8 @@ def _named_faults() -> Iterator[Line]:
     right = RIGHT["submit tfjob"]
     for value in WRONG_VALUES:
         flag = value.partition("=")[0]
-        kept = [word for word in right if word.partition("=")[0] != flag]
-        yield Line(("submit", "tf", value, *kept), "a wrong value")
+        others = [word for word in right if word.partition("=")[0] != flag]
+        yield Line(("submit", "tf", value, *others), "a wrong value")
     for verb in ONE_JOB:
         for name in WRONG_NAMES:
             yield Line((verb, name), "a wrong name")
@@ -163,9 +163,9 @@ def _wrong_type(source: random.Random, path: str, command: click.Command) -> Lin
     if not checked:
         return None
     flag = _long(source.choice(checked))
-    kept = [word for word in RIGHT.get(path, []) if word.partition("=")[0] != flag]
+    others = [word for word in RIGHT.get(path, []) if word.partition("=")[0] != flag]
     value = source.choice(("nonsense", "1e3", "--", "ten", "½", "0x10"))
-    return Line((*path.split(), f"{flag}={value}", *kept), "a value of the wrong kind")
+    return Line((*path.split(), f"{flag}={value}", *others), "a value of the wrong kind")
 
 
 def _no_value(source: random.Random, path: str, command: click.Command) -> Line | None:
@@ -189,8 +189,8 @@ def _missing(source: random.Random, path: str, _: click.Command) -> Line | None:
         "config set": needed[:1],
         "scale": needed[:1],
     }
-    kept = dropped.get(path) or dropped.get(path.partition(" ")[0] if " " in path else "") or []
-    return Line((*path.split(), *kept), "something is missing")
+    others = dropped.get(path) or dropped.get(path.partition(" ")[0] if " " in path else "") or []
+    return Line((*path.split(), *others), "something is missing")
 
 
 def _too_much(source: random.Random, path: str, command: click.Command) -> Line | None:

@@ -153,9 +153,9 @@ def test_a_choice_made_while_the_local_cluster_is_up_stays() -> None:
 def test_a_choice_that_cannot_be_used_is_not_stored(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run("arena", ["use", "kube"]) == 2
 
-    said = capsys.readouterr().err
-    assert "arena use kube: " in said
-    assert "No such file" in said
+    err = capsys.readouterr().err
+    assert "arena use kube: " in err
+    assert "No such file" in err
     assert Home.of_user().choice() == ""
 
 
@@ -169,9 +169,9 @@ def test_a_stored_choice_that_no_longer_works_is_named_with_the_fix(
 
     assert main.run("arena", ["list"]) == 2
 
-    said = capsys.readouterr().err
-    assert "arena use kube: " in said
-    assert "`arena use local`" in said
+    err = capsys.readouterr().err
+    assert "arena use kube: " in err
+    assert "`arena use local`" in err
     assert main.run("arena", ["use", "local"]) == 0
 
 

@@ -51,10 +51,11 @@ class ArenaCommand(click.Command):
         end = args.index("--") if "--" in args else len(args)
         words, rest = args[:end], args[end:]
         self._note_old(words)
-        self._refuse_loose_values(words, switches)
-        shorts, bare = self._shorts(), self._bare()
+        optional = self._optional_values()
+        _refuse_loose_values(words, switches, optional)
+        shorts = self._shorts()
         plain = [part for word in words for part in _split_short(word, shorts)]
-        plain = [bare.get(word, word) for word in plain]
+        plain = [f"{word}={optional[word][0]}" if word in optional else word for word in plain]
         try:
             return super().parse_args(ctx, [_switch(word, switches) for word in plain] + rest)
         except click.NoSuchOption as error:
@@ -62,8 +63,7 @@ class ArenaCommand(click.Command):
             raise click.NoSuchOption(error.option_name, None, near, error.ctx) from None
 
     def _near(self, given: str) -> list[str]:
-        """The nearest flag by any of its spellings, in the spelling to write; else flags that
-        begin so."""
+        """The nearest flag by any spelling, as it is written now; else flags that begin so."""
         import difflib
 
         shown = [option for option in self._options() if not option.hidden]
@@ -85,12 +85,12 @@ class ArenaCommand(click.Command):
             if len(spelling) == 2
         }
 
-    def _bare(self) -> dict[str, str]:
-        """Options whose value may be left out: `--dry-run` stands for `--dry-run=client`."""
+    def _optional_values(self) -> dict[str, tuple[str, Sequence[str]]]:
+        """Options whose value may be left out, as in `--dry-run`: its default and its choices."""
         return {
-            spelling: f"{spelling}={option.flag_value}"
+            spelling: (option.flag_value, option.type.choices)
             for option in self._options()
-            if not option.is_flag and isinstance(option.flag_value, str)
+            if isinstance(option.type, click.Choice) and isinstance(option.flag_value, str)
             for spelling in option.opts
         }
 
@@ -101,25 +101,16 @@ class ArenaCommand(click.Command):
                 new = option.opts[0]
                 note(f"Flag {option.old} has been deprecated, please use {new} instead")
 
-    def _refuse_loose_values(self, words: list[str], switches: dict[str, str]) -> None:
-        for before, word in itertools.pairwise(words[:-1]):
-            if before in switches and word in ("true", "false"):
-                raise click.UsageError(
-                    f"{before} {word}: the value of a switch follows a '=': {before}={word}"
-                )
-        choices = self._choices()
-        for before, word in itertools.pairwise(words):
-            if word in choices.get(before, ()):
-                raise click.UsageError(f"{before} {word}: its value follows a '=': {before}={word}")
 
-    def _choices(self) -> dict[str, Sequence[str]]:
-        """The values of the options that may stand without one."""
-        return {
-            spelling: option.type.choices
-            for option in self._options()
-            if isinstance(option.type, click.Choice) and isinstance(option.flag_value, str)
-            for spelling in option.opts
-        }
+def _refuse_loose_values(
+    words: list[str],
+    switches: dict[str, str],
+    optional: dict[str, tuple[str, Sequence[str]]],
+) -> None:
+    for number, (before, word) in enumerate(itertools.pairwise(words), 2):
+        loose = before in switches and word in ("true", "false") and number < len(words)
+        if loose or (before in optional and word in optional[before][1]):
+            raise click.UsageError(f"{before} {word}: its value follows a '=': {before}={word}")
 
 
 def _split_short(word: str, shorts: set[str]) -> list[str]:

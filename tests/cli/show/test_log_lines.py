@@ -27,7 +27,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, kind: type[io.TextIOWrapper], *pieces
 
 
 @pytest.mark.parametrize(
-    ("said", "seen"),
+    ("written", "expected"),
     [
         (b"\x1b[31mred\x1b[0m\r 3%\x08\t.\n", b"\x1b[31mred\x1b[0m\r 3%\x08\t.\n"),
         (b"\x1b[38;5;208mx", b"\x1b[38;5;208mx"),
@@ -38,13 +38,13 @@ def shown(monkeypatch: pytest.MonkeyPatch, kind: type[io.TextIOWrapper], *pieces
     ],
 )
 def test_only_colours_reach_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, said: bytes, seen: bytes
+    monkeypatch: pytest.MonkeyPatch, written: bytes, expected: bytes
 ) -> None:
-    assert escape_controls(said) == seen
-    assert shown(monkeypatch, Terminal, said) == seen
-    pieces = [said[i : i + 1] for i in range(len(said))]
-    assert shown(monkeypatch, Terminal, *pieces) == seen
-    assert shown(monkeypatch, io.TextIOWrapper, *pieces) == said
+    assert escape_controls(written) == expected
+    assert shown(monkeypatch, Terminal, written) == expected
+    pieces = [written[i : i + 1] for i in range(len(written))]
+    assert shown(monkeypatch, Terminal, *pieces) == expected
+    assert shown(monkeypatch, io.TextIOWrapper, *pieces) == written
 
 
 def test_every_line_of_many_logs_has_the_name_of_its_pod(

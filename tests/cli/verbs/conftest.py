@@ -15,8 +15,8 @@ def busy(scene: Scene) -> Scene:
     runs = condition(job("TFJob", "runs", {"Worker": 2}, gpus=2, age=90), "Running")
     waits = job("MPIJob", "waits", {"Launcher": 1, "Worker": 2}, gpus=4, age=30)
     done = condition(job("TFJob", "done", {"Worker": 1}, age=7200), "Succeeded", age=3600)
-    how: dict[str, Any] = {"phase": "Running", "node": "big", "ip": "10.0.0.2", "gpus": 2}
-    pods = [pod(runs, "worker", i, **how) for i in range(2)]
+    running: dict[str, Any] = {"phase": "Running", "node": "big", "ip": "10.0.0.2", "gpus": 2}
+    pods = [pod(runs, "worker", i, **running) for i in range(2)]
     pods += [pod(waits, "worker", i, gpus=4, why="too big") for i in range(2)]
 
     def node(name: str, ip: str, gpus: int) -> dict[str, Any]:

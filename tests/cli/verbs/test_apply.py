@@ -50,8 +50,8 @@ class Place:
         flags = ["--kubeconfig", str(self.kubeconfig), "-n", self.namespace]
         code = main.run("arena", [verb, *flags, *words])
         out = self.capture.readouterr()
-        said = out.err.partition("\n")[2] if out.err.startswith("cluster: ") else out.err
-        return code, out.out.splitlines(), said
+        err = out.err.partition("\n")[2] if out.err.startswith("cluster: ") else out.err
+        return code, out.out.splitlines(), err
 
     def apply(self, *items: Raw, flags: tuple[str, ...] = ()) -> tuple[int, list[str], str]:
         return self.arena("apply", "-f", "-", *flags, stdin=items)
@@ -96,8 +96,8 @@ def place(
         return found
     server: LocalServer = request.getfixturevalue("local_server")
     with BlockingClient(kube_config.load(server.kubeconfig)) as client:
-        made = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
-    return Place(server.kubeconfig, made["metadata"]["name"], capsys, monkeypatch)
+        created = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
+    return Place(server.kubeconfig, created["metadata"]["name"], capsys, monkeypatch)
 
 
 def config_map(name: str, **data: str) -> Raw:
@@ -349,7 +349,7 @@ def test_a_server_dry_run_of_create_stores_nothing(place: Place) -> None:
 def refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], str]:
-    """Apply a text where no cluster could be reached: only what is refused before that is told."""
+    """Apply a text where no cluster could be reached: only errors before that are seen."""
     nowhere = tmp_path / "kubeconfig"
     nowhere.write_text("not even YAML: [")
 
@@ -373,10 +373,10 @@ def test_an_upper_case_name_is_refused_with_the_lower_case_one(
     }
 
     for beside in ("fine", "training-distributed-userN-program"):
-        told = refused(yaml.safe_dump_all([config_map(beside), job]))
+        err = refused(yaml.safe_dump_all([config_map(beside), job]))
 
-        assert "TFJob: the name 'training-distributed-userN' is not possible" in told
-        assert "Use training-distributed-usern (" in told
+        assert "TFJob: the name 'training-distributed-userN' is not possible" in err
+        assert "Use training-distributed-usern (" in err
 
 
 @pytest.mark.parametrize(
@@ -407,11 +407,11 @@ def test_an_upper_case_name_is_refused_with_the_lower_case_one(
 def test_an_object_that_cannot_be_sent_is_rejected_in_one_sentence(
     refused: Callable[[str], str], text: str, says: str
 ) -> None:
-    told = refused(text)
+    err = refused(text)
 
-    assert told.startswith("error: ")
-    assert says in told
-    assert len(told.splitlines()) <= 3
+    assert err.startswith("error: ")
+    assert says in err
+    assert len(err.splitlines()) <= 3
 
 
 SCRAPS = (

@@ -23,20 +23,20 @@ BIN = Path(sys.executable).parent
 def env(job_server: LocalServer, tmp_path: Path) -> dict[str, str]:
     """An environment in which two jobs can be seen."""
     with BlockingClient(kube_config.load(job_server.kubeconfig)) as client:
-        made = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "done-"}})
+        created = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "done-"}})
         for name in ("resnet-a", "resnet-b"):
             body = {"metadata": {"name": name}, "spec": {}}
-            client.create(TFJOBS, body, namespace=made["metadata"]["name"])
+            client.create(TFJOBS, body, namespace=created["metadata"]["name"])
     return {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "KUBECONFIG": str(job_server.kubeconfig),
-        "SPACE": made["metadata"]["name"],
+        "SPACE": created["metadata"]["name"],
     }
 
 
-def asked(env: dict[str, str], line: str) -> list[str]:
-    """What bash would be told for the last word of the line."""
+def completions(env: dict[str, str], line: str) -> list[str]:
+    """The completions that bash gets for the last word of the line."""
     words = line.replace("$SPACE", env["SPACE"])
     done = subprocess.run(
         ["arena"],
@@ -56,22 +56,22 @@ def asked(env: dict[str, str], line: str) -> list[str]:
 
 
 def test_verbs_flags_and_kinds_are_completed(env: dict[str, str]) -> None:
-    assert asked(env, "arena su") == ["submit", "suspend"]
-    assert asked(env, "arena list --all") == ["--all-namespaces", "--allNamespaces"]
-    assert "tfjob" in asked(env, "arena submit tf")
-    assert asked(env, "arena list -o j") == ["json"]
+    assert completions(env, "arena su") == ["submit", "suspend"]
+    assert completions(env, "arena list --all") == ["--all-namespaces", "--allNamespaces"]
+    assert "tfjob" in completions(env, "arena submit tf")
+    assert completions(env, "arena list -o j") == ["json"]
 
 
 def test_job_names_are_completed_in_the_chosen_namespace(env: dict[str, str]) -> None:
-    assert asked(env, "arena get -n $SPACE res") == ["resnet-a", "resnet-b"]
-    assert asked(env, "arena delete -n $SPACE resnet-a resnet-b") == ["resnet-b"]
-    assert asked(env, "arena logs -n $SPACE x") == []
+    assert completions(env, "arena get -n $SPACE res") == ["resnet-a", "resnet-b"]
+    assert completions(env, "arena delete -n $SPACE resnet-a resnet-b") == ["resnet-b"]
+    assert completions(env, "arena logs -n $SPACE x") == []
 
 
 def test_without_a_cluster_nothing_is_completed_or_printed(env: dict[str, str]) -> None:
     env["KUBECONFIG"] = "/no/such/file"
 
-    assert asked(env, "arena get res") == []
+    assert completions(env, "arena get res") == []
 
 
 @pytest.mark.slow

@@ -34,9 +34,9 @@ def waiting_mpi(scene: Scene) -> None:
 def running_mpi(scene: Scene) -> None:
     mpi = job("MPIJob", "mpi-dist", {"Launcher": 1, "Worker": 4}, gpus=2, age=300)
     mpi = condition(mpi, "Running")
-    how: dict[str, Any] = {"phase": "Running", "age": 300, "ip": "192.168.0.1"}
-    launcher = pod(mpi, "launcher", 0, node="cn-1", name="mpi-dist-launcher-5279n", **how)
-    workers = [pod(mpi, "worker", i, node=f"cn-{i}", gpus=2, **how) for i in range(4)]
+    running: dict[str, Any] = {"phase": "Running", "age": 300, "ip": "192.168.0.1"}
+    launcher = pod(mpi, "launcher", 0, node="cn-1", name="mpi-dist-launcher-5279n", **running)
+    workers = [pod(mpi, "worker", i, node=f"cn-{i}", gpus=2, **running) for i in range(4)]
     scene.objects = {"mpijobs": [mpi], "pods": [*workers, launcher]}
 
 
@@ -318,11 +318,11 @@ def test_several_jobs_are_one_list_for_machines(scene: Scene) -> None:
 
 
 def unstartable(scene: Scene) -> str:
-    """A pod that has a node and cannot start there; what is said of it."""
+    """A pod that has a node and cannot start there, and the reason."""
     one = job("TFJob", "a", {"Worker": 1})
     stuck = pod(one, "worker", 0, node="n")
-    said = {"reason": "CreateContainerConfigError", "message": 'secret "keys" not found'}
-    stuck["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": said}}]
+    waiting = {"reason": "CreateContainerConfigError", "message": 'secret "keys" not found'}
+    stuck["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": waiting}}]
     scene.objects = {"tfjobs": [one], "pods": [stuck], "configmaps": []}
     return 'CreateContainerConfigError: secret "keys" not found'
 
@@ -335,9 +335,9 @@ def test_explain_gives_the_reason_that_get_gives(scene: Scene) -> None:
         assert why in out, verb
 
     _, out, _ = scene.arena("explain", "a", "-o", "json")
-    told = json.loads(out)
-    assert told["text"] == why
-    assert told["members"][0]["why"] == why
+    answer = json.loads(out)
+    assert answer["text"] == why
+    assert answer["members"][0]["why"] == why
 
 
 def test_explain_reports_why_a_job_is_invalid(scene: Scene) -> None:
@@ -360,12 +360,12 @@ def test_a_tensorboard_that_cannot_start_is_shown_with_its_reason(scene: Scene) 
     }
     board = pod(one, "tensorboard", 0, phase="Running", name="a-tensorboard-1")
     board["metadata"] |= {"labels": {"release": "a", "role": "tensorboard"}, "ownerReferences": []}
-    said = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
     ended = {
         "terminated": {"exitCode": 127, "reason": "Error", "message": "tensorboard: not found"}
     }
     board["status"]["containerStatuses"] = [
-        {"name": "c", "restartCount": 3, "state": {"waiting": said}, "lastState": ended}
+        {"name": "c", "restartCount": 3, "state": {"waiting": waiting}, "lastState": ended}
     ]
     scene.objects = {"tfjobs": [one], "pods": [board], "services": [service], "configmaps": []}
 

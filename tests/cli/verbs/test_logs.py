@@ -31,9 +31,9 @@ def job(*conditions: dict[str, str]) -> JobSummary:
 def test_a_job_that_failed_without_pods_is_not_waited_for(follow: bool) -> None:
     failed = job({"type": "Failed", "status": "True", "message": "no"})
 
-    with pytest.raises(MusterError, match="the job j has failed and has no pods") as told:
+    with pytest.raises(MusterError, match="the job j has failed and has no pods") as error:
         wait_for_instances(cast(Any, None), failed, follow=follow)
-    assert "--clean-task-policy=None" in told.value.hint
+    assert "--clean-task-policy=None" in error.value.hint
 
 
 def test_without_follow_a_job_that_has_no_pods_yet_is_not_waited_for() -> None:

@@ -27,7 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     async def note(client: object, options: Options, stop: object) -> None:
         found.append(options.settings)
 
-    def at_once(where: Target, how: daemon.DaemonOptions, work: object) -> None:
+    def at_once(target: Target, options: daemon.DaemonOptions, work: object) -> None:
         context = daemon.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
         asyncio.run(work(context))  # type: ignore[operator]
 

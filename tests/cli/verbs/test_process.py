@@ -333,14 +333,14 @@ class Bucket:
 
     def __init__(self) -> None:
         self.received: dict[str, bytes] = {}
-        kept = self.received
+        received = self.received
 
         class Handler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
                 signed = "Credential=me/" in self.headers["Authorization"]
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if signed:
-                    kept[self.path] = body
+                    received[self.path] = body
                 self.send_response(200 if signed else 403)
                 self.end_headers()
 

@@ -128,8 +128,8 @@ def test_a_scaled_gang_equals_a_new_submission(place: Place) -> None:
                        "x")[0] == 0  # fmt: skip
     anew = place.client.get(TFJOBS, Key(place.namespace, "g"))
     assert job["spec"] == anew["spec"]
-    for made in (job, anew):
-        del made["metadata"]["annotations"][SUBMISSION_ANNOTATION]
+    for each in (job, anew):
+        del each["metadata"]["annotations"][SUBMISSION_ANNOTATION]
     assert job["metadata"]["annotations"] == anew["metadata"]["annotations"]
     assert anew["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 6
 
@@ -149,15 +149,15 @@ def test_scaling_keeps_a_minimum_and_variables_that_the_user_chose(place: Place)
 
 def test_scaling_a_running_job_reports_that_its_instances_are_not_restarted(place: Place) -> None:
     assert place.arena("submit", "tf", "--name=r", "--image=i", "--workers=2", "x")[0] == 0
-    told = "running instances keep the former numbers"
-    assert told not in place.arena("scale", "r", "--workers", "3")[2]
+    note = "running instances keep the former numbers"
+    assert note not in place.arena("scale", "r", "--workers", "3")[2]
     running = {"status": {"conditions": [{"type": "Running", "status": "True"}]}}
     place.client.patch(TFJOBS, Key(place.namespace, "r"), running, subresource="status")
 
     code, _, err = place.arena("scale", "r", "--workers", "4")
 
     assert code == 0
-    assert told in err
+    assert note in err
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "99999999999"])

@@ -173,7 +173,7 @@ def test_a_relative_path_starts_at_the_current_directory(
 
 
 @pytest.mark.parametrize(
-    ("mode", "source", "said"),
+    ("mode", "source", "message"),
     [
         ("git", "./missing", "no such directory"),
         ("git", "./plain", "is not a git repository"),
@@ -181,7 +181,7 @@ def test_a_relative_path_starts_at_the_current_directory(
     ],
 )
 def test_a_path_without_code_is_refused_at_once(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, mode: str, source: str, said: str
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, mode: str, source: str, message: str
 ) -> None:
     monkeypatch.chdir(machine.home)
     (machine.home / "plain").mkdir()
@@ -190,7 +190,7 @@ def test_a_path_without_code_is_refused_at_once(
     )
 
     assert code == 2
-    assert said in err
+    assert message in err
 
 
 def test_a_path_of_this_machine_is_refused_on_another_cluster() -> None:
@@ -204,10 +204,10 @@ def test_a_path_of_this_machine_is_refused_on_another_cluster() -> None:
 
 def board(**flags: Any) -> dict[str, Any]:
     """The pod of TensorBoard for a TensorFlow job on a real cluster."""
-    said: dict[str, Any] = {"name": "j", "command": ("x",), "image": "i", "workers": 2}
-    said["tensorboard"] = True
-    made = submission.bundle(submission.TensorFlow(**(said | flags)))
-    pod: dict[str, Any] = made.companions[-1]["spec"]["template"]["spec"]
+    base: dict[str, Any] = {"name": "j", "command": ("x",), "image": "i", "workers": 2}
+    base["tensorboard"] = True
+    bundle = submission.bundle(submission.TensorFlow(**(base | flags)))
+    pod: dict[str, Any] = bundle.companions[-1]["spec"]["template"]["spec"]
     return pod
 
 
@@ -241,13 +241,13 @@ def test_a_directory_whose_path_only_begins_like_a_claims_is_not_on_it() -> None
 
 
 class Registry(BaseHTTPRequestHandler):
-    """As much of MLflow as a registration asks for; keeps what it was asked."""
+    """The part of MLflow that a registration needs; records its requests."""
 
-    asked: list[tuple[str, Any]] = []
+    requests: list[tuple[str, Any]] = []
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append((self.path, body))
+        self.requests.append((self.path, body))
         known = self.path.endswith("registered-models/create")
         answer = (
             {"error_code": "RESOURCE_ALREADY_EXISTS"}
@@ -264,12 +264,12 @@ class Registry(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
-    Registry.asked = []
+    Registry.requests = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
-        yield Registry.asked
+        yield Registry.requests
         server.shutdown()
         thread.join()
 

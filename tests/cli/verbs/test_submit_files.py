@@ -125,7 +125,7 @@ def test_an_error_in_a_mapping_names_its_key(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("word", "expected"),
     [
         ("3", 3), ("-1", -1), ("true", True), ("false", False), ("null", None), ("0.5", 0.5),
         ("1.10", "1.10"), ("010", "010"), ("0x1F", "0x1F"), ("1_000", "1_000"), ("yes", "yes"),
@@ -134,13 +134,13 @@ def test_an_error_in_a_mapping_names_its_key(machine: Machine) -> None:
     ],
 )  # fmt: skip
 def test_set_values_of_a_manifest_are_typed_unless_that_changes_them(
-    word: str, meant: object
+    word: str, expected: object
 ) -> None:
     document: dict[str, Any] = {"spec": {}}
     job_file.set_field(document, f"spec.x={word}", typed=True)
 
-    assert document["spec"]["x"] == meant
-    assert type(document["spec"]["x"]) is type(meant)
+    assert document["spec"]["x"] == expected
+    assert type(document["spec"]["x"]) is type(expected)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

@@ -202,9 +202,9 @@ CASES = [
 
 @pytest.mark.parametrize("type_", OWN)
 def test_the_tables_of_this_test_have_every_flag_and_no_other(type_: str) -> None:
-    told = [*SHARED, *OWN[type_]]
+    listed = [*SHARED, *OWN[type_]]
 
-    assert sorted(told) == sorted(row.spelling for row in flag_table.flags(type_))
+    assert sorted(listed) == sorted(row.spelling for row in flag_table.flags(type_))
 
 
 @pytest.mark.parametrize(("type_", "row", "spelling"), CASES)

@@ -11,8 +11,8 @@ from tests.cli.place import Place
 def test_whoami_is_one_line_of_json(place: Place) -> None:
     _, out, _ = place.arena("whoami")
 
-    told = json.loads(out)
+    answer = json.loads(out)
     assert len(out.splitlines()) == 1
-    assert list(told) == ["Name", "Id", "IsAdminUser"]
-    assert told["IsAdminUser"] is True
-    assert told["Id"] == hashlib.md5(told["Name"].encode()).hexdigest()
+    assert list(answer) == ["Name", "Id", "IsAdminUser"]
+    assert answer["IsAdminUser"] is True
+    assert answer["Id"] == hashlib.md5(answer["Name"].encode()).hexdigest()

@@ -33,7 +33,7 @@ class Script:
 
     def __init__(self, streams: list[Play], after: list[Pod | Exception]) -> None:
         self.streams, self.after = iter(streams), iter(after)
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     def __enter__(self) -> Script:
         return self
@@ -49,8 +49,8 @@ class Script:
     def list(self, *_: object, **__: object) -> Any:
         return type("L", (), {"items": [pod("Running")], "resource_version": "1"})
 
-    def logs(self, _: Key, **how: Any) -> Iterator[bytes]:
-        self.asked.append(how)
+    def logs(self, _: Key, **options: Any) -> Iterator[bytes]:
+        self.requests.append(options)
         for piece in next(self.streams):
             if isinstance(piece, Exception):
                 raise piece
@@ -88,8 +88,8 @@ def test_a_log_that_breaks_off_goes_on_where_it_was() -> None:
     )
 
     assert run(script, LogOptions(follow=True, tail=5)) == b"a\nb\nc\n"
-    assert [how["tail"] for how in script.asked] == [5, None]
-    assert script.asked[1]["since"] is not None
+    assert [each["tail"] for each in script.requests] == [5, None]
+    assert script.requests[1]["since"] is not None
 
 
 def test_a_stream_that_ends_while_the_pod_runs_is_opened_again() -> None:
@@ -120,7 +120,7 @@ def test_without_follow_the_log_is_read_once() -> None:
     script = Script([[b"a\n", b"b"]], [pod("Running")])
 
     assert run(script, LogOptions(tail=2)) == b"a\nb"
-    assert script.asked == [
+    assert script.requests == [
         {
             "container": "", "follow": False, "tail": 2, "since": None,
             "timestamps": False, "previous": False,
@@ -169,7 +169,7 @@ def test_closing_the_generator_ends_the_threads() -> None:
             yield line(second % 60, "a")
 
     class Endless(Script):
-        def logs(self, _: Key, **how: Any) -> Iterator[bytes]:
+        def logs(self, _: Key, **options: Any) -> Iterator[bytes]:
             return endless()
 
     script = Endless([], [pod("Running")])
@@ -213,7 +213,7 @@ def test_while_an_init_container_runs_its_log_is_read(found: Pod, container: str
 
     run(script, LogOptions())
 
-    assert script.asked[0]["container"] == container
+    assert script.requests[0]["container"] == container
 
 
 def test_a_container_that_is_named_is_read_whatever_happens() -> None:
@@ -221,7 +221,7 @@ def test_a_container_that_is_named_is_read_whatever_happens() -> None:
 
     run(script, LogOptions(container="main"))
 
-    assert script.asked[0]["container"] == "main"
+    assert script.requests[0]["container"] == "main"
 
 
 def test_a_pod_that_was_evicted_is_reported() -> None:
@@ -248,9 +248,9 @@ def test_a_pod_that_was_replaced_while_the_cluster_was_away_is_reported() -> Non
     ]
 
 
-def stuck(said: str = "") -> Pod:
-    """A pod that has not started, and what is said of that."""
-    waiting = {"reason": "CreateContainerConfigError", "message": said} if said else {}
+def stuck(message: str = "") -> Pod:
+    """A pod that has not started, and the reason."""
+    waiting = {"reason": "CreateContainerConfigError", "message": message} if message else {}
     rows = [{"name": "main", "state": {"waiting": waiting}}]
     status = {"phase": "Pending", "containerStatuses": rows}
     return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": status}, Pod)
@@ -292,8 +292,8 @@ def test_a_log_that_does_not_exist_yet_is_an_error_with_the_reason() -> None:
     refusal = BadRequest('container "main" in pod "p" is waiting to start', status=400)
     script = Script([[refusal]], [stuck('secret "keys" not found')])
 
-    with pytest.raises(MusterError) as told:
+    with pytest.raises(MusterError) as error:
         run(script, LogOptions())
 
-    assert str(told.value) == f'{refusal}: CreateContainerConfigError: secret "keys" not found'
-    assert told.value.hint == "`arena logs -f p` waits."
+    assert str(error.value) == f'{refusal}: CreateContainerConfigError: secret "keys" not found'
+    assert error.value.hint == "`arena logs -f p` waits."

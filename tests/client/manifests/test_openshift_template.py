@@ -222,9 +222,9 @@ def test_more_labels_go_before_the_templates_own() -> None:
 
 def test_a_fixed_namespace_is_taken_out_and_a_parameterised_one_stays() -> None:
     fixed = {"kind": "X", "metadata": {"name": "x", "namespace": "theirs"}}
-    asked = {"kind": "Y", "metadata": {"name": "y", "namespace": "${N}"}}
+    parameterised = {"kind": "Y", "metadata": {"name": "y", "namespace": "${N}"}}
 
-    items = processed(source(fixed, asked, parameters=[parameter("N")]), N="mine")
+    items = processed(source(fixed, parameterised, parameters=[parameter("N")]), N="mine")
 
     assert [item["metadata"] for item in items] == [
         {"name": "x"},
