@@ -136,7 +136,7 @@ async def test_events_give_way_to_work_but_not_for_ever() -> None:
         running.cancel()
 
 
-async def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_remembered_events_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_recorder, "_MAX_REMEMBERED", 10)
     server = Server()
     recorder = EventRecorder(Client(server), lambda: NOW)

@@ -104,7 +104,7 @@ async def test_a_programming_error_is_logged_with_its_traceback_and_retried(
     assert caplog.records[0].exc_info is not None
 
 
-async def test_a_conflict_is_everyday_life_and_not_a_warning(
+async def test_a_conflict_is_not_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(Conflict("modified", status=409), None)
@@ -238,7 +238,7 @@ async def test_a_burst_of_keys_leaves_the_event_loop_its_turns() -> None:
         queue.shutdown()
 
 
-async def test_the_hook_is_told_how_long_an_attempt_took() -> None:
+async def test_the_hook_gets_the_duration_of_an_attempt() -> None:
     queue: WorkQueue[str] = WorkQueue("slow")
     told: list[tuple[str, Outcome, float]] = []
 

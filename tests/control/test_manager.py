@@ -107,7 +107,7 @@ async def test_readiness_follows_the_informers() -> None:
         manager.stop()
 
 
-async def test_a_daemon_whose_state_may_be_old_is_alive_but_not_ready() -> None:
+async def test_a_daemon_with_stale_informers_is_alive_but_not_ready() -> None:
     health = Health()
     manager = Manager("m", health=health)
     first, second = manager.informer(FakeInformer()), manager.informer(FakeInformer())

@@ -40,7 +40,7 @@ async def test_a_key_added_twice_is_handed_out_once() -> None:
     assert len(queue) == 0
 
 
-async def test_a_key_being_worked_on_is_not_handed_to_a_second_worker() -> None:
+async def test_a_key_is_not_handed_to_a_second_worker() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     await anext(queue)
@@ -99,7 +99,7 @@ async def test_of_two_delays_the_earlier_wins(delays: tuple[float, float]) -> No
     assert queue.delayed == 0
 
 
-async def test_an_immediate_add_does_not_take_a_delayed_visit_away() -> None:
+async def test_an_immediate_add_does_not_remove_a_pending_delay() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 30)
     queue.add("a")
@@ -131,7 +131,7 @@ async def test_a_delay_that_ends_while_the_key_is_worked_on_brings_it_back() -> 
     assert len(queue) == 1
 
 
-async def test_done_can_ask_for_another_look() -> None:
+async def test_done_can_request_another_attempt() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     await anext(queue)
@@ -142,7 +142,7 @@ async def test_done_can_ask_for_another_look() -> None:
     assert now() == pytest.approx(7)
 
 
-async def test_a_failing_key_comes_back_ever_more_slowly_up_to_the_cap() -> None:
+async def test_a_failing_key_comes_back_at_growing_intervals_up_to_the_cap() -> None:
     queue: WorkQueue[str] = WorkQueue(backoff=steady(first=1, cap=5))
     queue.add("a")
     times = []
@@ -154,7 +154,7 @@ async def test_a_failing_key_comes_back_ever_more_slowly_up_to_the_cap() -> None
     assert times == pytest.approx([0, 1, 3, 7, 12, 17])
 
 
-async def test_success_makes_the_backoff_start_anew() -> None:
+async def test_success_resets_the_backoff() -> None:
     queue: WorkQueue[str] = WorkQueue(backoff=steady())
     queue.add("a")
     for _ in range(4):
@@ -182,7 +182,7 @@ async def test_one_failing_key_does_not_slow_another_down() -> None:
     assert queue.retry("good") == 1.0
 
 
-async def test_the_server_can_ask_for_more_patience_than_the_backoff() -> None:
+async def test_retry_after_of_the_server_can_exceed_the_backoff() -> None:
     queue: WorkQueue[str] = WorkQueue(backoff=steady())
     queue.add("a")
     await anext(queue)
@@ -262,7 +262,7 @@ async def test_shutdown_wakes_every_worker() -> None:
     assert all(getter.result() for getter in getters)
 
 
-async def test_after_shutdown_nothing_is_handed_out_or_taken_in() -> None:
+async def test_after_shutdown_no_key_is_handed_out_or_accepted() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     queue.add("b")

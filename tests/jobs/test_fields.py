@@ -40,7 +40,7 @@ def test_jobs_of_ours_say_so_or_nothing(manager: object) -> None:
     assert job.policy.managed_by == (manager or "")
 
 
-def test_a_job_may_be_another_clusters() -> None:
+def test_a_job_may_be_managed_by_another_cluster() -> None:
     policy = {"managedBy": "kueue.x-k8s.io/multikueue"}
     assert read({"tfReplicaSpecs": WORKER, "runPolicy": policy}).policy.managed_by
 
@@ -53,7 +53,7 @@ def test_an_mpi_job_may_name_its_own_operator() -> None:
     assert error.field == "spec.runPolicy.managedBy"
 
 
-def test_an_unknown_manager_is_refused() -> None:
+def test_an_unknown_manager_is_rejected() -> None:
     error = refused({"tfReplicaSpecs": WORKER, "runPolicy": {"managedBy": "foo"}})
 
     assert str(error) == "spec.runPolicy.managedBy: 'foo' is unknown"
@@ -88,7 +88,7 @@ def test_replicas_are_written_in_one_place(kind: str, spec: Raw, field: str) -> 
     assert "is given too" in str(error)
 
 
-def test_an_empty_place_for_replicas_is_none() -> None:
+def test_an_empty_field_for_replicas_does_not_count() -> None:
     assert read({"tfReplicaSpecs": WORKER, "replicaSpecs": None}).total == 1
 
 
@@ -140,7 +140,7 @@ def test_a_field_is_not_written_twice_in_two_letter_cases(body: Raw, field: str)
         ("MPIJob", {"sshauthmountpath": "/x"}, "sshauthmountpath", "sshAuthMountPath"),
     ],
 )
-def test_a_policy_in_another_letter_case_is_refused(
+def test_a_policy_in_another_letter_case_is_rejected(
     kind: str, spec: Raw, field: str, right: str
 ) -> None:
     where = {"TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}.get(
@@ -154,12 +154,12 @@ def test_a_policy_in_another_letter_case_is_refused(
 
 
 @pytest.mark.parametrize("name", ["other", {"a": 1}, 5])
-def test_a_main_container_that_is_nowhere_is_refused(name: object) -> None:
+def test_a_main_container_that_no_role_has_is_rejected(name: object) -> None:
     error = refused({"mpiReplicaSpecs": MPI, "mainContainer": name}, "MPIJob")
     assert error.field == "spec.mainContainer"
 
 
-def test_a_main_container_is_taken_where_it_is() -> None:
+def test_the_main_container_is_used_in_roles_that_have_it() -> None:
     two = {"spec": {"containers": [{"name": n, "image": "i"} for n in ("mpi", "side")]}}
     roles = {"Launcher": {"template": pod("MPIJob")}, "Worker": {"template": two}}
     job = read({"mpiReplicaSpecs": roles, "mainContainer": "side"}, "MPIJob")
@@ -170,7 +170,7 @@ def test_a_main_container_is_taken_where_it_is() -> None:
 @pytest.mark.parametrize(
     ("value", "words"), [("yes", "is text, not true or false"), (1, "is a number")]
 )
-def test_what_a_template_says_of_its_network_must_make_sense(value: object, words: str) -> None:
+def test_host_network_of_a_template_must_be_valid(value: object, words: str) -> None:
     error = refused({"tfReplicaSpecs": {"Worker": {"template": pod(hostNetwork=value)}}})
 
     assert error.field == "spec.tfReplicaSpecs.Worker.template.spec.hostNetwork"
@@ -178,7 +178,7 @@ def test_what_a_template_says_of_its_network_must_make_sense(value: object, word
 
 
 @pytest.mark.parametrize("path", ["relative", "./x", "~/.ssh", "a/b", "/a:b"])
-def test_keys_are_put_at_an_absolute_path(path: str) -> None:
+def test_ssh_keys_need_an_absolute_path(path: str) -> None:
     error = refused({"mpiReplicaSpecs": MPI, "sshAuthMountPath": path}, "MPIJob")
     assert error.field == "spec.sshAuthMountPath"
 

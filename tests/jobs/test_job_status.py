@@ -69,7 +69,7 @@ def test_a_field_of_another_form_is_read_as_absent_and_the_others_are_read(
 
 
 @pytest.mark.parametrize("junk", [None, "junk", 5, [], [1]], ids=repr)
-def test_a_status_that_is_no_object_is_empty(junk: object) -> None:
+def test_a_status_that_is_not_an_object_is_empty(junk: object) -> None:
     assert decode_status(junk) == JobStatus()
 
 
@@ -122,7 +122,7 @@ def test_waiting_with_other_content_is_read_as_far_as_it_goes() -> None:
     assert decode_status({"waiting": {"reason": "R", "more": 1}}).waiting == Waiting("R")
 
 
-def test_a_job_that_has_ended_tells_when() -> None:
+def test_the_status_of_a_job_that_ended_says_when() -> None:
     row = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

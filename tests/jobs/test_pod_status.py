@@ -49,11 +49,11 @@ def ended(code: int = 1, name: str = "c0", where: str = "state", **more: Any) ->
         ([], "failed"),
     ],
 )
-def test_a_container_s_end_in_words(rows: list[dict[str, Any]], words: str) -> None:
+def test_how_a_container_ended_in_words(rows: list[dict[str, Any]], words: str) -> None:
     assert pod_status.failure(pod(containerStatuses=rows)) == words
 
 
-def test_a_pod_that_was_taken_says_so_in_the_words_of_who_took_it() -> None:
+def test_an_evicted_pod_shows_the_reason_of_its_eviction() -> None:
     taken = pod(reason="Evicted", message="low on memory", containerStatuses=[ended(137)])
 
     assert pod_status.failure(taken) == "Evicted: low on memory"

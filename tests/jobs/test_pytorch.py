@@ -48,7 +48,7 @@ BAD_POLICY: list[tuple[Raw, str]] = [
 
 
 @pytest.mark.parametrize(("policy", "message"), BAD_POLICY, ids=[str(p) for p, _ in BAD_POLICY])
-def test_a_policy_that_makes_no_sense_is_refused_with_its_path(policy: Raw, message: str) -> None:
+def test_an_invalid_policy_is_rejected_with_its_path(policy: Raw, message: str) -> None:
     with pytest.raises(InvalidJob) as refused:
         read(WORKER, elasticPolicy=policy)
 
@@ -66,7 +66,7 @@ def test_a_policy_that_makes_no_sense_is_refused_with_its_path(policy: Raw, mess
         {"minReplicas": None, "rdzvHost": None, "standalone": None},
     ],
 )
-def test_a_policy_that_makes_sense_is_taken(policy: Raw) -> None:
+def test_a_valid_policy_is_accepted(policy: Raw) -> None:
     assert read(WORKER, elasticPolicy=policy).count("Worker") == 2
 
 
@@ -87,14 +87,14 @@ def test_an_elastic_job_has_workers(roles: Raw, field: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["auto", "cpu", "gpu", "4", 4, None], ids=repr)
-def test_processes_are_counted_or_left_to_torch(number: object) -> None:
+def test_a_number_of_processes_or_a_word_of_torchrun_is_accepted(number: object) -> None:
     assert read(WORKER, nprocPerNode=number).kind == "PyTorchJob"
 
 
 @pytest.mark.parametrize(
     "number", ["foo", "-2", -2, "0", 0, "", "1.5", 1.5, True, {"a": 1}, "\u0663"], ids=repr
 )
-def test_anything_else_is_no_number_of_processes(number: object) -> None:
+def test_any_other_number_of_processes_is_rejected(number: object) -> None:
     with pytest.raises(InvalidJob) as refused:
         read(WORKER, nprocPerNode=number)
 
@@ -102,7 +102,7 @@ def test_anything_else_is_no_number_of_processes(number: object) -> None:
     assert "auto, cpu, gpu" in refused.value.hint
 
 
-def test_the_number_of_processes_is_said_in_one_place() -> None:
+def test_the_number_of_processes_is_given_in_one_field() -> None:
     with pytest.raises(InvalidJob) as refused:
         read(WORKER, nprocPerNode="2", elasticPolicy={"nProcPerNode": 3})
 

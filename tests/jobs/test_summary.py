@@ -171,7 +171,7 @@ def test_requested_gpus_are_those_of_the_spec_whatever_pods_are_left() -> None:
     assert (found.requested_gpus, found.allocated_gpus) == (8, 0)
 
 
-def test_requested_gpus_of_a_job_that_makes_no_sense_are_those_of_its_pods() -> None:
+def test_requested_gpus_of_an_invalid_job_are_those_of_its_pods() -> None:
     raw = job()
     raw["spec"] = {"tfReplicaSpecs": 3}
     container = {"name": "tensorflow", "resources": {"limits": {"nvidia.com/gpu": 2}}}
@@ -201,7 +201,7 @@ def test_age_and_duration_come_from_creation_start_and_end() -> None:
     assert summarize(job(), []).duration(now) == timedelta(hours=1)
 
 
-def test_a_job_that_makes_no_sense_is_still_shown() -> None:
+def test_an_invalid_job_is_still_shown() -> None:
     raw = job("Created")
     raw["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": "two"}}}
 
@@ -293,7 +293,7 @@ def test_a_pods_status_is_what_kubectl_shows(
         ("Succeeded", "", "Succeeded"),
     ],
 )
-def test_a_pod_on_its_way_out_is_terminating(phase: str, reason: str, expected: str) -> None:
+def test_a_pod_being_deleted_is_terminating(phase: str, reason: str, expected: str) -> None:
     found = pod(phase=phase, reason=reason)
     meta = msgspec.structs.replace(found.metadata, deletion_timestamp=CREATED)
 

@@ -29,7 +29,7 @@ def edit(server: Server, spec: Raw) -> None:
     server.patch(JOB, {"metadata": {"generation": generation}, "spec": spec})
 
 
-async def test_a_job_made_senseless_while_it_runs_goes_on_as_it_was() -> None:
+async def test_a_job_made_invalid_while_it_runs_continues_as_it_was() -> None:
     server = Server()
     async with operating(server):
         submit(server, roles={"Worker": replica(2, "OnFailure"), "PS": replica(1, "OnFailure")})
@@ -58,7 +58,7 @@ async def test_a_job_made_senseless_while_it_runs_goes_on_as_it_was() -> None:
     assert told.count("InvalidSpec") == 1
 
 
-async def test_an_operator_that_finds_a_senseless_job_running_leaves_it_alone() -> None:
+async def test_an_operator_that_finds_an_invalid_job_running_leaves_it_alone() -> None:
     server = Server()
     async with operating(server):
         submit(server)
@@ -82,7 +82,7 @@ async def test_an_operator_that_finds_a_senseless_job_running_leaves_it_alone() 
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize(("end", "outcome"), [("Succeeded", "Succeeded"), ("Failed", "Failed")])
-async def test_a_job_made_senseless_ends_as_its_pods_end(
+async def test_a_job_made_invalid_ends_as_its_pods_end(
     restarted: bool, end: str, outcome: str
 ) -> None:
     server = Server()

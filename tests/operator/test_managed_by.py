@@ -17,7 +17,7 @@ JOB = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs/j"
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("manager", ["kueue.x-k8s.io/multikueue", "kubeflow.org/training-operator"])
-async def test_a_senseless_job_is_refused_only_where_it_runs(manager: str) -> None:
+async def test_an_invalid_job_is_rejected_only_by_the_cluster_that_runs_it(manager: str) -> None:
     server = Server()
     raw = manifest(roles={"Worker": replica(-1)}, runPolicy={"managedBy": manager})
     del raw["metadata"]["uid"]

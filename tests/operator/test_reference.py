@@ -27,35 +27,35 @@ RULES = {
     "flat and nested policies": "policies_may_be_flat_or_nested",
     "nested wins": "the_nested_policy_wins",
     "phase and state": "the_first_version_also_has_a_phase_and_a_state",
-    "invalid in the first version": "clients_of_the_first_version_read_it_as_a_phase_until_it_is_mended",
+    "invalid in the first version": "an_invalid_job_of_the_first_version_has_a_failed_phase_until_it_is_corrected",
     "every version read back whole": "a_manifest_of_any_version_is_read_back_whole_through_every_other_and_runs",
-    "invalid spec": "a_bad_manifest_is_refused_with_the_path_and_a_hint",
-    "invalid while it runs": "a_job_made_senseless_while_it_runs_goes_on_as_it_was",
-    "invalid spec never stops the operator": "junk_in_any_place_is_either_understood_or_refused_by_name",
-    "template restartPolicy ignored with a warning": "a_warning_about_the_manifest_is_told_once",
+    "invalid spec": "an_invalid_manifest_is_rejected_with_the_path_and_a_hint",
+    "invalid while it runs": "a_job_made_invalid_while_it_runs_continues_as_it_was",
+    "invalid spec never stops the operator": "junk_in_any_field_is_either_accepted_or_rejected_by_name",
+    "template restartPolicy ignored with a warning": "a_warning_about_the_manifest_is_emitted_once",
     # Names, labels, ports
     "pod, labels, owner": "a_pod_belongs_to_its_job_and_carries_its_gang",
     "job-role master": "the_leading_replica_carries_the_masters_label",
     "headless service": "a_service_is_headless_and_publishes_pods_that_are_not_ready",
     "port by name": "each_role_has_the_port_named_in_its_template",
     # TF_CONFIG
-    "TF_CONFIG": "a_worker_is_told_of_everyone",
+    "TF_CONFIG": "a_worker_knows_all_replicas",
     "master key": "a_master_is_called_master",
     "evaluator in or out": "the_evaluator_is_in_the_cluster_unless_the_job_says_no",
-    "dynamic workers": "dynamic_workers_are_told_only_of_whom_they_talk_to",
-    "dynamic workers without PS": "dynamic_workers_without_parameter_servers_are_told_null",
-    "none for one replica": "a_lone_replica_gets_none",
-    "last, and only where it trains": "it_comes_last_and_only_to_the_container_that_trains",
+    "dynamic workers": "dynamic_workers_know_only_the_peers_they_talk_to",
+    "dynamic workers without PS": "dynamic_workers_without_parameter_servers_get_null",
+    "none for one replica": "a_single_replica_gets_no_tf_config",
+    "last, and only where it trains": "tf_config_comes_last_and_only_in_the_container_that_trains",
     "cluster domain": "the_cluster_domain_of_the_operator_is_appended",
     # Order of one look
     "managedBy": "a_job_of_another_operator_is_left_alone",
     "deletionTimestamp": "a_job_being_deleted_is_left_alone",
     "adoption": "an_orphan_with_the_jobs_labels_is_adopted",
-    "adoption of what a former job left": "what_a_former_job_left_behind_is_adopted",
-    "release": "a_pod_whose_labels_were_taken_is_let_go_and_its_name_waited_for",
-    "finished jobs": "a_finished_job_makes_nothing_new",
-    "suspend and resume": "suspending_takes_everything_away_and_resuming_brings_it_back",
-    "scale": "workers_are_added_and_taken_away",
+    "adoption of what a former job left": "objects_that_a_former_job_left_behind_are_adopted",
+    "release": "a_pod_that_loses_its_labels_is_released_and_the_job_waits_for_its_name",
+    "finished jobs": "a_finished_job_creates_nothing",
+    "suspend and resume": "suspending_deletes_everything_and_resuming_recreates_it",
+    "scale": "workers_are_added_and_removed",
     "gang before pods": "services_and_the_gang_come_before_the_pods",
     # Failure and completion
     "restart policies and exit codes": "a_failed_worker_restarts_or_fails_the_job",
@@ -65,37 +65,37 @@ RULES = {
     "AllWorkers": "all_workers_must_succeed_if_the_job_says_so",
     "dynamic workers may fail": "dynamic_workers_may_fail_without_failing_the_job",
     "backoffLimit": "restarts_in_place_and_by_replacement_count_together",
-    "deadline": "a_deadline_has_a_timer_and_ends_what_runs_whatever_the_policy",
-    "cleanPodPolicy None": "cleaning_nothing_keeps_everything",
-    "cleanPodPolicy Running": "cleaning_what_runs_keeps_what_has_ended_and_its_service",
-    "cleanPodPolicy Running takes Pending too": "cleaning_what_runs_takes_what_waits_too",
-    "ttl": "a_job_that_outlived_its_time_is_deleted",
+    "deadline": "a_deadline_has_a_timer_and_deletes_running_pods_whatever_the_policy",
+    "cleanPodPolicy None": "the_policy_none_keeps_everything",
+    "cleanPodPolicy Running": "the_policy_running_keeps_finished_pods_and_their_services",
+    "cleanPodPolicy Running takes Pending too": "the_policy_running_deletes_pending_pods_too",
+    "ttl": "a_job_is_deleted_when_its_ttl_is_over",
     "ttl while suspended": "a_suspended_job_does_not_expire",
     # Conditions
     "condition table": "conditions_follow_one_another",
     "same again": "the_same_again_changes_nothing_not_even_the_message",
     "transition time": "a_new_reason_alone_keeps_the_time_of_the_transition",
-    "every event": "an_event_is_told_once",
-    "few events": "an_ordinary_life_is_told_in_few_words",
-    "every metric": "what_becomes_of_jobs_and_their_objects_is_counted",
-    "exit codes told": "a_failed_pod_is_told_of_with_its_code",
+    "every event": "an_event_is_emitted_once",
+    "few events": "an_ordinary_job_emits_few_events",
+    "every metric": "jobs_and_objects_are_counted_in_metrics",
+    "exit codes told": "an_event_names_the_exit_code_of_a_failed_pod",
     # Gangs
     "object per dialect": "each_dialect_has_its_object",
     "marks per dialect": "each_dialect_marks_the_pods",
     "minMember, queue, priority": "the_policy_of_the_job_shapes_its_group",
-    "minResources": "the_least_resources_are_the_sum_of_what_the_first_members_ask_for",
+    "minResources": "min_resources_are_the_sum_of_the_requests_of_the_first_members",
     "flag and annotation": "gang_scheduling_can_be_off_for_all_and_on_for_one",
-    "quota": "a_gang_that_a_quota_refuses_is_taken_back_and_comes_whole_later",
+    "quota": "a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later",
     # MPI
-    "sizing of v1alpha1": "one_template_is_sized_by_its_units",
+    "sizing of v1alpha1": "a_single_template_is_sized_by_its_units",
     "launcher after workers": "the_launcher_waits_until_all_workers_are_ready",
     "hostfile and agent": "the_config_volume_holds_what_mpirun_needs",
-    "discover_hosts.sh": "hosts_that_come_and_go_are_discovered",
+    "discover_hosts.sh": "the_discovery_script_lists_the_ready_workers",
     "rights": "the_launcher_may_run_commands_in_its_own_workers_only",
     "kubectl delivery": "kubectl_is_delivered_if_an_image_is_given",
     "ssh": "by_ssh_the_launcher_starts_at_once_with_keys_and_names",
-    "WaitForWorkersReady": "by_ssh_the_launcher_waits_if_asked_to",
-    "implementations": "each_implementation_is_told_in_its_own_words",
+    "WaitForWorkersReady": "by_ssh_the_launcher_waits_if_the_job_requests_it",
+    "implementations": "each_mpi_implementation_gets_its_own_variables",
     # PyTorch and JAX
     "ranks": "a_master_and_its_workers_know_their_ranks",
     "elastic": "an_elastic_job_has_a_rendezvous",
@@ -103,31 +103,31 @@ RULES = {
     "init container": "workers_wait_for_their_master_in_an_init_container_if_an_image_is_given",
     "coordinator": "jax_processes_know_their_coordinator",
     # Host network
-    "ports of their own": "each_has_a_port_of_its_own_and_everyone_is_told",
-    "ports in use": "ports_in_use_are_passed_over",
+    "ports of their own": "each_replica_has_a_port_of_its_own_that_all_others_know",
+    "ports in use": "ports_in_use_are_skipped",
 }
 
 FAULTS = {
     "deadline fires only on another event": "a_deadline_ends_a_job_although_nothing_else_happens",
-    "ttl fires only on another event": "a_finished_job_goes_when_its_time_is_up",
-    "any satisfied expectation lets all through": "watches_that_are_late_lead_to_no_pod_twice_and_no_restart_counted_twice",
+    "ttl fires only on another event": "a_finished_job_is_deleted_when_its_ttl_is_over",
+    "any satisfied expectation lets all through": "late_watches_create_no_pod_twice_and_count_no_restart_twice",
     "Succeeded and Failed both true": "a_chief_that_succeeded_is_not_undone_by_a_worker_that_failed",
     "recreated pods not counted": "recreated_pods_count_for_the_backoff_limit",
-    "services outlive their pods": "a_service_whose_pod_is_gone_is_cleaned_too",
-    "PodGroup written at every look": "a_group_that_has_what_it_should_is_not_written_again",
-    "PodGroup churn after the end": "nothing_is_done_or_said_twice_about_a_job_that_ended",
+    "services outlive their pods": "a_service_without_a_pod_is_deleted_too",
+    "PodGroup written at every look": "an_unchanged_group_is_not_written_again",
+    "PodGroup churn after the end": "nothing_is_written_twice_about_a_job_that_ended",
     "budget selects pods by a label they lack": "a_budget_selects_the_pods_of_its_job",
-    "pods kept at a limit lose their logs": "at_a_limit_what_runs_ends_and_what_has_ended_keeps_its_log",
-    "eviction fails the job": "what_the_cluster_took_is_replaced_whatever_the_policy_and_not_counted",
+    "pods kept at a limit lose their logs": "at_a_limit_running_pods_are_deleted_and_finished_pods_stay",
+    "eviction fails the job": "pods_ended_by_the_cluster_are_replaced_whatever_the_policy_and_not_counted",
     "evicted MPI worker fails the job": "an_evicted_worker_does_not_fail_the_job",
     "launcher in the gang it waits for": "the_gang_is_the_workers",
     "parameter servers alone never end": "a_job_of_parameter_servers_alone_succeeds_when_all_do",
     "missing CRD leaves the job silent": "a_cluster_without_group_crds_still_runs_gangs",
-    "status of another operator stops the job": "a_status_that_another_wrote_is_mended",
+    "status of another operator stops the job": "a_status_with_junk_of_another_writer_is_corrected",
     "one replica gets no group": "a_job_of_one_replica_has_its_group",
-    "same name again is held up": "a_job_of_the_same_name_right_after_is_not_held_up",
-    "pods back after collection": "a_pod_collected_with_its_job_is_not_brought_back",
-    "names too long or with dots": "a_name_is_judged_by_the_longest_name_made_from_it",
+    "same name again is held up": "a_job_of_the_same_name_right_after_a_deletion_is_not_held_up",
+    "pods back after collection": "a_pod_garbage_collected_with_its_job_is_not_recreated",
+    "names too long or with dots": "a_name_is_checked_by_the_longest_name_derived_from_it",
     "finished jobs fill the queue": "finished_jobs_are_never_written_to",
     "the same warning at every look": "an_event_that_repeats_is_one_event_written_at_growing_intervals",
     "gang waits without a word": "the_status_repeats_why_the_gang_waits",
@@ -187,7 +187,7 @@ def test_the_leading_replica_carries_the_masters_label(
     assert marked == [leading]
 
 
-def test_cleaning_what_runs_takes_what_waits_too() -> None:
+def test_the_policy_running_deletes_pending_pods_too() -> None:
     model = Model(manifest(runPolicy={"cleanPodPolicy": "Running"}))
     model.settle()
     model.exit("j-worker-0", 0)
@@ -204,7 +204,7 @@ def test_a_suspended_job_does_not_expire() -> None:
     assert not [a for a in model.decide() if isinstance(a, DeleteJob | Requeue)]
 
 
-def test_nothing_is_done_or_said_twice_about_a_job_that_ended() -> None:
+def test_nothing_is_written_twice_about_a_job_that_ended() -> None:
     model = Model(manifest())
     model.settle()
     model.exit("j-worker-0", 0)

@@ -25,7 +25,7 @@ from tests.operator.simulation import (
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_job_costs_one_request_per_object_one_status_one_event_and_two_looks() -> None:
+async def test_a_job_costs_one_request_per_object_one_status_one_event_and_two_reconciles() -> None:
     server = Server()
     before = looks()
     async with operating(server):
@@ -44,7 +44,7 @@ def looks() -> float:
     return sum(float(row.value) for row in rows if row.name.endswith("_total"))
 
 
-async def test_in_a_rush_pods_come_before_the_news_of_them() -> None:
+async def test_with_many_jobs_all_pods_come_before_status_and_events() -> None:
     server = Server()
     names = [f"job{number}" for number in range(100)]
     for name in names:

@@ -31,7 +31,7 @@ async def test_a_deadline_ends_a_job_although_nothing_else_happens() -> None:
         assert server.named("pods") == []
 
 
-async def test_a_finished_job_goes_when_its_time_is_up() -> None:
+async def test_a_finished_job_is_deleted_when_its_ttl_is_over() -> None:
     server = Server()
     async with operating(server):
         submit(server, runPolicy={"ttlSecondsAfterFinished": 600})

@@ -70,7 +70,7 @@ def test_every_dialect_is_accepted(dialect: str, started: list[Settings]) -> Non
     assert [one.dialect for one in started] == [dialect]
 
 
-def test_an_unknown_dialect_is_refused_with_the_nearest(started: list[Settings]) -> None:
+def test_an_unknown_dialect_is_rejected_with_the_nearest(started: list[Settings]) -> None:
     answer = CliRunner().invoke(operator.command, ["--gang-dialect=volcan"])
 
     assert answer.exit_code == 2

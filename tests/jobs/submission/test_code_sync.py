@@ -101,7 +101,7 @@ def test_submodules_come_along_unless_switched_off(
     assert (tmp_path / "code" / "outer" / "inner" / "file").exists() == there
 
 
-def test_a_second_run_starts_over(tmp_path: Path, repository: Repository) -> None:
+def test_a_second_run_starts_anew(tmp_path: Path, repository: Repository) -> None:
     fetch(tmp_path / "code", str(repository.path))
     (tmp_path / "code" / "project" / "file").write_text("spoilt")
     fetch(tmp_path / "code", str(repository.path))
@@ -112,7 +112,7 @@ def test_a_second_run_starts_over(tmp_path: Path, repository: Repository) -> Non
 @pytest.mark.parametrize(
     "variables", [{"GIT_SYNC_BRANCH": "no-such"}, {"GIT_SYNC_REV": "0123456789"}]
 )
-def test_what_is_not_there_is_an_error(
+def test_a_missing_repository_is_an_error(
     tmp_path: Path, repository: Repository, variables: dict[str, str]
 ) -> None:
     with pytest.raises(RuntimeError, match=r"no-such|0123456789|single revision"):
@@ -142,12 +142,14 @@ def test_a_password_comes_from_the_environment(tmp_path: Path, guarded: str) -> 
     assert (tmp_path / "code" / "project" / "file").read_text() == "two"
 
 
-def test_without_a_password_it_fails_and_does_not_ask(tmp_path: Path, guarded: str) -> None:
+def test_without_a_password_code_sync_fails_and_does_not_prompt(
+    tmp_path: Path, guarded: str
+) -> None:
     with pytest.raises(RuntimeError, match=r"could not read Username|Authentication failed"):
         fetch(tmp_path / "code", guarded)
 
 
-def test_a_password_within_the_address_is_not_told(tmp_path: Path, guarded: str) -> None:
+def test_a_password_in_the_address_is_not_printed(tmp_path: Path, guarded: str) -> None:
     word = quote(PASSWORD, safe="")
     known = guarded.replace("://", f"://me:{word}@")
     said = fetch(tmp_path / "code", known)
@@ -159,7 +161,7 @@ def test_a_password_within_the_address_is_not_told(tmp_path: Path, guarded: str)
 
 
 @pytest.mark.parametrize("name", ["GIT_SYNC_BRANCH", "GIT_SYNC_REV", "GIT_SYNC_REPO"])
-def test_what_begins_with_a_dash_is_no_option_of_git(
+def test_a_source_that_begins_with_a_dash_is_no_git_option(
     tmp_path: Path, repository: Repository, name: str
 ) -> None:
     touched = tmp_path / "touched"
@@ -175,7 +177,7 @@ def test_what_begins_with_a_dash_is_no_option_of_git(
     "wrong", [{"sync_branch": "-x"}, {"sync_branch": "a b"}, {"sync_revision": "--all"},
               {"sync_source": "-x/project"}],
 )  # fmt: skip
-def test_what_git_could_take_for_an_option_is_refused(wrong: dict[str, str]) -> None:
+def test_values_that_git_could_take_as_options_are_rejected(wrong: dict[str, str]) -> None:
     said = {"sync_mode": "git", "sync_source": "https://host/p.git"} | wrong
     with pytest.raises(UsageError, match=f"--{next(iter(wrong)).replace('_', '-')} "):
         code_sync.check(TensorFlow(name="j", command=("x",), **said))  # type: ignore[arg-type]
@@ -205,7 +207,7 @@ def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("end", "place"), [("", "project/file"), ("/", "file")])
-def test_a_last_slash_stands_for_what_is_in_a_directory(
+def test_a_trailing_slash_copies_the_contents_of_a_directory(
     tmp_path: Path, end: str, place: str
 ) -> None:
     source, root, programs = (tmp_path / name for name in ("project", "code", "bin"))

@@ -66,7 +66,7 @@ def test_a_job_of_one_process_is_its_own_chief() -> None:
     assert list(built()["spec"]["tfReplicaSpecs"]) == ["Chief"]
 
 
-def test_the_one_process_of_a_job_gets_what_was_asked_for_a_worker() -> None:
+def test_a_single_process_gets_the_resources_of_a_worker() -> None:
     asked = {"worker_cpu": "2", "worker_memory": "1Gi", "worker_selector": ("a=b",)}
     job = built(**asked)
 
@@ -75,7 +75,7 @@ def test_the_one_process_of_a_job_gets_what_was_asked_for_a_worker() -> None:
     assert main(built(**asked, chief_cpu="3"), "Chief")["resources"]["limits"]["cpu"] == "3"
 
 
-def test_flags_for_roles_that_the_job_does_not_have_are_told() -> None:
+def test_flags_for_missing_roles_are_reported() -> None:
     asked = TensorFlow(
         name="j", command=("x",), image="i", workers=2, ps_cpu="1", chief_port=1, worker_cpu="1"
     )
@@ -86,7 +86,7 @@ def test_flags_for_roles_that_the_job_does_not_have_are_told() -> None:
     assert flags_without_effect(alone) == [f"--evaluator-memory {why}"]
 
 
-def test_flags_for_a_tensorboard_that_the_job_does_not_have_are_told() -> None:
+def test_flags_for_a_missing_tensorboard_are_reported() -> None:
     asked: dict[str, Any] = {
         "name": "j", "command": ("x",), "image": "i", "logdir": "/l", "tensorboard_image": "t"
     }  # fmt: skip
@@ -121,13 +121,13 @@ def test_without_gang_the_job_says_so() -> None:
 
 
 @pytest.mark.parametrize("value", ['{"a": "b, c"}', "x=y=z", "a # b", "two\nlines", "", "'\""])
-def test_the_value_of_a_variable_is_kept_to_the_letter(value: str) -> None:
+def test_the_value_of_a_variable_is_literal(value: str) -> None:
     env = main(built(workers=2, env=(f"K={value}",)))["env"]
 
     assert {"name": "K", "value": value} in env
 
 
-def test_workers_and_gpus_are_told_to_the_program_and_names_are_sorted() -> None:
+def test_workers_and_gpus_are_variables_and_names_are_sorted() -> None:
     names = [e["name"] for e in main(built(workers=3, gpus=1, env=("Z=1", "A=2")))["env"]]
 
     assert names == ["A", "Z", "gpus", "workers"]
@@ -275,7 +275,7 @@ def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
         ({"device": ("foo=1",)}, "--device 'foo=1' is invalid"),
     ],
 )
-def test_a_wrong_flag_is_refused_in_a_sentence(flags: Raw, sentence: str) -> None:
+def test_an_invalid_flag_is_rejected_in_a_sentence(flags: Raw, sentence: str) -> None:
     with pytest.raises(UsageError) as refused:
         built(**({"workers": 2} | flags))
 
@@ -292,7 +292,7 @@ def test_a_wrong_flag_is_refused_in_a_sentence(flags: Raw, sentence: str) -> Non
         ("\u00e9", "job"),
     ],
 )
-def test_a_wrong_name_comes_with_the_nearest_right_one(wrong: str, right: str) -> None:
+def test_an_invalid_name_comes_with_the_nearest_valid_one(wrong: str, right: str) -> None:
     with pytest.raises(UsageError) as refused:
         built(name=wrong)
 
@@ -300,7 +300,9 @@ def test_a_wrong_name_comes_with_the_nearest_right_one(wrong: str, right: str) -
 
 
 @pytest.mark.parametrize(("kind", "told"), [(TensorFlow, 1), (PyTorch, 1), (Jax, 1), (Mpi, 0)])
-def test_a_retry_that_gives_no_second_try_is_told_of(kind: type[Submission], told: int) -> None:
+def test_a_retry_that_allows_no_second_attempt_is_reported(
+    kind: type[Submission], told: int
+) -> None:
     once = kind(name="j", command=("x",), image="i", retry=1)
 
     assert len(flags_without_effect(once)) == told

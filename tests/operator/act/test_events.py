@@ -177,7 +177,7 @@ TOLD = [
 @pytest.mark.parametrize(
     ("story", "type_", "reason", "words"), TOLD, ids=lambda value: getattr(value, "__name__", None)
 )
-async def test_an_event_is_told_once(story: Any, type_: str, reason: str, words: str) -> None:
+async def test_an_event_is_emitted_once(story: Any, type_: str, reason: str, words: str) -> None:
     server = Server()
     async with operating(server):
         await story(server)
@@ -190,7 +190,7 @@ async def test_an_event_is_told_once(story: Any, type_: str, reason: str, words:
     assert event["source"] == {"component": "tfjob-controller"}
 
 
-async def test_an_ordinary_life_is_told_in_few_words() -> None:
+async def test_an_ordinary_job_emits_few_events() -> None:
     server = Server()
     async with operating(server):
         await submit(server)
@@ -234,7 +234,7 @@ COUNTED = [
 @pytest.mark.parametrize(
     ("story", "number", "least"), COUNTED, ids=lambda value: getattr(value, "__name__", None)
 )
-async def test_what_becomes_of_jobs_and_their_objects_is_counted(
+async def test_jobs_and_objects_are_counted_in_metrics(
     story: Any, number: tuple[str, dict[str, str]], least: int
 ) -> None:
     before = REGISTRY.get_sample_value(*number) or 0.0

@@ -50,7 +50,7 @@ async def test_failing_answers_late_watches_and_kills_leave_nothing_wrong(seed: 
     assert server.named("podgroups") == []
 
 
-async def test_a_job_whose_objects_are_refused_says_at_least_that_it_is_there() -> None:
+async def test_a_job_whose_objects_are_refused_still_gets_a_status() -> None:
     server = Server()
     server.refused = {"services"}
     async with operating(server):
@@ -65,7 +65,7 @@ async def test_a_job_whose_objects_are_refused_says_at_least_that_it_is_there() 
 
 
 @pytest.mark.parametrize("resource", ["jaxjobs", "secrets", "roles", "podgroups"])
-async def test_a_right_that_no_job_needs_stops_nobody(resource: str) -> None:
+async def test_a_missing_right_that_no_job_needs_stops_no_job(resource: str) -> None:
     server = Server()
     server.forbidden = {f"GET {resource}"}
     async with operating(server):
@@ -75,7 +75,7 @@ async def test_a_right_that_no_job_needs_stops_nobody(resource: str) -> None:
 
 
 @pytest.mark.parametrize("resource", ["services", "podgroups"])
-async def test_the_status_says_what_cannot_be_made_until_it_can(resource: str) -> None:
+async def test_the_status_says_what_cannot_be_created_until_it_can(resource: str) -> None:
     server = Server()
     server.invalid = {resource}
     async with operating(server):
@@ -96,7 +96,7 @@ async def test_the_status_says_what_cannot_be_made_until_it_can(resource: str) -
         assert "waiting" not in found["status"]
 
 
-async def test_a_job_one_of_whose_roles_is_refused_fails_with_all_of_it() -> None:
+async def test_a_job_with_a_rejected_role_fails_and_its_objects_are_deleted() -> None:
     server = Server()
     server.wrong = {"j-ps-0"}
     async with operating(server):

@@ -35,7 +35,7 @@ OF_SOMEBODY = [
 
 
 @pytest.mark.parametrize(("kind", "path"), OF_SOMEBODY, ids=[kind for kind, _ in OF_SOMEBODY])
-async def test_it_is_said_at_once_which_name_is_taken_until_it_is_free(
+async def test_the_status_says_at_once_which_name_is_taken_until_it_is_free(
     kind: str, path: str
 ) -> None:
     server = Server()
@@ -56,7 +56,7 @@ async def test_it_is_said_at_once_which_name_is_taken_until_it_is_free(
         assert len(server.named("pods")) == 3
 
 
-async def test_of_several_names_that_are_taken_one_is_told_of_and_the_same_again() -> None:
+async def test_of_several_taken_names_always_the_same_one_is_reported() -> None:
     server = Server(slow=0.5)
     for name in ("j-ps-0", "j-worker-0", "j-worker-1"):
         server.put(f"{POD}/{name}", {"metadata": {"name": name}})
@@ -68,7 +68,7 @@ async def test_of_several_names_that_are_taken_one_is_told_of_and_the_same_again
         assert server.get(JOB) == before
 
 
-async def test_a_pod_without_its_labels_is_let_go_and_not_said_to_be_made() -> None:
+async def test_a_pod_without_its_labels_is_released_without_a_creation_event() -> None:
     server = Server()
     path = f"{POD}/j-worker-1"
     async with operating(server):
@@ -88,7 +88,7 @@ async def test_a_pod_without_its_labels_is_let_go_and_not_said_to_be_made() -> N
         assert len(rows) == 1
 
 
-async def test_a_member_that_does_not_end_is_told_of() -> None:
+async def test_a_pod_that_does_not_terminate_is_reported() -> None:
     server = Server()
     path = f"{POD}/j-worker-1"
     async with operating(server):
@@ -109,7 +109,7 @@ async def test_a_member_that_does_not_end_is_told_of() -> None:
         assert len(server.named("pods")) == 3
 
 
-async def test_a_name_that_is_taken_is_waited_for() -> None:
+async def test_a_job_waits_for_a_name_that_is_taken() -> None:
     server = Server()
     server.put(f"{POD}/j-worker-0", {"metadata": {"name": "j-worker-0"}})
     async with operating(server):

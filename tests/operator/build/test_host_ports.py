@@ -18,7 +18,7 @@ def config(model: Model, pod: str) -> Raw:
     return found
 
 
-def test_each_has_a_port_of_its_own_and_everyone_is_told() -> None:
+def test_each_replica_has_a_port_of_its_own_that_all_others_know() -> None:
     model = Model(on_host())
     model.settle()
 
@@ -36,7 +36,7 @@ def test_each_has_a_port_of_its_own_and_everyone_is_told() -> None:
         assert named == {"name": "tfjob-port", "containerPort": port, "hostPort": port}
 
 
-def test_pods_come_only_when_the_services_have_settled_their_ports() -> None:
+def test_pods_are_created_when_the_services_record_their_ports() -> None:
     model = Model(on_host())
     model.step()
     assert len(model.services) == 3
@@ -47,7 +47,7 @@ def test_pods_come_only_when_the_services_have_settled_their_ports() -> None:
     assert model.step() == []
 
 
-def test_ports_in_use_are_passed_over() -> None:
+def test_ports_in_use_are_skipped() -> None:
     first = Model(on_host())
     first.settle()
     taken = {row["spec"]["ports"][0]["port"] for row in first.services.values()}
@@ -69,7 +69,7 @@ def test_a_replacement_keeps_the_port() -> None:
     assert config(model, "j-worker-1") == before
 
 
-def test_where_all_pods_share_one_address_everyone_is_on_it() -> None:
+def test_where_all_pods_share_one_address_all_replicas_use_it() -> None:
     model = Model(manifest(), Settings(address="127.0.0.1"))
     model.settle()
 

@@ -31,7 +31,7 @@ async def test_an_orphan_with_the_jobs_labels_is_adopted() -> None:
         assert pod["metadata"]["ownerReferences"][0]["name"] == "j"
 
 
-async def test_what_a_former_job_left_behind_is_adopted() -> None:
+async def test_objects_that_a_former_job_left_behind_are_adopted() -> None:
     server = Server()
     async with operating(server):
         submit(server)
@@ -53,7 +53,7 @@ async def test_what_a_former_job_left_behind_is_adopted() -> None:
         assert conditions(server) == ["Created"]
 
 
-async def test_a_pod_whose_labels_were_taken_is_let_go_and_its_name_waited_for() -> None:
+async def test_a_pod_that_loses_its_labels_is_released_and_the_job_waits_for_its_name() -> None:
     server = Server()
     async with operating(server):
         submit(server)
@@ -96,7 +96,7 @@ def owners(server: Server, path: str) -> list[Raw]:
     return found
 
 
-async def test_an_adopted_pod_is_marked_as_of_the_gang() -> None:
+async def test_an_adopted_pod_gets_the_marks_of_the_gang() -> None:
     server = Server()
     path = f"{POD}/j-worker-1"
     async with operating(server):
@@ -112,7 +112,7 @@ async def test_an_adopted_pod_is_marked_as_of_the_gang() -> None:
         assert pod["metadata"]["ownerReferences"][0]["name"] == "j"
 
 
-async def test_a_second_pod_of_a_replica_is_told_of_and_left_alone() -> None:
+async def test_a_second_pod_of_a_replica_is_reported_and_ignored() -> None:
     server = Server()
     async with operating(server):
         submit(server)

@@ -76,7 +76,7 @@ def understood(raw: Raw) -> Job | InvalidJob:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_junk_in_any_place_is_either_understood_or_refused_by_name(data: st.DataObject) -> None:
+def test_junk_in_any_field_is_either_accepted_or_rejected_by_name(data: st.DataObject) -> None:
     raw = rich(data.draw(st.sampled_from(sorted(CONTAINERS))))
     written = places(raw["spec"], ("spec",))
     written += places(raw["metadata"]["annotations"], ("metadata", "annotations"))

@@ -92,7 +92,7 @@ def failing(**spec: Any) -> Model:
     return model
 
 
-def test_what_runs_on_after_a_failure_is_counted_until_it_ends() -> None:
+def test_pods_that_run_on_after_a_failure_are_counted_until_they_end() -> None:
     model = failing(runPolicy={"cleanPodPolicy": "None"})
     rows = {"Chief": {"active": 1}, "PS": {"active": 2}, "Worker": {"active": 1, "failed": 1}}
     assert model.status["replicaStatuses"] == rows
@@ -104,7 +104,7 @@ def test_what_runs_on_after_a_failure_is_counted_until_it_ends() -> None:
 
 
 @pytest.mark.parametrize("clean", ["Running", "All"])
-def test_what_a_failure_takes_down_is_not_counted(clean: str) -> None:
+def test_pods_deleted_by_a_failure_are_not_counted(clean: str) -> None:
     model = failing(runPolicy={"cleanPodPolicy": clean})
 
     assert model.status["replicaStatuses"] == {"Chief": {}, "PS": {}, "Worker": {"failed": 1}}
@@ -125,7 +125,7 @@ def test_workers_that_run_on_after_their_launcher_failed_are_counted() -> None:
     assert model.status["replicaStatuses"] == {"Launcher": {"failed": 1}, "Worker": {"active": 2}}
 
 
-def test_a_job_suspended_while_it_restarts_does_not_restart_any_more() -> None:
+def test_a_job_suspended_while_it_restarts_is_not_restarting_any_more() -> None:
     model = Model(manifest(roles={"Worker": replica(2, "OnFailure")}))
     model.settle()
     model.run()
@@ -161,7 +161,7 @@ def test_a_job_of_which_nothing_can_ever_run_again_has_failed(policy: str) -> No
     assert "3 Worker replica(s) failed. First: pod " in model.status["conditions"][-1]["message"]
 
 
-def test_dynamic_workers_of_whom_all_must_succeed_cannot_do_so_without_one() -> None:
+def test_with_all_workers_required_a_failed_dynamic_worker_fails_the_job() -> None:
     roles = {"Worker": replica(2)}
     model = Model(manifest(roles=roles, enableDynamicWorker=True, successPolicy="AllWorkers"))
     model.settle()
@@ -173,7 +173,7 @@ def test_dynamic_workers_of_whom_all_must_succeed_cannot_do_so_without_one() -> 
     assert model.conditions()[-1] == "Failed"
 
 
-def test_an_mpi_job_whose_workers_ended_before_its_launcher_came_has_failed() -> None:
+def test_an_mpi_job_whose_workers_ended_before_its_launcher_started_has_failed() -> None:
     roles = {"Launcher": replica(1, "Never", "mpi"), "Worker": replica(2, "Never", "mpi")}
     model = Model(manifest("MPIJob", roles))
     model.settle()

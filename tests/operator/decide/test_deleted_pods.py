@@ -34,7 +34,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize(("kind", "container", "role", "spec"), ALONE)
-def test_a_pod_that_leaves_with_0_because_it_was_told_to_is_no_success(
+def test_a_pod_that_exits_0_after_it_was_asked_to_stop_is_no_success(
     kind: str, container: str, role: str, spec: Raw
 ) -> None:
     model = running(kind, {role: replica(1, "Never", container)}, **spec)
@@ -55,7 +55,7 @@ def test_a_pod_that_leaves_with_0_because_it_was_told_to_is_no_success(
 
 
 @pytest.mark.parametrize(("ended", "succeeds"), [(-5, True), (-1, True), (0, False), (3, False)])
-def test_a_pod_that_had_ended_before_it_was_told_to_go_has_succeeded(
+def test_a_pod_that_ended_before_it_was_asked_to_stop_has_succeeded(
     ended: int, *, succeeds: bool
 ) -> None:
     model = running()
@@ -69,7 +69,7 @@ def test_a_pod_that_had_ended_before_it_was_told_to_go_has_succeeded(
     assert (model.conditions()[-1] == "Succeeded") is succeeds
 
 
-def test_an_end_of_which_no_time_is_known_is_put_down_to_the_deletion() -> None:
+def test_an_end_without_a_time_counts_as_caused_by_the_deletion() -> None:
     model = running()
     model.take("j-worker-0")
     model.pod("j-worker-0", phase="Succeeded")
@@ -79,7 +79,7 @@ def test_an_end_of_which_no_time_is_known_is_put_down_to_the_deletion() -> None:
     assert model.pods["j-worker-0"].status.phase == "Pending"
 
 
-def test_a_pod_that_leaves_upon_a_notice_is_replaced_although_nobody_deletes_it() -> None:
+def test_a_pod_that_exits_after_a_disruption_notice_is_replaced_without_a_deletion() -> None:
     model = running(runPolicy={"backoffLimit": 0})
     model.later(2)
     end = {"terminated": {"exitCode": 0, "finishedAt": timestamp(model.now)}}
@@ -92,7 +92,7 @@ def test_a_pod_that_leaves_upon_a_notice_is_replaced_although_nobody_deletes_it(
     assert "restarts" not in model.status
 
 
-def test_a_notice_after_the_end_takes_no_success_away() -> None:
+def test_a_disruption_notice_after_the_end_does_not_undo_success() -> None:
     model = running()
     model.later(-2)
     end = {"terminated": {"exitCode": 0, "finishedAt": timestamp(model.now)}}
@@ -103,7 +103,7 @@ def test_a_notice_after_the_end_takes_no_success_away() -> None:
     assert model.conditions()[-1] == "Succeeded"
 
 
-def test_a_job_resumed_while_its_pods_still_leave_comes_back() -> None:
+def test_a_job_resumed_while_its_pods_terminate_gets_new_pods() -> None:
     model = running(roles={"Chief": replica(1), "Worker": replica(1)})
     model.edit(runPolicy={"suspend": True})
     model.step()

@@ -55,7 +55,7 @@ def spec(model: Model) -> Raw:
         ("native", {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": "high"}),
     ],
 )
-def test_what_is_taken_out_of_the_policy_leaves_the_group(dialect: str, left: Raw) -> None:
+def test_fields_removed_from_the_policy_leave_the_group(dialect: str, left: Raw) -> None:
     model = settled(dialect, asking(cpu=1))
 
     model.edit(runPolicy={"schedulingPolicy": {}})
@@ -64,7 +64,7 @@ def test_what_is_taken_out_of_the_policy_leaves_the_group(dialect: str, left: Ra
     assert spec(model) == left
 
 
-def test_a_group_loses_minimums_that_nothing_asks_for_any_more() -> None:
+def test_a_group_loses_minimums_that_nothing_requests_any_more() -> None:
     model = settled("volcano", {"Worker": replica(2)})
 
     model.edit(runPolicy={"schedulingPolicy": {}})
@@ -73,7 +73,7 @@ def test_a_group_loses_minimums_that_nothing_asks_for_any_more() -> None:
     assert "minResources" not in spec(model)
 
 
-def test_roles_and_resources_that_are_gone_leave_the_minimums() -> None:
+def test_removed_roles_and_resources_leave_the_minimums() -> None:
     model = Model(manifest(roles={**asking(cpu=1, memory="1Gi"), "PS": replica(1)}))
     model.settle()
     assert spec(model)["minTaskMember"] == {"ps": 1, "worker": 2}
@@ -94,7 +94,7 @@ def test_roles_and_resources_that_are_gone_leave_the_minimums() -> None:
         ("native", NATIVE_POD_GROUPS, {"priorityClassName": "usual", "priority": 5}),
     ],
 )
-def test_what_the_server_fills_in_stays(dialect: str, resource: Any, filled: Raw) -> None:
+def test_defaults_of_the_server_stay(dialect: str, resource: Any, filled: Raw) -> None:
     model = Model(manifest(), Settings(dialect=dialect))
     model.settle()
     key = (resource.resource, "j")

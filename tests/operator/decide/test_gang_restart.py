@@ -75,7 +75,7 @@ BLOWS = [deleted, gone, drained, evicted, preempted, restarted, failed]
 
 @pytest.mark.parametrize("kind", CONTAINERS)
 @pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)
-def test_whatever_befalls_one_member_restarts_all_of_them_once(blow: Any, kind: str) -> None:
+def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(blow: Any, kind: str) -> None:
     model = running(kind)
     before = uids(model)
 
@@ -96,7 +96,7 @@ def test_whatever_befalls_one_member_restarts_all_of_them_once(blow: Any, kind: 
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)
-def test_a_second_blow_to_a_gang_that_leaves_already_changes_nothing(blow: Any) -> None:
+def test_a_second_failure_in_a_gang_being_restarted_changes_nothing(blow: Any) -> None:
     model = running()
     model.take("j-worker-1")
     model.step()
@@ -111,7 +111,7 @@ def test_a_second_blow_to_a_gang_that_leaves_already_changes_nothing(blow: Any) 
     assert len([event for event in model.events if event.reason == "TFJobRestarting"]) == 1
 
 
-def test_all_of_a_gang_that_is_preempted_comes_back_without_another_restart() -> None:
+def test_a_preempted_gang_is_recreated_without_another_restart() -> None:
     model = running()
     for name in model.pods:
         preempted(model, name, "tensorflow")
@@ -122,7 +122,7 @@ def test_all_of_a_gang_that_is_preempted_comes_back_without_another_restart() ->
     assert len([event for event in model.events if event.reason == "TFJobRestarting"]) == 1
 
 
-def test_it_is_said_who_broke_the_gang() -> None:
+def test_the_message_names_the_replica_that_broke_the_gang() -> None:
     model = running()
     model.take("j-worker-1")
     model.settle()
@@ -136,7 +136,7 @@ def test_it_is_said_who_broke_the_gang() -> None:
     assert message == "job j is restarting because PS 0 restarted."
 
 
-def test_a_member_lost_before_the_gang_was_whole_is_only_made_anew() -> None:
+def test_a_replica_lost_before_the_gang_was_complete_is_only_recreated() -> None:
     model = running()
     model.take("j-worker-1")
     model.settle()
@@ -152,7 +152,7 @@ def test_a_member_lost_before_the_gang_was_whole_is_only_made_anew() -> None:
 
 
 @pytest.mark.parametrize("row", ["initContainerStatuses", "containerStatuses"])
-def test_what_starts_anew_beside_the_training_breaks_no_gang(row: str) -> None:
+def test_a_restart_of_another_container_breaks_no_gang(row: str) -> None:
     model = running()
     before = uids(model)
     status: dict[str, Any] = {row: [{"name": "beside", "restartCount": 4}]}
@@ -189,7 +189,7 @@ def test_a_gang_that_grows_or_shrinks_is_not_broken() -> None:
     assert not uids(model) & before
 
 
-def test_restarts_from_before_the_job_asked_for_it_break_no_gang() -> None:
+def test_restarts_from_before_the_annotation_break_no_gang() -> None:
     model = running()
     annotations = model.raw["metadata"].pop("annotations")
     restarted(model, "j-worker-1", "tensorflow")
@@ -206,7 +206,7 @@ def test_restarts_from_before_the_job_asked_for_it_break_no_gang() -> None:
     assert not uids(model) & before
 
 
-def test_a_gang_that_keeps_starting_anew_reaches_its_limit() -> None:
+def test_a_gang_that_keeps_restarting_reaches_its_limit() -> None:
     model = running(runPolicy={"backoffLimit": 3})
     for _ in range(2):
         restarted(model, "j-worker-1", "tensorflow")
@@ -220,7 +220,7 @@ def test_a_gang_that_keeps_starting_anew_reaches_its_limit() -> None:
     assert model.conditions()[-1] == "Failed"
 
 
-def test_a_gang_that_keeps_starting_anew_comes_back_ever_later() -> None:
+def test_a_gang_that_keeps_restarting_is_recreated_at_growing_intervals() -> None:
     model = running()
     waits = []
     for _ in range(4):

@@ -41,7 +41,7 @@ def refuse(model: Model, error: InvalidJob | None = None) -> None:
 
 
 @pytest.mark.parametrize("clean", ["None", "Running", "All"])
-def test_a_running_job_made_senseless_keeps_its_pods_and_goes_on_once_it_is_mended(
+def test_a_running_job_made_invalid_keeps_its_pods_and_continues_once_it_is_corrected(
     clean: str,
 ) -> None:
     model = running(runPolicy={"cleanPodPolicy": clean, "ttlSecondsAfterFinished": 1})
@@ -70,7 +70,7 @@ def test_a_running_job_made_senseless_keeps_its_pods_and_goes_on_once_it_is_mend
 
 
 @pytest.mark.parametrize("clean", ["None", "Running", "All"])
-def test_a_template_the_server_refuses_leaves_what_runs_and_takes_back_what_waits(
+def test_a_rejected_template_leaves_running_pods_and_deletes_unscheduled_ones(
     clean: str,
 ) -> None:
     model = running(runPolicy={"cleanPodPolicy": clean, "ttlSecondsAfterFinished": 1})
@@ -95,7 +95,7 @@ def test_a_template_the_server_refuses_leaves_what_runs_and_takes_back_what_wait
     assert model.conditions() == ["Created", "Running"]
 
 
-def test_a_job_whose_template_is_refused_is_still_judged_by_the_pods_it_has() -> None:
+def test_a_job_whose_template_is_rejected_still_ends_as_its_pods_end() -> None:
     model = running()
     model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
     refuse(model, NO_POLICY)
@@ -105,7 +105,7 @@ def test_a_job_whose_template_is_refused_is_still_judged_by_the_pods_it_has() ->
     assert model.conditions() == ["InvalidSpec", "Created", "Running(False)", "Succeeded"]
 
 
-def test_a_job_whose_template_is_refused_fails_when_nothing_of_it_runs_any_more() -> None:
+def test_a_job_whose_template_is_rejected_fails_when_none_of_its_pods_runs() -> None:
     model = running()
     model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
     refuse(model, NO_POLICY)
@@ -118,7 +118,7 @@ def test_a_job_whose_template_is_refused_fails_when_nothing_of_it_runs_any_more(
     assert [event.reason for event in model.events].count("InvalidSpec") == 1
 
 
-def test_restarts_counted_before_are_counted_after() -> None:
+def test_counted_restarts_survive_a_restart_of_the_operator() -> None:
     model = running()
     model.raw["status"]["restarts"] = 2
     model.edit(tfReplicaSpecs=BAD)
@@ -129,7 +129,7 @@ def test_restarts_counted_before_are_counted_after() -> None:
     assert model.status["restarts"] == 2
 
 
-def test_it_is_said_once_per_fault() -> None:
+def test_one_event_is_emitted_per_invalid_manifest() -> None:
     model = Model(manifest(roles=BAD))
     refuse(model)
     refuse(model)
@@ -151,7 +151,7 @@ def test_a_job_that_ended_is_not_rejected_afterwards() -> None:
     assert model.conditions() == ["Created", "Running(False)", "Succeeded"]
 
 
-def test_clients_of_the_first_version_read_it_as_a_phase_until_it_is_mended() -> None:
+def test_an_invalid_job_of_the_first_version_has_a_failed_phase_until_it_is_corrected() -> None:
     raw: Raw = manifest()
     raw["spec"] = {"replicaSpecs": [{"tfReplicaType": "CHEF", "template": {}}]}
     model = Model(raw)
@@ -174,7 +174,7 @@ def refuse_pods(model: Model, error: InvalidJob = NO_POLICY) -> None:
 
 
 @pytest.mark.parametrize("clean", ["None", "Running", "All"])
-def test_a_job_refused_before_it_was_whole_takes_everything_with_it(clean: str) -> None:
+def test_a_job_rejected_before_it_started_leaves_nothing_behind(clean: str) -> None:
     model = Model(manifest(roles=GOOD, runPolicy={"cleanPodPolicy": clean}))
     model.settle()
     model.raw.pop("status")  # The operator was killed before it said a word.
@@ -194,7 +194,7 @@ def test_a_job_refused_before_it_was_whole_takes_everything_with_it(clean: str) 
     assert not model.objects
 
 
-def test_a_refused_job_goes_when_its_time_is_up() -> None:
+def test_a_rejected_job_is_deleted_when_its_ttl_is_over() -> None:
     model = Model(manifest(roles=GOOD, runPolicy={"ttlSecondsAfterFinished": 60}))
     refuse_pods(model)
     model.settle()
@@ -205,7 +205,7 @@ def test_a_refused_job_goes_when_its_time_is_up() -> None:
     assert model.deleted
 
 
-def test_workers_do_not_wait_for_a_launcher_that_cannot_be() -> None:
+def test_workers_do_not_wait_for_a_rejected_launcher() -> None:
     roles = {"Launcher": replica(1, name="mpi"), "Worker": replica(2, name="mpi")}
     model = Model(manifest("MPIJob", roles))
     model.settle()

@@ -49,7 +49,7 @@ def test_a_failed_worker_restarts_or_fails_the_job(restart: str, code: int, ends
     assert again is (ends == "Restarting")
 
 
-def test_a_restart_is_accounted_for_before_the_pod_is_deleted() -> None:
+def test_a_restart_is_counted_before_the_pod_is_deleted() -> None:
     model = running()
     uid = model.pods["j-worker-1"].metadata.uid
     model.exit("j-worker-1", 1)
@@ -65,7 +65,7 @@ def test_a_restart_is_accounted_for_before_the_pod_is_deleted() -> None:
     assert "replaced" not in model.status
 
 
-def test_an_operator_that_died_before_deleting_does_not_count_again() -> None:
+def test_an_operator_killed_before_deleting_does_not_count_again() -> None:
     model = running()
     model.exit("j-worker-1", 1)
     for action in model.decide():
@@ -107,7 +107,7 @@ def test_a_job_is_running_again_only_when_all_its_pods_are() -> None:
     ids=lambda status: str(next(iter(status.values())))[:20],
 )
 @pytest.mark.parametrize("restart", ["Never", "OnFailure", "ExitCode"])
-def test_what_the_cluster_took_is_replaced_whatever_the_policy_and_not_counted(
+def test_pods_ended_by_the_cluster_are_replaced_whatever_the_policy_and_not_counted(
     status: dict[str, Any], restart: str
 ) -> None:
     model = running(restart, runPolicy={"backoffLimit": 0})
@@ -120,7 +120,7 @@ def test_what_the_cluster_took_is_replaced_whatever_the_policy_and_not_counted(
     assert "restarts" not in model.status
 
 
-def test_a_refusal_after_a_container_had_started_is_the_jobs_own_failure() -> None:
+def test_a_rejection_after_a_container_started_is_the_jobs_own_failure() -> None:
     model = running("Never")
     row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 1}}}
 
@@ -229,7 +229,7 @@ def test_restarts_of_a_pod_that_was_replaced_are_not_forgotten(how: str) -> None
     assert model.conditions()[-1] == "Failed"
 
 
-def test_a_restart_in_place_counts_once_however_often_it_is_looked_at() -> None:
+def test_a_restart_in_place_counts_once_however_often_it_is_observed() -> None:
     model = running()
     for _ in range(3):
         restarted(model, "j-worker-1", 2)
@@ -242,7 +242,7 @@ def test_a_restart_in_place_counts_once_however_often_it_is_looked_at() -> None:
     assert "restarted" not in model.status
 
 
-def test_at_a_limit_what_runs_ends_and_what_has_ended_keeps_its_log() -> None:
+def test_at_a_limit_running_pods_are_deleted_and_finished_pods_stay() -> None:
     model = running(runPolicy={"backoffLimit": 0})
     model.exit("j-worker-1", 1)
     model.settle()
@@ -277,7 +277,7 @@ def test_dynamic_workers_may_fail_without_failing_the_job() -> None:
     assert model.conditions()[-1] == "Failed"
 
 
-def test_a_failed_pod_is_told_of_with_its_code() -> None:
+def test_an_event_names_the_exit_code_of_a_failed_pod() -> None:
     model = running()
     model.exit("j-worker-1", 3)
     model.settle()
@@ -299,7 +299,7 @@ def crash(model: Model, name: str) -> float | None:
     return waited
 
 
-def test_whoever_keeps_failing_comes_back_ever_later() -> None:
+def test_a_replica_that_keeps_failing_is_recreated_at_growing_intervals() -> None:
     model = Model(manifest(roles={"Worker": replica(2, "ExitCode")}))
     model.settle()
 
@@ -310,7 +310,7 @@ def test_whoever_keeps_failing_comes_back_ever_later() -> None:
     assert model.status["restarts"] == 9
 
 
-def test_whoever_went_well_for_long_comes_back_at_once_again() -> None:
+def test_a_replica_that_ran_well_for_long_is_recreated_at_once() -> None:
     model = Model(manifest(roles={"Worker": replica(1, "ExitCode")}))
     model.settle()
     for _ in range(3):
@@ -320,7 +320,7 @@ def test_whoever_went_well_for_long_comes_back_at_once_again() -> None:
     assert crash(model, "j-worker-0") is None
 
 
-def test_it_is_said_for_whom_and_how_long_a_job_waits() -> None:
+def test_the_status_says_which_replica_waits_and_until_when() -> None:
     model = Model(manifest(roles={"Worker": replica(1, "ExitCode")}))
     model.settle()
     crash(model, "j-worker-0")
@@ -348,7 +348,7 @@ def evict(model: Model, name: str, *, started: bool = True) -> float | None:
 
 
 @pytest.mark.parametrize("annotations", [{}, {"muster.dev/restart": "gang"}])
-def test_whoever_is_evicted_comes_back_at_once_however_often(annotations: dict[str, str]) -> None:
+def test_an_evicted_replica_is_recreated_at_once_however_often(annotations: dict[str, str]) -> None:
     raw = manifest(roles={"Worker": replica(2, "ExitCode")})
     raw["metadata"]["annotations"] = annotations
     model = Model(raw)
@@ -358,7 +358,7 @@ def test_whoever_is_evicted_comes_back_at_once_however_often(annotations: dict[s
     assert "failures" not in model.status
 
 
-def test_whom_a_node_never_started_comes_back_ever_later() -> None:
+def test_a_replica_that_nodes_reject_is_recreated_at_growing_intervals() -> None:
     model = Model(manifest(roles={"Worker": replica(2, "ExitCode")}))
     model.settle()
 
@@ -369,7 +369,7 @@ def test_whom_a_node_never_started_comes_back_ever_later() -> None:
 
 
 @pytest.mark.parametrize("limit", [2, 3])
-def test_a_job_that_ended_keeps_nothing_of_what_passes(limit: int) -> None:
+def test_the_status_of_a_job_that_ended_has_no_transient_fields(limit: int) -> None:
     model = running("ExitCode", runPolicy={"backoffLimit": limit})
     restarted(model, "j-ps-0", 1)
     model.exit("j-worker-1", 137)

@@ -114,7 +114,7 @@ def steady(model: Model) -> None:
 
 @settings(max_examples=300)
 @given(jobs(), DIALECTS, HAPPENINGS)
-def test_deciding_again_after_acting_gives_nothing_but_timers(
+def test_deciding_again_after_acting_gives_only_timers(
     raw: Raw, dialect: str, happenings: list[tuple[str, int]]
 ) -> None:
     model = Model(raw, Settings(dialect=dialect))
@@ -137,7 +137,7 @@ def test_deciding_again_after_acting_gives_nothing_but_timers(
 
 @settings(max_examples=200)
 @given(jobs(), HAPPENINGS)
-def test_an_outcome_is_never_both_and_never_changes(
+def test_a_job_never_both_succeeds_and_fails_and_its_outcome_never_changes(
     raw: Raw, happenings: list[tuple[str, int]]
 ) -> None:
     model = Model(raw)
@@ -156,7 +156,7 @@ def test_an_outcome_is_never_both_and_never_changes(
 
 @settings(max_examples=100)
 @given(jobs(), HAPPENINGS)
-def test_a_finished_job_makes_nothing_new(raw: Raw, happenings: list[tuple[str, int]]) -> None:
+def test_a_finished_job_creates_nothing(raw: Raw, happenings: list[tuple[str, int]]) -> None:
     model = Model(raw)
     for what, which in happenings:
         done = any(type_ in ("Succeeded", "Failed") for type_ in model.conditions())

@@ -25,7 +25,7 @@ async def ports(client: Client, ns: str) -> dict[str, int]:
     return {pod.metadata.name: pod.spec.containers[0].ports[-1].host_port for pod in found}
 
 
-async def test_ports_that_foreign_pods_hold_are_passed_over(client: Client, ns: str) -> None:
+async def test_ports_that_other_pods_hold_are_skipped(client: Client, ns: str) -> None:
     rows = [{"containerPort": 80, "hostPort": 15001}, {"containerPort": 81, "hostPort": 15002}]
     body = {"containers": [{"name": "c", "image": "i", "ports": rows}]}
     meta = {"name": "foreign", "namespace": ns}

@@ -117,9 +117,7 @@ async def test_suspending_and_resuming(client: Client, ns: str) -> None:
         await pods(client, ns, 3)
 
 
-async def test_a_job_that_makes_no_sense_says_so_until_it_is_mended(
-    client: Client, ns: str
-) -> None:
+async def test_an_invalid_job_says_so_until_it_is_corrected(client: Client, ns: str) -> None:
     key = Key(ns, "j")
     body = tfjob(ns)
     body["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = -1
@@ -149,7 +147,7 @@ async def test_a_job_that_makes_no_sense_says_so_until_it_is_mended(
     ],
     ids=["invalid", "malformed"],
 )
-async def test_a_template_that_the_server_refuses_fails_the_job_with_its_words(
+async def test_a_template_that_the_server_rejects_fails_the_job_with_its_message(
     client: Client, ns: str, template: Raw, word: str
 ) -> None:
     body = tfjob(ns)
@@ -163,7 +161,7 @@ async def test_a_template_that_the_server_refuses_fails_the_job_with_its_words(
     assert re.search(rf"Worker\.template: .*{word}", failed["message"])
 
 
-async def test_a_gang_that_a_quota_refuses_is_taken_back_and_comes_whole_later(
+async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
     client: Client, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_writes, "QUOTA_PAUSE", 1.0)
@@ -214,7 +212,7 @@ async def test_an_mpi_job_gets_its_workers_then_its_launcher(client: Client, ns:
         await condition(client, MPIJOBS, Key(ns, "m"), "Succeeded")
 
 
-async def test_an_operator_that_is_killed_again_and_again_makes_no_pod_twice_and_no_orphan(
+async def test_an_operator_that_is_killed_repeatedly_creates_no_pod_twice_and_no_orphan(
     client: Client, ns: str
 ) -> None:
     dice = random.Random(7)

@@ -355,7 +355,7 @@ async def mortal(place: Place) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("how", [steady, unreliable, mortal], ids=lambda how: how.__name__)
-async def test_every_policy_holds(
+async def test_every_policy_is_honoured(
     place: Place, client: Client, ns: str, how: Callable[[Place], Any]
 ) -> None:
     async with how(place), asyncio.TaskGroup() as group:

@@ -72,13 +72,13 @@ def cluster(control_plane_binaries: Path) -> Iterator[Watched]:
 
 
 @pytest.mark.parametrize("daemon", rbac.DAEMONS)
-def test_nothing_is_asked_for_that_is_not_allowed(daemon: str, cluster: Watched) -> None:
+def test_no_request_is_forbidden(daemon: str, cluster: Watched) -> None:
     refused = [(right, where) for right, code, where in cluster.asked(daemon) if code == 403]
     assert refused == []
 
 
 @pytest.mark.parametrize("daemon", rbac.DAEMONS)
-def test_nothing_is_allowed_that_nobody_asks_for(daemon: str, cluster: Watched) -> None:
+def test_no_right_is_granted_that_is_never_used(daemon: str, cluster: Watched) -> None:
     used = {right for right, _, _ in cluster.asked(daemon)}
     assert sorted(rbac.granted(daemon) - used - UNUSED[daemon]) == []
 

@@ -160,7 +160,7 @@ async def test_an_older_server_is_spoken_to_in_its_own_protocol(tmp_path: Path) 
 
 
 @pytest.mark.slow
-async def test_a_worker_that_is_not_there_yet_is_tried_again(tmp_path: Path) -> None:
+async def test_a_worker_that_does_not_exist_yet_is_retried(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.refusals = 1
 

@@ -16,42 +16,18 @@ from muster.api.kinds import (
     KUBE_BATCH_POD_GROUPS,
     POD_DISRUPTION_BUDGETS,
     SECRETS,
-    SERVICE_ACCOUNTS,
     VOLCANO_POD_GROUPS,
     Kind,
 )
-from muster.api.meta import Raw
-from muster.errors import InvalidJob
-from muster.jobs import names, parse
+from muster.jobs import names
 from muster.operator.act import ssh_keys
 from muster.operator.actions import Create
 from muster.operator.frameworks import mpi_files
-from muster.operator.frameworks.mpi import BINDINGS, ROLES
 from muster.operator.settings import Settings
-from tests.operator.builders import Model, env, manifest, replica, template
+from tests.operator.builders import Model, env
+from tests.operator.frameworks.mpi_jobs import LAUNCHER, WORKERS, job, single
 
-LAUNCHER = names.launcher("j", "job-uid", 0)
 SECOND = names.launcher("j", "job-uid", 1)
-WORKERS = ("j-worker-0", "j-worker-1")
-
-
-def job(**spec: Any) -> Raw:
-    roles = {"Launcher": replica(1, name="mpi"), "Worker": replica(2, name="mpi")}
-    roles["Launcher"]["template"]["spec"]["containers"][0]["command"] = ["mpirun", "x"]
-    return manifest("MPIJob", roles, **spec)
-
-
-def single(**spec: Any) -> Raw:
-    """One template for launcher and workers, as arena writes it."""
-    raw = manifest("MPIJob", {"Launcher": {}})
-    body = template("mpi")
-    body["spec"]["containers"][0] |= {
-        "command": ["sh", "-c", "mpirun python x.py"],
-        "args": ["a"],
-        "resources": {"limits": {"nvidia.com/gpu": 2}},
-    }
-    raw["spec"] = {"template": body, **({"replicas": 2} | spec)}
-    return raw
 
 
 def test_the_launcher_waits_until_all_workers_are_ready() -> None:
@@ -100,7 +76,7 @@ def test_the_gang_is_the_workers() -> None:
         ("pdb", POD_DISRUPTION_BUDGETS),
     ],
 )
-def test_the_launchers_room_is_asked_for_with_the_gang(dialect: str, resource: Kind[Any]) -> None:
+def test_the_launchers_resources_are_on_the_group(dialect: str, resource: Kind[Any]) -> None:
     raw = job()
     container = raw["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     container["resources"] = {"limits": {"cpu": "1500m", "memory": "1Gi"}}
@@ -119,7 +95,7 @@ def test_the_launchers_room_is_asked_for_with_the_gang(dialect: str, resource: K
     assert late() == {"launcher": {"cpu": "2000m"}}
 
 
-def test_where_the_launcher_is_not_of_the_group_no_room_is_asked_for() -> None:
+def test_a_group_without_the_launcher_has_no_launcher_resources() -> None:
     model = Model(job(), Settings(dialect="coscheduling"))
     model.settle()
 
@@ -167,7 +143,7 @@ def test_the_config_volume_holds_what_mpirun_needs() -> None:
     }
 
 
-def test_hosts_that_come_and_go_are_discovered() -> None:
+def test_the_discovery_script_lists_the_ready_workers() -> None:
     model = Model(job())
     model.settle()
     model.run(*WORKERS)
@@ -179,140 +155,7 @@ def test_hosts_that_come_and_go_are_discovered() -> None:
     assert data["discover_hosts.sh"] == "#!/bin/sh\necho j-worker-1:1\n"
 
 
-def test_the_launcher_may_run_commands_in_its_own_workers_only() -> None:
-    model = Model(job())
-    model.settle()
-
-    rules = model.objects[(ROLES.resource, "j-launcher")]["rules"]
-    execs = next(rule for rule in rules if rule["resources"] == ["pods/exec"])
-    assert execs["resourceNames"] == list(WORKERS)
-    assert (SERVICE_ACCOUNTS.resource, "j-launcher") in model.objects
-    subject = model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]
-    assert subject["name"] == "j-launcher"
-
-    model.edit(
-        mpiReplicaSpecs={"Launcher": replica(1, name="mpi"), "Worker": replica(0, name="mpi")}
-    )
-    model.settle()
-    assert model.objects[(ROLES.resource, "j-launcher")]["rules"] == []
-
-
-@pytest.mark.parametrize("image", ["", "kubectl-delivery:1"])
-def test_a_launcher_may_do_no_more_than_its_way_into_the_workers_takes(image: str) -> None:
-    model = Model(job(), Settings(delivery_image=image))
-    model.settle()
-
-    # A websocket is opened by GET, but needs the right to create as well on newer servers.
-    execs = {"resources": ["pods/exec"], "resourceNames": list(WORKERS), "verbs": ["create", "get"]}
-    # The image that brings kubectl waits until all workers are there, by a watch of pods.
-    looks = {"resources": ["pods"], "verbs": ["get", "list", "watch"]}
-    rules = model.objects[(ROLES.resource, "j-launcher")]["rules"]
-    assert rules == [{"apiGroups": [""], **rule} for rule in ([looks] if image else []) + [execs]]
-
-
-def test_a_role_without_rules_is_not_written_again_and_again() -> None:
-    raw = job()
-    raw["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 0
-    model = Model(raw)
-    model.settle()
-    # As servers hand it out that keep no empty lists.
-    model.objects[(ROLES.resource, "j-launcher")]["rules"] = None
-
-    assert model.step() == []
-
-
-def test_a_launcher_with_an_account_of_its_own_keeps_it() -> None:
-    raw = job()
-    raw["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["serviceAccountName"] = "mine"
-    model = Model(raw)
-    model.settle()
-    model.run(*WORKERS)
-    model.settle()
-
-    assert (SERVICE_ACCOUNTS.resource, "j-launcher") not in model.objects
-    assert model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == "mine"
-    assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == "mine"
-
-
-@pytest.mark.parametrize(
-    ("written", "account"),
-    [
-        ({"serviceAccountName": ""}, "j-launcher"),
-        ({"serviceAccountName": None}, "j-launcher"),
-        ({"serviceAccount": "mine"}, "mine"),
-        ({"serviceAccountName": "", "serviceAccount": "mine"}, "mine"),
-    ],
-)
-def test_a_launcher_runs_as_the_account_that_may_reach_its_workers(
-    written: Raw, account: str
-) -> None:
-    raw = job()
-    raw["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"] |= written
-    model = Model(raw)
-    model.settle()
-    model.run(*WORKERS)
-    model.settle()
-
-    assert model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == account
-    assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == account
-    assert ((SERVICE_ACCOUNTS.resource, "j-launcher") in model.objects) == (account == "j-launcher")
-
-
-def test_one_template_makes_workers_that_sleep_and_a_launcher_without_gpus() -> None:
-    model = Model(single())
-    model.settle()
-    model.run(*WORKERS)
-    model.settle()
-
-    worker = model.manifests["j-worker-0"]["spec"]
-    assert "sleep 365d" in worker["containers"][0]["command"][2]
-    assert "args" not in worker["containers"][0]
-    assert worker["restartPolicy"] == "Always"
-    launcher = model.manifests[LAUNCHER]["spec"]["containers"][0]
-    assert launcher["command"] == ["sh", "-c", "mpirun python x.py"]
-    assert "resources" not in launcher
-    data = model.objects[(CONFIG_MAPS.resource, "j-config")]["data"]
-    assert data["hostfile"] == "j-worker-0 slots=2\nj-worker-1 slots=2\n"
-
-
-@pytest.mark.parametrize(
-    ("spec", "workers", "units"),
-    [
-        ({"gpus": 8, "gpusPerNode": 4}, 2, 4),
-        ({"gpus": 3, "gpusPerNode": 4}, 1, 3),
-        ({"processingUnits": 6, "processingUnitsPerNode": 2}, 3, 2),
-        ({"replicas": 5}, 5, 2),
-    ],
-)
-def test_one_template_is_sized_by_its_units(spec: Raw, workers: int, units: int) -> None:
-    raw = single()
-    del raw["spec"]["replicas"]
-    raw["spec"] |= spec
-
-    read = parse.parse_job(raw)
-
-    assert read.count("Worker") == workers
-    worker = read.replica_spec("Worker")
-    assert worker is not None
-    assert worker.main["resources"]["limits"]["nvidia.com/gpu"] == units
-    assert read.mpi is not None
-    assert read.mpi.slots == units
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"gpus": 7, "gpusPerNode": 4, "replicas": None}, "7 is not a multiple of gpusPerNode 4"),
-        ({"gpus": 8}, "spec.gpus and spec.replicas is given"),
-        ({"replicas": None}, "none of them is given"),
-    ],
-)
-def test_one_template_that_cannot_be_sized_is_refused(spec: Raw, message: str) -> None:
-    with pytest.raises(InvalidJob, match=message):
-        parse.parse_job(single(**spec))
-
-
-def test_a_failed_launcher_is_tried_again_under_another_name_and_its_log_stays() -> None:
+def test_a_failed_launcher_is_retried_under_another_name_and_its_log_stays() -> None:
     model = Model(single(backoffLimit=1, cleanPodPolicy="All"))
     model.settle()
     model.run(*WORKERS)
@@ -373,7 +216,7 @@ def test_by_ssh_the_launcher_starts_at_once_with_keys_and_names() -> None:
     assert set(ssh_keys.with_keys(secret)["data"]) == {"ssh-privatekey", "ssh-publickey"}
 
 
-def test_by_ssh_the_launcher_waits_if_asked_to() -> None:
+def test_by_ssh_the_launcher_waits_if_the_job_requests_it() -> None:
     ssh = {"sshAuthMountPath": "/root/.ssh", "launcherCreationPolicy": "WaitForWorkersReady"}
     model = Model(job(**ssh))
     model.settle()
@@ -392,7 +235,7 @@ def test_by_ssh_the_launcher_waits_if_asked_to() -> None:
         ("OpenMPI", "j-worker-0.j.ns.svc slots=2\n", "OMPI_MCA_orte_default_hostfile"),
     ],
 )
-def test_each_implementation_is_told_in_its_own_words(
+def test_each_mpi_implementation_gets_its_own_variables(
     implementation: str, line: str, variable: str
 ) -> None:
     spec = {"sshAuthMountPath": "/root/.ssh", "mpiImplementation": implementation}
@@ -436,19 +279,3 @@ def test_the_agent_is_a_shell_script_that_finds_python(tmp_path: Path) -> None:
     )
 
     assert done.stdout.strip() == "['j-worker-0', 'mpi', '/bin/sh', '-c', 'orted -mca a b']"
-
-
-def test_workers_of_the_first_version_go_when_the_launcher_is_done() -> None:
-    template = {"spec": {"containers": [{"name": "mpi", "image": "i"}]}}
-    raw = manifest("MPIJob")
-    raw["spec"] = {"replicas": 2, "template": template}
-    model = Model(raw)
-    model.settle()
-    model.run()
-    model.settle()
-    launcher = next(name for name in model.pods if "launcher" in name)
-    model.exit(launcher, 0, "mpi")
-    model.settle()
-
-    assert model.conditions()[-1] == "Succeeded"
-    assert list(model.pods) == [launcher]

@@ -89,7 +89,7 @@ def test_workers_restart_by_default() -> None:
     assert model.manifests["j-worker-0"]["spec"]["restartPolicy"] == "OnFailure"
 
 
-def test_a_second_master_is_refused() -> None:
+def test_a_second_master_is_rejected() -> None:
     model = Model(manifest("PyTorchJob", {"Master": replica(2, name="pytorch")}))
 
     with pytest.raises(InvalidJob, match="exactly one Master"):
@@ -119,7 +119,7 @@ def test_jax_processes_know_their_coordinator() -> None:
     }
 
 
-def test_a_jax_job_is_done_when_all_its_processes_are() -> None:
+def test_a_jax_job_succeeds_when_all_its_processes_do() -> None:
     model = Model(manifest("JAXJob", {"Worker": replica(2, name="jax")}))
     model.settle()
     model.run()

@@ -20,7 +20,7 @@ def tf_config(raw: Raw, pod: str, settings: Settings | None = None) -> str | Non
     return env(model.manifests[pod]).get("TF_CONFIG")
 
 
-def test_a_worker_is_told_of_everyone() -> None:
+def test_a_worker_knows_all_replicas() -> None:
     assert tf_config(manifest(roles=FULL), "j-worker-1") == (
         '{"cluster":{"chief":["j-chief-0.ns.svc:2222"],"ps":["j-ps-0.ns.svc:2222"],'
         '"worker":["j-worker-0.ns.svc:2222","j-worker-1.ns.svc:2222"]},'
@@ -55,7 +55,7 @@ def test_each_role_has_the_port_named_in_its_template() -> None:
     assert named == {"tfjob-port": 22222, "http": 80}
 
 
-def test_a_lone_replica_gets_none() -> None:
+def test_a_single_replica_gets_no_tf_config() -> None:
     assert tf_config(manifest(roles={"Worker": replica(1)}), "j-worker-0") is None
 
 
@@ -88,11 +88,11 @@ def test_the_evaluator_is_in_the_cluster_unless_the_job_says_no(
         ("j-chief-0", '{"cluster":{"worker":{},"ps":[]},"task":{"type":"chief","index":0}}'),
     ],
 )
-def test_dynamic_workers_are_told_only_of_whom_they_talk_to(pod: str, expected: str) -> None:
+def test_dynamic_workers_know_only_the_peers_they_talk_to(pod: str, expected: str) -> None:
     assert tf_config(manifest(roles=FULL, enableDynamicWorker=True), pod) == expected
 
 
-def test_dynamic_workers_without_parameter_servers_are_told_null() -> None:
+def test_dynamic_workers_without_parameter_servers_get_null() -> None:
     raw = manifest(roles={"Worker": replica(2)}, enableDynamicWorker=True)
     assert tf_config(raw, "j-worker-0") == (
         '{"cluster":{"worker":{"0":"j-worker-0.ns.svc:2222"},"ps":null},'
@@ -100,7 +100,7 @@ def test_dynamic_workers_without_parameter_servers_are_told_null() -> None:
     )
 
 
-def test_it_comes_last_and_only_to_the_container_that_trains() -> None:
+def test_tf_config_comes_last_and_only_in_the_container_that_trains() -> None:
     worker: dict[str, Any] = replica(2)
     worker["template"]["spec"]["containers"] = [
         {"name": "sidecar", "image": "i", "env": [{"name": "A", "value": "1"}]},

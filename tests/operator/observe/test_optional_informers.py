@@ -39,7 +39,7 @@ async def operating(server: Server) -> AsyncIterator[Health]:
 
 
 @pytest.mark.parametrize("resource", ["jaxjobs", "secrets", "podgroups", "priorityclasses"])
-async def test_an_operator_without_some_right_is_ready_and_says_what_it_lacks(
+async def test_an_operator_without_some_right_is_ready_and_names_the_right(
     resource: str,
 ) -> None:
     server = Server()
@@ -56,7 +56,7 @@ async def test_an_operator_without_some_right_is_ready_and_says_what_it_lacks(
         assert "rights" not in str(health.readiness())
 
 
-async def test_an_operator_that_may_not_see_pods_is_not_ready() -> None:
+async def test_an_operator_that_may_not_list_pods_is_not_ready() -> None:
     server = Server()
     server.forbidden = {"GET pods"}
     async with operating(server) as health:
@@ -64,7 +64,7 @@ async def test_an_operator_that_may_not_see_pods_is_not_ready() -> None:
         assert not health.readiness().healthy
 
 
-async def test_a_change_that_is_not_allowed_stands_in_the_status() -> None:
+async def test_a_change_that_is_not_allowed_is_in_the_status() -> None:
     server = Server()
     path = f"/apis/kubeflow.org/v1/{NS}/mpijobs/j"
     roles = {"Launcher": replica(1, name="mpi"), "Worker": replica(1, name="mpi")}

@@ -52,7 +52,7 @@ def host_ports(pods: list[Raw]) -> list[int]:
 
 
 @pytest.mark.parametrize("port", [0, 22222])
-def test_a_port_from_before_the_hosts_network_was_asked_for_is_no_choice(port: int) -> None:
+def test_an_ordinary_service_port_is_no_recorded_host_port(port: int) -> None:
     model = Cluster(manifest(roles=workers(port=port)))
     model.settle()
 
@@ -84,7 +84,7 @@ def test_pods_wait_until_their_services_show_the_port() -> None:
     assert len(model.pods) == 2
 
 
-def test_a_port_is_not_chosen_that_a_container_of_the_job_listens_on() -> None:
+def test_a_port_that_a_container_of_the_job_listens_on_is_not_chosen() -> None:
     settings = Settings(host_ports=range(20000, 20003))
     roles = workers(hostNetwork=True)
     row = {"name": "metrics", "containerPort": 20001}
@@ -164,7 +164,7 @@ THREE = Settings(host_ports=range(20000, 20003))
     ],
     ids=["hostPort", "hostNetwork", "sidecar"],
 )
-async def test_what_foreign_pods_hold_is_passed_over(holder: Raw) -> None:
+async def test_ports_of_other_pods_are_skipped(holder: Raw) -> None:
     server = Server()
     stranger(server, "foreign", **holder)
     async with operating(server, settings=THREE):
@@ -184,7 +184,7 @@ async def test_what_foreign_pods_hold_is_passed_over(holder: Raw) -> None:
         ("Running", {}),
     ],
 )
-async def test_what_nobody_holds_any_more_is_free(phase: str, holder: Raw) -> None:
+async def test_a_port_that_no_pod_holds_any_more_is_free(phase: str, holder: Raw) -> None:
     server = Server()
     two = Settings(host_ports=range(20000, 20002))
     ports = [{"containerPort": 20000}, {"containerPort": 20001}]
@@ -197,7 +197,7 @@ async def test_what_nobody_holds_any_more_is_free(phase: str, holder: Raw) -> No
 
 
 @pytest.mark.looptime
-async def test_who_may_not_look_chooses_all_the_same_and_says_so(
+async def test_an_operator_that_may_not_list_pods_chooses_ports_and_logs_that(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
@@ -243,7 +243,7 @@ async def test_jobs_that_come_at_once_get_ports_of_their_own() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_job_that_chooses_nothing_does_not_look() -> None:
+async def test_a_job_without_host_ports_lists_no_pods() -> None:
     server = Server()
     async with operating(server):
         submit(server, "waits", runPolicy={"suspend": True})

@@ -20,7 +20,7 @@ from tests.operator.simulation import (
 pytestmark = pytest.mark.looptime
 
 
-async def test_watches_that_are_late_lead_to_no_pod_twice_and_no_restart_counted_twice() -> None:
+async def test_late_watches_create_no_pod_twice_and_count_no_restart_twice() -> None:
     server = Server(late=3.0)
     roles = {"Worker": replica(3, "OnFailure"), "PS": replica(1, "OnFailure")}
     async with operating(server):
@@ -42,7 +42,7 @@ async def test_watches_that_are_late_lead_to_no_pod_twice_and_no_restart_counted
     assert sorted(made) == sorted(["j-ps-0", "j-worker-0", "j-worker-2", *["j-worker-1"] * 5])
 
 
-async def test_a_pod_collected_with_its_job_is_not_brought_back() -> None:
+async def test_a_pod_garbage_collected_with_its_job_is_not_recreated() -> None:
     server = Server(late=2.0)
     async with operating(server):
         submit(server)
@@ -58,7 +58,7 @@ async def test_a_pod_collected_with_its_job_is_not_brought_back() -> None:
     assert server.named("pods") == []
 
 
-async def test_a_job_of_the_same_name_right_after_is_not_held_up() -> None:
+async def test_a_job_of_the_same_name_right_after_a_deletion_is_not_held_up() -> None:
     server = Server()
     async with operating(server):
         submit(server)
@@ -76,7 +76,7 @@ async def test_a_job_of_the_same_name_right_after_is_not_held_up() -> None:
         assert owners == {uid}
 
 
-async def test_pods_of_a_former_job_of_this_name_are_waited_for_and_told_of() -> None:
+async def test_a_job_waits_for_pods_of_a_former_job_of_its_name_and_says_so() -> None:
     server = Server()
     async with operating(server):
         submit(server)
@@ -132,7 +132,7 @@ async def test_a_change_by_the_user_at_the_time_of_our_own_write_is_not_missed()
     ],
     ids=["text", "rows", "the first version's", "more"],
 )
-async def test_a_status_that_another_wrote_is_mended(junk: Raw) -> None:
+async def test_a_status_with_junk_of_another_writer_is_corrected(junk: Raw) -> None:
     server = Server()
     async with operating(server):
         submit(server)
