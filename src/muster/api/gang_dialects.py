@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from muster.api import pod_groups as objects
     from muster.api.core import Pod, PodDisruptionBudget, Resources
 
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
+COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+LIGHTWEIGHT_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
+LIGHTWEIGHT_MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
+KOORDINATOR_ANNOTATION = "gang.scheduling.koordinator.sh/name"
+KOORDINATOR_MIN_ANNOTATION = "gang.scheduling.koordinator.sh/min-available"
 ROLE_ANNOTATION = "volcano.sh/task-spec"
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 HOLD_ANNOTATION = "muster.dev/hold"
@@ -145,25 +152,25 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect("native", _native_group, (NATIVE_POD_GROUPS,), _native_terms),
     Dialect(
         "volcano",
-        from_annotation("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name"),
+        from_annotation(VOLCANO_GROUP_ANNOTATION, GROUP_ANNOTATION),
         (VOLCANO_POD_GROUPS, KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS),
         _volcano_terms,
     ),
     Dialect(
         "coscheduling",
-        from_label("scheduling.x-k8s.io/pod-group"),
+        from_label(COSCHEDULING_LABEL),
         (COSCHEDULING_POD_GROUPS,),
         _coscheduling_terms,
     ),
     Dialect(
         "lightweight",
-        from_label("pod-group.scheduling.sigs.k8s.io/name"),
-        from_pods=_terms_from_pods(from_label("pod-group.scheduling.sigs.k8s.io/min-available")),
+        from_label(LIGHTWEIGHT_LABEL),
+        from_pods=_terms_from_pods(from_label(LIGHTWEIGHT_MIN_LABEL)),
     ),
     Dialect(
         "koordinator",
-        from_annotation("gang.scheduling.koordinator.sh/name"),
-        from_pods=_terms_from_pods(from_annotation("gang.scheduling.koordinator.sh/min-available")),
+        from_annotation(KOORDINATOR_ANNOTATION),
+        from_pods=_terms_from_pods(from_annotation(KOORDINATOR_MIN_ANNOTATION)),
     ),
 )
 BUDGET = Dialect("budget", lambda _: "", (POD_DISRUPTION_BUDGETS,), _budget_terms)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.gang_dialects import GROUP_ANNOTATION
 from muster.api.kinds import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
@@ -14,7 +15,6 @@ from muster.api.kinds import (
     VOLCANO_POD_GROUPS,
 )
 from muster.api.meta import Raw
-from muster.operator.build.gang_dialect import GROUP_NAME
 from muster.operator.settings import Settings
 from tests.operator.builders import ALL_DIALECTS, Model, manifest, replica
 
@@ -291,6 +291,6 @@ def test_unscheduled_pods_with_another_mark_than_their_gang_are_replaced() -> No
 
     model.settle()
 
-    marks = {pod.metadata.annotations.get(GROUP_NAME) for pod in model.pods.values()}
+    marks = {pod.metadata.annotations.get(GROUP_ANNOTATION) for pod in model.pods.values()}
     assert marks == {"j"}
     assert len(model.pods) == 3

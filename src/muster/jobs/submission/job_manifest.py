@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.api.gang_dialects import LIGHTWEIGHT_LABEL, LIGHTWEIGHT_MIN_LABEL
 from muster.errors import UsageError
 from muster.jobs import names
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from muster.jobs.submission.roles import Role
 
 GANG = "muster.dev/gang"
-GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
-GROUP_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
 REQUESTED = "requestGPUsOfJobOwner"
 TOPOLOGY_SIZE = "gpu-topology-replica"
@@ -98,7 +97,11 @@ def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, s
         case _:
             pass
     pods = labels | (_topology(args) if isinstance(args, Mpi) and args.gputopology else {})
-    gang = {GROUP_NAME: f"{args.type}-{args.name}", GROUP_MIN: str(members)} if args.gang else {}
+    gang = (
+        {LIGHTWEIGHT_LABEL: f"{args.type}-{args.name}", LIGHTWEIGHT_MIN_LABEL: str(members)}
+        if args.gang
+        else {}
+    )
     spec[args.job_kind.replicas_field] = {
         role.name: _replica(args, site, role, pods | (gang if role.member else {}))
         for role in present

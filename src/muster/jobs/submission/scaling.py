@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from muster.api.gang_dialects import LIGHTWEIGHT_MIN_LABEL
 from muster.errors import UsageError
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
-from muster.jobs.submission.job_manifest import GROUP_MIN, REQUESTED, TOPOLOGY_SIZE
+from muster.jobs.submission.job_manifest import REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.submission.pods import WORKERS
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[
     for part in before:
         path = f"{part.path}/template"
         labels = _mapping(_mapping(part.template.get("metadata")).get("labels"))
-        yield from _follow(labels, f"{path}/metadata/labels", GROUP_MIN, members, wanted)
+        yield from _follow(
+            labels, f"{path}/metadata/labels", LIGHTWEIGHT_MIN_LABEL, members, wanted
+        )
         yield from _follow(
             labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, wanted_workers
         )

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster.api import quantity
+from muster.api.gang_dialects import (
+    COSCHEDULING_LABEL,
+    GROUP_ANNOTATION,
+    LATE_ANNOTATION,
+    LIGHTWEIGHT_LABEL,
+    LIGHTWEIGHT_MIN_LABEL,
+    ROLE_ANNOTATION,
+)
 from muster.errors import InvalidQuantity
 from muster.operator.actions import EmitEvent
 from muster.operator.build.gang_dialect import (
-    COSCHEDULING,
     GROUP_KINDS,
-    GROUP_NAME,
-    LABEL_MIN,
-    LABEL_NAME,
-    TASK,
     dialect_of,
     gang_roles,
     wanted_dialect,
@@ -31,8 +34,6 @@ if TYPE_CHECKING:
     from muster.operator.observed import Observed
     from muster.operator.settings import Settings
 
-LATE_MEMBERS = "muster.dev/late"
-"""On a group: pods that come after the others, as JSON from role to the resources of one."""
 _GANG_SCHEDULERS = ("muster", "kube-batchd", "kube-batch", "volcano", "scheduler-plugins")
 
 
@@ -79,20 +80,20 @@ class Gang:
         launcher = self.job.replica_spec("Launcher")
         if launcher is None or self.dialect == "coscheduling":
             return {}
-        return {LATE_MEMBERS: json.dumps({"launcher": _resources([launcher], 1, {})})}
+        return {LATE_ANNOTATION: json.dumps({"launcher": _resources([launcher], 1, {})})}
 
     def annotations(self, replica: Replica) -> dict[str, str]:
         if self.dialect in ("volcano", "kube-batch"):
-            return {GROUP_NAME: self.job.name, TASK: replica.role.lower()}
+            return {GROUP_ANNOTATION: self.job.name, ROLE_ANNOTATION: replica.role.lower()}
         return {}
 
     def labels(self, replica: Replica) -> dict[str, str]:
         if replica.role == "Launcher":
             return {}
         if self.dialect == "coscheduling":
-            return {COSCHEDULING: self.job.name}
+            return {COSCHEDULING_LABEL: self.job.name}
         if self.dialect == "labels":
-            return {LABEL_NAME: self.job.name, LABEL_MIN: str(self.size)}
+            return {LIGHTWEIGHT_LABEL: self.job.name, LIGHTWEIGHT_MIN_LABEL: str(self.size)}
         return {}
 
     def pod_spec(self) -> Raw:

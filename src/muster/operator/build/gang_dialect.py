@@ -11,6 +11,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from muster.api import kinds
+from muster.api.gang_dialects import (
+    COSCHEDULING_LABEL,
+    GROUP_ANNOTATION,
+    KOORDINATOR_ANNOTATION,
+    LIGHTWEIGHT_LABEL,
+    VOLCANO_GROUP_ANNOTATION,
+)
 from muster.operator.build.labels import role_of
 
 if TYPE_CHECKING:
@@ -20,17 +27,12 @@ if TYPE_CHECKING:
     from muster.operator.observed import Observed
     from muster.operator.settings import Settings
 
-GROUP_NAME = "scheduling.k8s.io/group-name"
-TASK = "volcano.sh/task-spec"
-COSCHEDULING = "scheduling.x-k8s.io/pod-group"
-LABEL_NAME = "pod-group.scheduling.sigs.k8s.io/name"
-LABEL_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
 DECLARED = (
-    GROUP_NAME,
-    "scheduling.volcano.sh/group-name",
-    COSCHEDULING,
-    LABEL_NAME,
-    "gang.scheduling.koordinator.sh/name",
+    GROUP_ANNOTATION,
+    VOLCANO_GROUP_ANNOTATION,
+    COSCHEDULING_LABEL,
+    LIGHTWEIGHT_LABEL,
+    KOORDINATOR_ANNOTATION,
 )
 """Labels and annotations by which a template names a gang of its own."""
 
@@ -112,7 +114,7 @@ def _names_gang(replica_spec: ReplicaSpec, *, requested: bool) -> bool:
     """
     meta = replica_spec.template.get("metadata") or {}
     marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
-    counted = (name for name in DECLARED if not (requested and name == LABEL_NAME))
+    counted = (name for name in DECLARED if not (requested and name == LIGHTWEIGHT_LABEL))
     return any(name in marks for name in counted) or bool(replica_spec.spec.get("schedulingGroup"))
 
 
@@ -147,13 +149,13 @@ def _living_pods(job: Job, observed: Observed) -> list[Pod]:
 def _marked_dialect(job: Job, pod: Pod) -> str:
     """The dialect whose mark a pod carries; `volcano` also stands for kube-batch."""
     meta, group = pod.metadata, pod.spec.scheduling_group
-    if meta.annotations.get(GROUP_NAME) == job.name:
+    if meta.annotations.get(GROUP_ANNOTATION) == job.name:
         return "volcano"
     if group is not None and group.pod_group_name == job.name:
         return "native"
-    if meta.labels.get(COSCHEDULING) == job.name:
+    if meta.labels.get(COSCHEDULING_LABEL) == job.name:
         return "coscheduling"
-    if meta.labels.get(LABEL_NAME) == job.name and not _is_labelled_by_template(job, pod):
+    if meta.labels.get(LIGHTWEIGHT_LABEL) == job.name and not _is_labelled_by_template(job, pod):
         return "labels"
     return ""
 
@@ -162,7 +164,7 @@ def _is_labelled_by_template(job: Job, pod: Pod) -> bool:
     """Whether the user, not the operator, wrote the labels of the plainest dialect."""
     replica_spec = job.replica_spec(role_of(job, pod))
     meta = (replica_spec.template.get("metadata") or {}) if replica_spec else {}
-    return LABEL_NAME in (meta.get("labels") or {})
+    return LIGHTWEIGHT_LABEL in (meta.get("labels") or {})
 
 
 def _by_group_object(job: Job, observed: Observed, wanted: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster.api.gang_dialects import LATE_ANNOTATION
 from muster.operator.actions import Action, Create, Delete, Patch
-from muster.operator.build.gang import LATE_MEMBERS
 from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def _equal(before: Any, wanted: Any) -> bool:
 
 def _late_members(existing: Raw, wanted: Raw) -> Raw:
     """The change to the launcher's annotation; the others belong to the user."""
-    before = (existing["metadata"].get("annotations") or {}).get(LATE_MEMBERS)
-    after = (wanted["metadata"].get("annotations") or {}).get(LATE_MEMBERS)
-    return {} if before == after else {"metadata": {"annotations": {LATE_MEMBERS: after}}}
+    before = (existing["metadata"].get("annotations") or {}).get(LATE_ANNOTATION)
+    after = (wanted["metadata"].get("annotations") or {}).get(LATE_ANNOTATION)
+    return {} if before == after else {"metadata": {"annotations": {LATE_ANNOTATION: after}}}
 
 
 def _removed_fields(before: Raw, wanted: Raw) -> Raw:
