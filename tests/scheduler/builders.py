@@ -114,13 +114,13 @@ def _name_group(
         marks["scheduling.k8s.io/group-name"] = group
     elif dialect == "coscheduling":
         tags["scheduling.x-k8s.io/pod-group"] = group
-    elif dialect.startswith("lightweight:"):
+    elif dialect.startswith("labels:"):
         tags["pod-group.scheduling.sigs.k8s.io/name"] = group
         tags["pod-group.scheduling.sigs.k8s.io/min-available"] = dialect.partition(":")[2]
     elif dialect.startswith("koordinator:"):
         marks["gang.scheduling.koordinator.sh/name"] = group
         marks["gang.scheduling.koordinator.sh/min-available"] = dialect.partition(":")[2]
-    elif dialect == "budget":
+    elif dialect == "pdb":
         tags["gang"] = group
     else:
         raise ValueError(dialect)

@@ -104,6 +104,7 @@ def rooms_come_back(history: list[tuple[Any, ...]]) -> None:
         if event[0] == "kill" and event[2] != "Succeeded":
             world.kill(event[1], event[2])
             world.decide()
+            whole = {name for name in whole if world.bound(name)}  # else its room is free at once
     world.arrive(1, 1, 1, 0)  # a rival that would take any free room at once
     world.decide()
     calm(world, 2)

@@ -54,7 +54,7 @@ def test_a_gang_of_the_same_name_in_another_dialect_or_namespace_is_not_meant() 
 
 
 def test_a_gang_by_budget_is_found_by_its_controller() -> None:
-    told = explain_job("job", [pod("job-worker-0")], [row("default/job", 1, "budget")])
+    told = explain_job("job", [pod("job-worker-0")], [row("default/job", 1, "pdb")])
 
     assert told.place == 1
 

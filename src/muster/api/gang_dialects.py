@@ -1,11 +1,10 @@
-"""The dialects: every way a pod can say which gang it belongs to, in one table.
+"""The dialects: every way to declare a gang, in one table that scheduler and operator read.
 
-Read by `roster`. A dialect knows how a pod names its group, which objects declare such a group,
-and what terms an object (or, where there is none, the pods themselves) sets. The first row that
-matches a pod wins. Pure: no client, no state.
-
-A budget (PodDisruptionBudget) is the one declaration that finds its pods instead of being named by
-them; `budget_covers` says which pods, and it comes last.
+A dialect knows how a pod names its group (`group_of`, and `marks` to write), which objects declare
+such a group, what terms an object (or, where there is none, the pods themselves) sets, the spec of
+a group, and the status that its users expect. The first dialect in which a pod names a group wins.
+A budget (PodDisruptionBudget) is the one declaration that selects its pods instead of being named
+by them; it comes last.
 """
 
 from __future__ import annotations
@@ -22,22 +21,30 @@ from muster.api.kinds import (
     VOLCANO_POD_GROUPS,
     Kind,
 )
-from muster.api.selectors import Selector, from_labels
-from muster.errors import InvalidSelector
+from muster.api.meta import find_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from muster.api import pod_groups as objects
     from muster.api.core import Pod, PodDisruptionBudget, Resources
+    from muster.api.meta import Raw
 
-GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
+GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
+VOLCANO_NAME_ANNOTATION = "scheduling.volcano.sh/group-name"
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-LIGHTWEIGHT_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
-LIGHTWEIGHT_MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
-KOORDINATOR_ANNOTATION = "gang.scheduling.koordinator.sh/name"
+NAME_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
+MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
+KOORDINATOR_NAME_ANNOTATION = "gang.scheduling.koordinator.sh/name"
 KOORDINATOR_MIN_ANNOTATION = "gang.scheduling.koordinator.sh/min-available"
+GROUP_MARKS = (
+    GROUP_NAME_ANNOTATION,
+    VOLCANO_NAME_ANNOTATION,
+    COSCHEDULING_LABEL,
+    NAME_LABEL,
+    KOORDINATOR_NAME_ANNOTATION,
+)
+"""Labels and annotations by which a pod names its group."""
 ROLE_ANNOTATION = "volcano.sh/task-spec"
 ROLE_LABEL = "training.kubeflow.org/replica-type"
 HOLD_ANNOTATION = "muster.dev/hold"
@@ -53,8 +60,10 @@ PLAN_ANNOTATION = "muster.dev/plan"
 LATE_ANNOTATION = "muster.dev/late"
 """On a group: members that start after the others and are not counted in its minimum, as JSON from
 role to the requests of one such member. Their room is placed with the gang and held."""
-BUDGET_SCHEDULERS = frozenset({"kube-batchd", "kube-batch", "muster"})
-SERVICE_CONTROLLERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
+
+
+SUCCEEDED = "muster.dev/Succeeded"
+"""The condition that counts succeeded members where a dialect's status has no field for them."""
 
 
 class GangKey(NamedTuple):
@@ -70,7 +79,7 @@ class GangKey(NamedTuple):
 
 @dataclass(frozen=True)
 class GangTerms:
-    """What a gang was declared to need."""
+    """What a gang is declared to need."""
 
     min: int = 1
     roles: Mapping[str, int] = field(default_factory=dict)
@@ -80,14 +89,65 @@ class GangTerms:
 
 
 @dataclass(frozen=True)
+class GroupSpec:
+    """What a new group object is to say."""
+
+    min: int
+    roles: Mapping[str, int]
+    resources: Raw
+    selector: Raw
+    priority_class: str = ""
+    queue: str = ""
+    timeout: int | None = None
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """How a gang stands, for the status of its group."""
+
+    min: int
+    bound: int
+    pending: int
+    running: int
+    failed: int
+    succeeded: int
+    reason: str = ""
+    """Why it waits; empty if it does not."""
+
+    @property
+    def there(self) -> int:
+        return self.bound + self.succeeded
+
+    @property
+    def done(self) -> bool:
+        return self.succeeded >= self.min
+
+
+@dataclass(frozen=True)
+class PodMarks:
+    """What a pod carries to name its group."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Dialect:
     """One row of the table."""
 
     name: str
-    group_of: Callable[[Pod], str]
+    group_of: Callable[[Pod], str] = lambda _: ""
+    marks: Callable[[str, str, int], PodMarks] = lambda *_: PodMarks()
+    """From the group's name, the pod's role and the gang's minimum."""
     kinds: tuple[Kind[Any], ...] = ()
     terms: Callable[[Any], GangTerms] = lambda _: GangTerms()
     from_pods: Callable[[Iterable[Pod]], GangTerms] | None = None
+    spec: Callable[[GroupSpec], Raw] | None = None
+    status: Callable[[GroupCounts, str], Raw] | None = None
+    """From the counts and a timestamp; None if the object has no status of ours."""
+    succeeded: Callable[[objects.PodGroupStatus], int] = lambda status: status.succeeded
+    """How many members had succeeded when a status was written."""
 
 
 def role_of(pod: Pod) -> str:
@@ -107,6 +167,17 @@ def from_label(name: str) -> Callable[[Pod], str]:
     return lambda pod: pod.metadata.labels.get(name, "")
 
 
+def _terms_from_pods(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], GangTerms]:
+    def terms(pods: Iterable[Pod]) -> GangTerms:
+        counts = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
+        return GangTerms(min=max(counts, default=1))
+
+    return terms
+
+
+# -- scheduling.k8s.io -----------------------------------------------------------------------------
+
+
 def _native_group(pod: Pod) -> str:
     return pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
 
@@ -120,6 +191,39 @@ def _native_terms(group: objects.NativePodGroup) -> GangTerms:
     )
 
 
+def _native_spec(group: GroupSpec) -> Raw:
+    spec: Raw = {"schedulingPolicy": {"gang": {"minCount": max(group.min, 1)}}}
+    return spec | ({"priorityClassName": group.priority_class} if group.priority_class else {})
+
+
+def _native_status(gang: GroupCounts, stamp: str) -> Raw:
+    whole = gang.there >= gang.min
+    scheduled = {
+        "type": "PodGroupScheduled",
+        "status": "True" if whole else "False",
+        "reason": "Scheduled" if whole else "Unschedulable",
+        "message": "" if whole else gang.reason,
+        "lastTransitionTime": stamp,
+    }
+    ended = {
+        "type": SUCCEEDED,
+        "status": "True" if gang.done else "False",
+        "reason": "MembersSucceeded",
+        "message": f"{gang.succeeded} of {gang.min} members succeeded",
+        "lastTransitionTime": stamp,
+    }
+    return {"conditions": [scheduled, ended] if gang.succeeded else [scheduled]}
+
+
+def _native_succeeded(status: objects.PodGroupStatus) -> int:
+    found = find_condition(status.conditions, SUCCEEDED)
+    number = found.message.partition(" ")[0] if found is not None else ""
+    return int(number) if number.isdecimal() else 0
+
+
+# -- Volcano and kube-batch ------------------------------------------------------------------------
+
+
 def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
     roles = {role.lower(): n for role, n in group.spec.min_task_member.items() if n > 0}
     return GangTerms(
@@ -131,8 +235,82 @@ def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
     )
 
 
+def _kube_batch_spec(group: GroupSpec) -> Raw:
+    spec: Raw = {"minMember": group.min}
+    if group.queue:
+        spec["queue"] = group.queue
+    if group.priority_class:
+        spec["priorityClassName"] = group.priority_class
+    return spec
+
+
+def _volcano_spec(group: GroupSpec) -> Raw:
+    spec = _kube_batch_spec(group)
+    if group.resources:
+        spec["minResources"] = group.resources
+    if group.min == sum(group.roles.values()):
+        spec["minTaskMember"] = {role: n for role, n in group.roles.items() if n}
+    return spec
+
+
+def _volcano_status(gang: GroupCounts, stamp: str) -> Raw:
+    waiting = {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughResources" if gang.pending else "NotEnoughTasks",
+        "message": gang.reason,
+    }
+    scheduled = {
+        "type": "Scheduled",
+        "status": "True",
+        "reason": "tasks in gang are ready to be scheduled",
+        "message": "",
+    }
+    condition = waiting if gang.reason else scheduled
+    phase = "Unknown" if gang.bound else "Pending"
+    if gang.there >= gang.min:
+        phase = "Running"
+    return {
+        "phase": "Completed" if gang.done else phase,
+        "conditions": [condition | {"lastTransitionTime": stamp, "transitionID": ""}],
+        "running": gang.running,
+        "succeeded": gang.succeeded,
+        "failed": gang.failed,
+    }
+
+
+# -- scheduler-plugins -----------------------------------------------------------------------------
+
+
 def _coscheduling_terms(group: objects.CoschedulingPodGroup) -> GangTerms:
     return GangTerms(min=max(group.spec.min_member, 1), min_resources=group.spec.min_resources)
+
+
+def _coscheduling_spec(group: GroupSpec) -> Raw:
+    spec: Raw = {"minMember": max(group.min, 1)}
+    if group.resources:
+        spec["minResources"] = group.resources
+    if group.timeout is not None:
+        spec["scheduleTimeoutSeconds"] = group.timeout
+    return spec
+
+
+def _coscheduling_status(gang: GroupCounts, stamp: str) -> Raw:
+    phase = "Scheduling" if gang.bound else "Pending"
+    if gang.running + gang.succeeded >= gang.min:
+        phase = "Running"
+    if gang.failed and gang.there < gang.min:
+        phase = "Failed"
+    return {
+        "phase": "Finished" if gang.done else phase,
+        "scheduled": gang.bound,
+        "running": gang.running,
+        "succeeded": gang.succeeded,
+        "failed": gang.failed,
+    }
+
+
+# -- the table -------------------------------------------------------------------------------------
 
 
 def _budget_terms(budget: PodDisruptionBudget) -> GangTerms:
@@ -140,42 +318,65 @@ def _budget_terms(budget: PodDisruptionBudget) -> GangTerms:
     return GangTerms(min=max(least, 1) if isinstance(least, int) else 1)
 
 
-def _terms_from_pods(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], GangTerms]:
-    def terms(pods: Iterable[Pod]) -> GangTerms:
-        counts = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
-        return GangTerms(min=max(counts, default=1))
-
-    return terms
+def _volcano_marks(group: str, role: str, _: int) -> PodMarks:
+    return PodMarks(annotations={GROUP_NAME_ANNOTATION: group, ROLE_ANNOTATION: role})
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect("native", _native_group, (NATIVE_POD_GROUPS,), _native_terms),
+    Dialect(
+        "native",
+        _native_group,
+        lambda group, *_: PodMarks(spec={"schedulingGroup": {"podGroupName": group}}),
+        (NATIVE_POD_GROUPS,),
+        _native_terms,
+        spec=_native_spec,
+        status=_native_status,
+        succeeded=_native_succeeded,
+    ),
     Dialect(
         "volcano",
-        from_annotation(VOLCANO_GROUP_ANNOTATION, GROUP_ANNOTATION),
+        from_annotation(VOLCANO_NAME_ANNOTATION, GROUP_NAME_ANNOTATION),
+        _volcano_marks,
         (VOLCANO_POD_GROUPS, KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS),
         _volcano_terms,
+        spec=_volcano_spec,
+        status=_volcano_status,
     ),
     Dialect(
         "coscheduling",
         from_label(COSCHEDULING_LABEL),
+        lambda group, *_: PodMarks(labels={COSCHEDULING_LABEL: group}),
         (COSCHEDULING_POD_GROUPS,),
         _coscheduling_terms,
+        spec=_coscheduling_spec,
+        status=_coscheduling_status,
     ),
     Dialect(
-        "lightweight",
-        from_label(LIGHTWEIGHT_LABEL),
-        from_pods=_terms_from_pods(from_label(LIGHTWEIGHT_MIN_LABEL)),
+        "labels",
+        from_label(NAME_LABEL),
+        lambda group, _, least: PodMarks(labels={NAME_LABEL: group, MIN_LABEL: str(least)}),
+        from_pods=_terms_from_pods(from_label(MIN_LABEL)),
     ),
     Dialect(
         "koordinator",
-        from_annotation(KOORDINATOR_ANNOTATION),
+        from_annotation(KOORDINATOR_NAME_ANNOTATION),
         from_pods=_terms_from_pods(from_annotation(KOORDINATOR_MIN_ANNOTATION)),
     ),
 )
-BUDGET = Dialect("budget", lambda _: "", (POD_DISRUPTION_BUDGETS,), _budget_terms)
-SINGLE_POD = Dialect("pod", lambda _: "", from_pods=lambda _: GangTerms())
-DIALECT_BY_NAME: Mapping[str, Dialect] = {d.name: d for d in (*DIALECTS, BUDGET, SINGLE_POD)}
+PDB = Dialect(
+    "pdb",
+    kinds=(POD_DISRUPTION_BUDGETS,),
+    terms=_budget_terms,
+    spec=lambda group: {"minAvailable": group.min, "selector": {"matchLabels": group.selector}},
+)
+SINGLE_POD = Dialect("pod", from_pods=lambda _: GangTerms())
+KUBE_BATCH = Dialect(
+    "kube-batch", marks=_volcano_marks, kinds=(KUBE_BATCH_POD_GROUPS,), spec=_kube_batch_spec
+)
+"""For writing only: pods that carry its mark are read as Volcano's."""
+DIALECT_BY_NAME: Mapping[str, Dialect] = {
+    dialect.name: dialect for dialect in (*DIALECTS, KUBE_BATCH, PDB, SINGLE_POD)
+}
 
 
 def gang_named_by(pod: Pod) -> GangKey | None:
@@ -188,54 +389,5 @@ def gang_named_by(pod: Pod) -> GangKey | None:
 
 
 def single_pod_gang(pod: Pod) -> GangKey:
-    """The gang of one that a pod is which belongs to no other."""
+    """Key of the one-pod gang for a pod that names no group."""
     return GangKey(SINGLE_POD.name, pod.metadata.namespace, pod.metadata.name)
-
-
-def may_join_budget_gang(pod: Pod) -> bool:
-    """Whether a budget can make this pod a gang member: not where it guards an ordinary service."""
-    owner = pod.metadata.controller
-    service = owner is not None and owner.kind in SERVICE_CONTROLLERS
-    return pod.spec.scheduler_name in BUDGET_SCHEDULERS and not service
-
-
-class Budget(NamedTuple):
-    """A budget that declares a gang, with its selector ready for use."""
-
-    object: PodDisruptionBudget
-    selector: Selector
-
-    @property
-    def allowed(self) -> int:
-        """How many pods it would let go now."""
-        return self.object.status.disruptions_allowed
-
-    def is_no_milder(self, before: Budget) -> bool:
-        """Whether it lets nobody go whom the budget of before did not."""
-        same = self.object.spec.selector == before.object.spec.selector
-        return same and self.allowed <= before.allowed
-
-
-def gang_budget(budget: PodDisruptionBudget | None) -> Budget | None:
-    """The budget as a gang's declaration; percentages and odd selectors declare none."""
-    least = budget.spec.min_available if budget is not None else None
-    return parse_budget(budget) if isinstance(least, int) and not isinstance(least, bool) else None
-
-
-def parse_budget(budget: PodDisruptionBudget | None) -> Budget | None:
-    """Any budget, ready for use, unless its selector makes no sense."""
-    try:
-        return None if budget is None else Budget(budget, from_labels(budget.spec.selector))
-    except InvalidSelector:
-        return None
-
-
-def budget_covers(budget: Budget, pod: Pod) -> bool:
-    """Whether a budget speaks of a pod: by its selector, or by the controller both belong to."""
-    metadata = budget.object.metadata
-    if metadata.namespace != pod.metadata.namespace:
-        return False
-    mine, theirs = metadata.controller, pod.metadata.controller
-    if mine is not None and theirs is not None and mine.uid == theirs.uid:
-        return True
-    return budget.selector.matches(pod.metadata.labels)

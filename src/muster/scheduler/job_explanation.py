@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.gang_dialects import BUDGET, gang_named_by, role_of, single_pod_gang
+from muster.api.gang_dialects import PDB, gang_named_by, role_of, single_pod_gang
 from muster.api.meta import condition_is_true, find_condition
 from muster.scheduler.published_line import WaitingGang, ordinal
 
@@ -92,7 +92,7 @@ def _row(pods: Sequence[Pod], rows: Sequence[WaitingGang]) -> WaitingGang | None
         names.add((key.dialect, str(key)))
         owner = pod.metadata.controller
         if owner is not None:
-            names.add((BUDGET.name, f"{pod.metadata.namespace}/{owner.name}"))
+            names.add((PDB.name, f"{pod.metadata.namespace}/{owner.name}"))
     found = [row for row in rows if (row.dialect, row.gang) in names]
     return min(found, key=lambda row: row.place, default=None)
 

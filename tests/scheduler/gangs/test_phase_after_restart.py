@@ -10,8 +10,7 @@ import pytest
 from muster.api.core import Pod
 from muster.api.pod_groups import PodGroupStatus
 from muster.errors import Unreachable
-from muster.scheduler.gangs.group_status import GroupCounts, group_status
-from muster.scheduler.gangs.members import count_succeeded
+from muster.scheduler.effects.reporter import group_status
 from muster.scheduler.state import State
 from tests.scheduler.builders import (
     coscheduling_group,
@@ -44,7 +43,7 @@ async def four_nodes(members: int, dialect: str = "volcano") -> FakeCluster:
     return cluster
 
 
-@pytest.mark.parametrize("dialect", ["volcano", "lightweight:4"])
+@pytest.mark.parametrize("dialect", ["volcano", "labels:4"])
 async def test_a_whole_gang_with_surplus_that_lost_a_member_meanwhile_is_not_released(
     dialect: str,
 ) -> None:
@@ -191,8 +190,5 @@ async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_nex
 def told(cluster: FakeCluster, group: Any) -> Any:
     """The group with the status that the scheduler gives it now."""
     (found,) = (g for g in cluster.state.roster.gangs.values() if g.key.name == "g")
-    members, terms = cluster.state.members(found), found.terms
-    assert terms is not None
-    standing = GroupCounts(terms, members, count_succeeded(cluster.state, found), None)
-    status = group_status(found.key, standing, "2026-01-01T00:00:00Z")
+    status = group_status(cluster.state, found, None, "2026-01-01T00:00:00Z")
     return msgspec.structs.replace(group, status=msgspec.convert(status, PodGroupStatus))

@@ -41,7 +41,7 @@ def roster(*items: Any) -> Roster:
         ("volcano", volcano_group("g", 3), "volcano"),
         ("coscheduling", coscheduling_group("g", 3), "coscheduling"),
         ("native", native_group("g", 3), "native"),
-        ("lightweight:3", None, "lightweight"),
+        ("labels:3", None, "labels"),
         ("koordinator:3", None, "koordinator"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_budget_makes_a_gang_of_the_pods_it_selects() -> None:
     declared = budget("x", 4, {"job": "x"})
     found.put_budget(declared.metadata.key, declared)
 
-    gang = found.gangs[GangKey("budget", "default", "x")]
+    gang = found.gangs[GangKey("pdb", "default", "x")]
     assert [p.metadata.name for p in gang.pods.values()] == ["p"]
     assert gang.terms is not None
     assert gang.terms.min == 4
@@ -140,8 +140,8 @@ def test_pods_for_other_schedulers_are_not_ours() -> None:
 
 def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
     found = roster(
-        pod("p", group="g", dialect="lightweight:2"),
-        pod("p", group="g", dialect="lightweight:2", namespace="other"),
+        pod("p", group="g", dialect="labels:2"),
+        pod("p", group="g", dialect="labels:2", namespace="other"),
     )
 
     assert len(found.gangs) == 2

@@ -40,9 +40,9 @@ GROUPS: dict[str, Kind[Any]] = {
     "kube-batch": KUBE_BATCH_POD_GROUPS,
     "sigs": SIGS_POD_GROUPS,
     "coscheduling": COSCHEDULING_POD_GROUPS,
-    "budget": POD_DISRUPTION_BUDGETS,
+    "pdb": POD_DISRUPTION_BUDGETS,
 }
-DIALECTS = (*GROUPS, "lightweight", "koordinator")
+DIALECTS = (*GROUPS, "labels", "koordinator")
 
 
 def options_reporting_at_once(plane: ControlPlane) -> Options:
@@ -129,7 +129,7 @@ async def declare(client: Client, dialect: str, namespace: str, name: str, minim
         return
     if dialect == "native":
         spec: Raw = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
-    elif dialect == "budget":
+    elif dialect == "pdb":
         spec = {"minAvailable": minimum, "selector": {"matchLabels": {"gang": name}}}
     else:
         spec = {"minMember": minimum}
@@ -155,7 +155,7 @@ def member(dialect: str, namespace: str, gang: str, name: str, minimum: int, gpu
         labels["scheduling.x-k8s.io/pod-group"] = gang
     elif dialect == "native":
         spec["schedulingGroup"] = {"podGroupName": gang}
-    elif dialect == "lightweight":
+    elif dialect == "labels":
         labels["pod-group.scheduling.sigs.k8s.io/name"] = gang
         labels["pod-group.scheduling.sigs.k8s.io/min-available"] = str(minimum)
     elif dialect == "koordinator":
@@ -172,7 +172,7 @@ def member(dialect: str, namespace: str, gang: str, name: str, minimum: int, gpu
             "annotations": annotations,
         },
         "spec": {
-            "schedulerName": "kube-batchd" if dialect == "budget" else "muster",
+            "schedulerName": "kube-batchd" if dialect == "pdb" else "muster",
             "containers": [{"name": "main", "image": "none", "resources": resources}],
             **spec,
         },

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import LIGHTWEIGHT_LABEL, LIGHTWEIGHT_MIN_LABEL
+from muster.api.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.errors import UsageError
 from muster.jobs import names
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
@@ -97,11 +97,7 @@ def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, s
         case _:
             pass
     pods = labels | (_topology(args) if isinstance(args, Mpi) and args.gputopology else {})
-    gang = (
-        {LIGHTWEIGHT_LABEL: f"{args.type}-{args.name}", LIGHTWEIGHT_MIN_LABEL: str(members)}
-        if args.gang
-        else {}
-    )
+    gang = {NAME_LABEL: f"{args.type}-{args.name}", MIN_LABEL: str(members)} if args.gang else {}
     spec[args.job_kind.replicas_field] = {
         role.name: _replica(args, site, role, pods | (gang if role.member else {}))
         for role in present

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang_dialects import LIGHTWEIGHT_MIN_LABEL
+from muster.api.gang_dialects import MIN_LABEL
 from muster.errors import UsageError
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 from muster.jobs.submission.job_manifest import REQUESTED, TOPOLOGY_SIZE
@@ -125,9 +125,7 @@ def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[
     for part in before:
         path = f"{part.path}/template"
         labels = _mapping(_mapping(part.template.get("metadata")).get("labels"))
-        yield from _follow(
-            labels, f"{path}/metadata/labels", LIGHTWEIGHT_MIN_LABEL, members, wanted
-        )
+        yield from _follow(labels, f"{path}/metadata/labels", MIN_LABEL, members, wanted)
         yield from _follow(
             labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, wanted_workers
         )

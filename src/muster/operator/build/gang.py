@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.api import quantity
-from muster.api.gang_dialects import (
-    COSCHEDULING_LABEL,
-    GROUP_ANNOTATION,
-    LATE_ANNOTATION,
-    LIGHTWEIGHT_LABEL,
-    LIGHTWEIGHT_MIN_LABEL,
-    ROLE_ANNOTATION,
-)
+from muster.api.gang_dialects import DIALECT_BY_NAME, LATE_ANNOTATION, GroupSpec, PodMarks
 from muster.errors import InvalidQuantity
 from muster.operator.actions import EmitEvent
 from muster.operator.build.gang_dialect import (
@@ -26,7 +19,7 @@ from muster.operator.build.gang_dialect import (
 from muster.operator.build.labels import job_selector, metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
@@ -65,8 +58,22 @@ class Gang:
             "apiVersion": self.kind.api_version,
             "kind": self.kind.kind,
             "metadata": meta,
-            "spec": _GROUP_SPECS[self.dialect](self),
+            "spec": self._group_spec(),
         }
+
+    def _group_spec(self) -> Raw:
+        write, policy = DIALECT_BY_NAME[self.dialect].spec, self.job.policy.scheduling
+        assert write is not None
+        spec = GroupSpec(
+            min=self.size,
+            roles={one.role.lower(): one.count for one in gang_roles(self.job)},
+            resources=self.resources,
+            selector=job_selector(self.job),
+            priority_class=policy.priority_class,
+            queue=policy.queue,
+            timeout=policy.timeout,
+        )
+        return write(spec)
 
     def _job_annotations(self) -> dict[str, str]:
         return {
@@ -82,24 +89,13 @@ class Gang:
             return {}
         return {LATE_ANNOTATION: json.dumps({"launcher": _resources([launcher], 1, {})})}
 
-    def annotations(self, replica: Replica) -> dict[str, str]:
-        if self.dialect in ("volcano", "kube-batch"):
-            return {GROUP_ANNOTATION: self.job.name, ROLE_ANNOTATION: replica.role.lower()}
-        return {}
-
-    def labels(self, replica: Replica) -> dict[str, str]:
-        if replica.role == "Launcher":
-            return {}
-        if self.dialect == "coscheduling":
-            return {COSCHEDULING_LABEL: self.job.name}
-        if self.dialect == "labels":
-            return {LIGHTWEIGHT_LABEL: self.job.name, LIGHTWEIGHT_MIN_LABEL: str(self.size)}
-        return {}
-
-    def pod_spec(self) -> Raw:
-        if self.dialect == "native":
-            return {"schedulingGroup": {"podGroupName": self.job.name}}
-        return {}
+    def marks(self, replica: Replica) -> PodMarks:
+        """What a pod carries to name its group; a launcher is no member where only labels count."""
+        dialect = DIALECT_BY_NAME.get(self.dialect)
+        if dialect is None:
+            return PodMarks()
+        marks = dialect.marks(self.job.name, replica.role.lower(), self.size)
+        return replace(marks, labels={}) if replica.role == "Launcher" else marks
 
 
 def gang_of(job: Job, observed: Observed, settings: Settings) -> Gang:
@@ -152,52 +148,3 @@ def _requests(replica_spec: ReplicaSpec) -> list[Raw]:
     """What each container requests; its limit where it requests nothing."""
     rows = [container.get("resources") or {} for container in replica_spec.spec["containers"]]
     return [{**(row.get("limits") or {}), **(row.get("requests") or {})} for row in rows]
-
-
-def _volcano(gang: Gang) -> Raw:
-    spec = _kube_batch(gang)
-    if gang.resources:
-        spec["minResources"] = gang.resources
-    roles = gang_roles(gang.job)
-    if gang.size == sum(one.count for one in roles):
-        spec["minTaskMember"] = {one.role.lower(): one.count for one in roles if one.count}
-    return spec
-
-
-def _kube_batch(gang: Gang) -> Raw:
-    policy = gang.job.policy.scheduling
-    spec: Raw = {"minMember": gang.size}
-    if policy.queue:
-        spec["queue"] = policy.queue
-    if policy.priority_class:
-        spec["priorityClassName"] = policy.priority_class
-    return spec
-
-
-def _coscheduling(gang: Gang) -> Raw:
-    spec: Raw = {"minMember": max(gang.size, 1)}
-    if gang.resources:
-        spec["minResources"] = gang.resources
-    if gang.job.policy.scheduling.timeout is not None:
-        spec["scheduleTimeoutSeconds"] = gang.job.policy.scheduling.timeout
-    return spec
-
-
-def _native(gang: Gang) -> Raw:
-    spec: Raw = {"schedulingPolicy": {"gang": {"minCount": max(gang.size, 1)}}}
-    if gang.job.policy.scheduling.priority_class:
-        spec["priorityClassName"] = gang.job.policy.scheduling.priority_class
-    return spec
-
-
-def _pdb(gang: Gang) -> Raw:
-    return {"minAvailable": gang.size, "selector": {"matchLabels": job_selector(gang.job)}}
-
-
-_GROUP_SPECS: dict[str, Callable[[Gang], Raw]] = {
-    "volcano": _volcano,
-    "kube-batch": _kube_batch,
-    "pdb": _pdb,
-    "coscheduling": _coscheduling,
-    "native": _native,
-}

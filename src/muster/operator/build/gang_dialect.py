@@ -11,13 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from muster.api import kinds
-from muster.api.gang_dialects import (
-    COSCHEDULING_LABEL,
-    GROUP_ANNOTATION,
-    KOORDINATOR_ANNOTATION,
-    LIGHTWEIGHT_LABEL,
-    VOLCANO_GROUP_ANNOTATION,
-)
+from muster.api.gang_dialects import DIALECT_BY_NAME, DIALECTS, GROUP_MARKS, NAME_LABEL
 from muster.operator.build.labels import role_of
 
 if TYPE_CHECKING:
@@ -27,21 +21,9 @@ if TYPE_CHECKING:
     from muster.operator.observed import Observed
     from muster.operator.settings import Settings
 
-DECLARED = (
-    GROUP_ANNOTATION,
-    VOLCANO_GROUP_ANNOTATION,
-    COSCHEDULING_LABEL,
-    LIGHTWEIGHT_LABEL,
-    KOORDINATOR_ANNOTATION,
-)
-"""Labels and annotations by which a template names a gang of its own."""
-
+_WITH_OBJECT = ("volcano", "kube-batch", "pdb", "coscheduling", "native")
 GROUP_KINDS: dict[str, Kind[Any] | None] = {
-    "volcano": kinds.VOLCANO_POD_GROUPS,
-    "kube-batch": kinds.KUBE_BATCH_POD_GROUPS,
-    "pdb": kinds.POD_DISRUPTION_BUDGETS,
-    "coscheduling": kinds.COSCHEDULING_POD_GROUPS,
-    "native": kinds.NATIVE_POD_GROUPS,
+    **{name: DIALECT_BY_NAME[name].kinds[0] for name in _WITH_OBJECT},
     "labels": None,
     "declared": None,
     "none": None,
@@ -114,7 +96,7 @@ def _names_gang(replica_spec: ReplicaSpec, *, requested: bool) -> bool:
     """
     meta = replica_spec.template.get("metadata") or {}
     marks = {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
-    counted = (name for name in DECLARED if not (requested and name == LIGHTWEIGHT_LABEL))
+    counted = (name for name in GROUP_MARKS if not (requested and name == NAME_LABEL))
     return any(name in marks for name in counted) or bool(replica_spec.spec.get("schedulingGroup"))
 
 
@@ -148,15 +130,10 @@ def _living_pods(job: Job, observed: Observed) -> list[Pod]:
 
 def _marked_dialect(job: Job, pod: Pod) -> str:
     """The dialect whose mark a pod carries; `volcano` also stands for kube-batch."""
-    meta, group = pod.metadata, pod.spec.scheduling_group
-    if meta.annotations.get(GROUP_ANNOTATION) == job.name:
-        return "volcano"
-    if group is not None and group.pod_group_name == job.name:
-        return "native"
-    if meta.labels.get(COSCHEDULING_LABEL) == job.name:
-        return "coscheduling"
-    if meta.labels.get(LIGHTWEIGHT_LABEL) == job.name and not _is_labelled_by_template(job, pod):
-        return "labels"
+    for dialect in DIALECTS:
+        if dialect.group_of(pod) == job.name:
+            template = dialect.name == "labels" and _is_labelled_by_template(job, pod)
+            return "" if template else dialect.name
     return ""
 
 
@@ -164,7 +141,7 @@ def _is_labelled_by_template(job: Job, pod: Pod) -> bool:
     """Whether the user, not the operator, wrote the labels of the plainest dialect."""
     replica_spec = job.replica_spec(role_of(job, pod))
     meta = (replica_spec.template.get("metadata") or {}) if replica_spec else {}
-    return LIGHTWEIGHT_LABEL in (meta.get("labels") or {})
+    return NAME_LABEL in (meta.get("labels") or {})
 
 
 def _by_group_object(job: Job, observed: Observed, wanted: str) -> str:

@@ -23,18 +23,18 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     replica_spec = job.replica_spec(replica.role)
     assert replica_spec is not None
     template = replica_spec.template.get("metadata") or {}
-    own = replica_labels(job, replica)
+    own, marks = replica_labels(job, replica), gang.marks(replica)
     if job.leads(replica.role, replica.index):
         own[names.JOB_ROLE] = "master"
-    labels = {**(template.get("labels") or {}), **gang.labels(replica), **own}
+    labels = {**(template.get("labels") or {}), **marks.labels, **own}
     meta = metadata(job, replica.name, labels)
-    meta["annotations"] = {**(template.get("annotations") or {}), **gang.annotations(replica)}
+    meta["annotations"] = {**(template.get("annotations") or {}), **marks.annotations}
     if template.get("finalizers"):
         meta["finalizers"] = template["finalizers"]
     spec = {
         **replica_spec.spec,
         "restartPolicy": _restart_policy(replica_spec),
-        **gang.pod_spec(),
+        **marks.spec,
     }
     if gang.scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = gang.scheduler

@@ -40,7 +40,8 @@ def adopt_and_release(
         marks: Raw = {}
         if gang is not None:
             replica = replicas[pod.metadata.name]
-            marks = {"labels": gang.labels(replica), "annotations": gang.annotations(replica)}
+            own = gang.marks(replica)
+            marks = {"labels": {**own.labels}, "annotations": {**own.annotations}}
         owners = [*_others(job, pod), owner_reference(job)]
         actions.append(_with_owners(pod, owners, {name: row for name, row in marks.items() if row}))
     return actions

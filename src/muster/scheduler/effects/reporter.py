@@ -23,14 +23,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.events import EventText, event_manifest, event_subject
-from muster.api.gang_dialects import SINGLE_POD
+from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, GroupCounts
 from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import timestamp
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.kube.request import PatchType
 from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.decisions.reasons import BIND_FAILED
-from muster.scheduler.gangs.group_status import GroupCounts, group_status
 from muster.scheduler.gangs.members import count_succeeded
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class Reporter:
             told = None
         if say.reason is None and told is None:
             self._due.pop(say.gang, None)
-            if say.gang.dialect not in ("volcano", "coscheduling", "native"):
+            if DIALECT_BY_NAME[say.gang.dialect].status is None:
                 return
         now = asyncio.get_running_loop().time()
         soon = now + self._state.settings.report_after
@@ -200,19 +199,14 @@ class Reporter:
         self, gang: Gang, reason: Reason | None, told: _Reported, now: float
     ) -> bool:
         """Write the group's status if it has changed; False if that failed."""
-        terms = gang.terms
-        if terms is None or gang.kind is None or gang.declared is None:
+        status = group_status(self._state, gang, reason, "")
+        if gang.kind is None or gang.declared is None or status is None or status == told.status:
             return True
-        members = self._state.members(gang)
-        standing = GroupCounts(terms, members, count_succeeded(self._state, gang), reason)
-        status = group_status(gang.key, standing, "")
-        if status is None or status == told.status:
-            return True
-        stamped = {"status": group_status(gang.key, standing, _stamp())}
+        stamped = {"status": group_status(self._state, gang, reason, _stamp())}
         where, told.at = gang.declared.metadata.key, now
         done = await self._try(self._client.patch(gang.kind, where, stamped, subresource="status"))
         if done:
-            told.status, told.succeeded = status, standing.succeeded
+            told.status, told.succeeded = status, self._succeeded(gang.key)
         return done
 
     async def _tell_pods(self, gang: Gang, reason: Reason) -> bool:
@@ -272,6 +266,27 @@ class Reporter:
         else:
             return True
         return False
+
+
+def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) -> Raw | None:
+    """The status of a gang's group object in its dialect; None if it has none of ours."""
+    write, terms, members = (
+        DIALECT_BY_NAME[gang.key.dialect].status,
+        gang.terms,
+        state.members(gang),
+    )
+    if write is None or terms is None:
+        return None
+    counts = GroupCounts(
+        min=terms.min,
+        bound=len(members.bound),
+        pending=len(members.pending),
+        running=members.running,
+        failed=len(members.failed),
+        succeeded=count_succeeded(state, gang),
+        reason=reason.text if reason is not None else "",
+    )
+    return write(counts, stamp)
 
 
 def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import SINGLE_POD, role_of
-from muster.scheduler.gangs.group_status import succeeded_before
+from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, role_of
+from muster.api.pod_groups import PodGroupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -186,8 +186,10 @@ def review_run(state: State, gang: Gang, now: float) -> None:
     run, members = state.record(gang.key).run, state.members(gang)
     first, run.seen = not run.seen, True
     if first:
-        before = succeeded_before(gang.key, gang.declared) if gang.declared is not None else 0
-        run.recalled = max(0, before - len(members.succeeded))
+        status = getattr(gang.declared, "status", None)
+        if isinstance(status, PodGroupStatus):
+            before = DIALECT_BY_NAME[gang.key.dialect].succeeded(status)
+            run.recalled = max(0, before - len(members.succeeded))
         if _is_a_later_run(terms, members):
             _end(gang, run, len(members.succeeded))
     if run.done and (members.bound or members.pending):

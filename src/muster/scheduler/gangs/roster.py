@@ -1,31 +1,26 @@
-"""Who is in which gang, kept current by watch events.
+"""Which pod is in which gang, kept current by watch events on pods, groups and budgets.
 
-The loop feeds it pods, group objects, budgets and priority classes; it answers with gangs. A gang
-is counted from its members each time it is looked at: nothing derived is stored that could go
-stale.
+A gang is counted from its members each time: nothing derived is stored that could go stale.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api.gang_dialects import (
-    BUDGET,
     DIALECT_BY_NAME,
     DIALECTS,
+    PDB,
     SINGLE_POD,
-    Budget,
     GangKey,
     GangTerms,
-    budget_covers,
-    gang_budget,
     gang_named_by,
-    may_join_budget_gang,
-    parse_budget,
     single_pod_gang,
 )
 from muster.api.meta import HasMetadata, Key
+from muster.api.selectors import Selector, from_labels
+from muster.errors import InvalidSelector
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -34,6 +29,10 @@ if TYPE_CHECKING:
     from muster.api.core import Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
     from muster.scheduler.gangs.members import Members
+
+
+BUDGET_SCHEDULERS = frozenset({"kube-batchd", "kube-batch", "muster"})
+SERVICE_CONTROLLERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
 
 
 @dataclass
@@ -81,6 +80,55 @@ class Gang:
             return self.declared.metadata.creation_timestamp
         times = [p.metadata.creation_timestamp for p in self.pods.values()]
         return min((t for t in times if t is not None), default=None)
+
+
+class Budget(NamedTuple):
+    """A disruption budget with its selector parsed."""
+
+    object: PodDisruptionBudget
+    selector: Selector
+
+    @property
+    def allowed(self) -> int:
+        """How many pods may be evicted now."""
+        return self.object.status.disruptions_allowed
+
+    def is_no_milder(self, before: Budget) -> bool:
+        """Whether it allows no eviction that the earlier budget did not."""
+        same = self.object.spec.selector == before.object.spec.selector
+        return same and self.allowed <= before.allowed
+
+
+def gang_budget(budget: PodDisruptionBudget | None) -> Budget | None:
+    """The budget as a gang's declaration; a percentage or an invalid selector declares none."""
+    least = budget.spec.min_available if budget is not None else None
+    return parse_budget(budget) if isinstance(least, int) and not isinstance(least, bool) else None
+
+
+def parse_budget(budget: PodDisruptionBudget | None) -> Budget | None:
+    """Any budget, unless its selector is invalid."""
+    try:
+        return None if budget is None else Budget(budget, from_labels(budget.spec.selector))
+    except InvalidSelector:
+        return None
+
+
+def budget_covers(budget: Budget, pod: Pod) -> bool:
+    """Whether a budget covers a pod: by its selector, or by the controller that owns both."""
+    metadata = budget.object.metadata
+    if metadata.namespace != pod.metadata.namespace:
+        return False
+    mine, theirs = metadata.controller, pod.metadata.controller
+    if mine is not None and theirs is not None and mine.uid == theirs.uid:
+        return True
+    return budget.selector.matches(pod.metadata.labels)
+
+
+def may_join_budget_gang(pod: Pod) -> bool:
+    """Whether a budget can make this pod a gang member: not if it protects an ordinary service."""
+    owner = pod.metadata.controller
+    service = owner is not None and owner.kind in SERVICE_CONTROLLERS
+    return pod.spec.scheduler_name in BUDGET_SCHEDULERS and not service
 
 
 class Roster:
@@ -141,12 +189,12 @@ class Roster:
             self.gang_budgets[key] = declared
         else:
             self.gang_budgets.pop(key, None)
-        touched = {GangKey(BUDGET.name, key.namespace, key.name)}
+        touched = {GangKey(PDB.name, key.namespace, key.name)}
         loose = [
             pod
             for gang in list(self.gangs.values())
             if gang.key.namespace == key.namespace
-            and gang.key.dialect in (SINGLE_POD.name, BUDGET.name)
+            and gang.key.dialect in (SINGLE_POD.name, PDB.name)
             for pod in list(gang.pods.values())
         ]
         for pod in loose:
@@ -200,7 +248,7 @@ class Roster:
         if may_join_budget_gang(pod):
             covering = [key for key, b in self.gang_budgets.items() if budget_covers(b, pod)]
             if covering:
-                return GangKey(BUDGET.name, *min(covering))
+                return GangKey(PDB.name, *min(covering))
         return single_pod_gang(pod) if not pod.spec.node_name or before is not None else None
 
     def _gang(self, key: GangKey) -> Gang:
@@ -216,10 +264,10 @@ class Roster:
             return
         where = Key(key.namespace, key.name)
         gang.declared = gang.kind = None
-        if key.dialect == BUDGET.name:
+        if key.dialect == PDB.name:
             budget = self.gang_budgets.get(where)
             gang.declared = None if budget is None else budget.object
-            gang.kind = BUDGET.kinds[0]
+            gang.kind = PDB.kinds[0]
             return
         for kind in DIALECT_BY_NAME[key.dialect].kinds:
             group = self._declared.get(kind, {}).get(where)
