@@ -134,15 +134,15 @@ def test_a_server_of_another_authority_is_not_trusted(control_plane: ControlPlan
 def test_a_killed_api_server_comes_back_with_its_objects(own_plane: ControlPlane) -> None:
     before = own_plane.url
     path = "/api/v1/namespaces/default/configmaps"
-    before = created(own_plane, path, config_map("survivor"))
+    old = created(own_plane, path, config_map("survivor"))
 
     own_plane.kill_apiserver()
     with pytest.raises(ConnectionRefusedError):
         own_plane.request("GET", "/readyz")
     own_plane.start_apiserver()
 
-    _, after = own_plane.request("GET", f"{path}/survivor")
-    assert before["metadata"]["uid"] == after["metadata"]["uid"]
+    _, new = own_plane.request("GET", f"{path}/survivor")
+    assert old["metadata"]["uid"] == new["metadata"]["uid"]
     assert before == own_plane.url
 
 
