@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from muster.api.meta import Raw
+from muster.api.meta import Raw, merge_patch
 from muster.jobs.job_status import (
     JobStatus,
     ReplicaStatus,
     Waiting,
     decode_status,
-    merge_patch,
     status_change,
 )
 from tests.operator.builders import merged

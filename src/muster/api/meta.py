@@ -76,6 +76,20 @@ def timestamp(moment: datetime, *, micro: bool = False) -> str:
     return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
+def merge_patch(old: Raw, new: Raw) -> Raw:
+    """The merge patch that makes `new` of `old`: removed fields are null, on every level."""
+    result: Raw = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = merge_patch(before, value)
+            if inner:
+                result[name] = inner
+        elif value != before or name not in old:
+            result[name] = value
+    return result
+
+
 class OwnerReference(Object, frozen=True):
     """An owner of an object."""
 

@@ -87,6 +87,14 @@ def text(value: object, path: str) -> str:
     return value
 
 
+def choice(value: object, path: str, allowed: tuple[str, ...]) -> str:
+    """One of the allowed words; a missing one is empty."""
+    word = text(value, path)
+    if word and word not in allowed:
+        raise InvalidJob(path, f"{word!r} is unknown", hint=f"use {', '.join(allowed)}")
+    return word
+
+
 def boolean(value: object, path: str, default: bool = False) -> bool:
     """True or false, but not as text."""
     if value is None:

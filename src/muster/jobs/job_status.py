@@ -14,6 +14,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
+from muster.api.meta import merge_patch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -189,17 +191,3 @@ def _encode(status: JobStatus) -> Raw:
     for row in raw.get("conditions", ()):
         row.update(row.pop("others", {}))
     return raw
-
-
-def merge_patch(old: Raw, new: Raw) -> Raw:
-    """The merge patch that makes `new` of `old`."""
-    result: Raw = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        before = old.get(name)
-        if isinstance(value, dict) and isinstance(before, dict):
-            inner = merge_patch(before, value)
-            if inner:
-                result[name] = inner
-        elif value != before or name not in old:
-            result[name] = value
-    return result

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.errors import InvalidJob
-from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
+from muster.jobs.fields import boolean, choice, integer, lookup, mapping, objects, text
 from muster.jobs.job import Mpi
 from muster.jobs.names import NVIDIA_GPU
 
@@ -22,26 +22,16 @@ if TYPE_CHECKING:
     from muster.jobs.job import ReplicaSpec
 
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
-CREATIONS = ("AtStartup", "WaitForWorkersReady")
+CREATION_POLICIES = ("AtStartup", "WaitForWorkersReady")
 MASTER_NODE = "node-role.kubernetes.io/master"
 
 
 def options(spec: Raw, replicas: tuple[ReplicaSpec, ...], *, single_template: bool) -> Mpi:
     """The MPI options of a job."""
-    implementation = text(spec.get("mpiImplementation"), "spec.mpiImplementation") or "OpenMPI"
-    if implementation not in IMPLEMENTATIONS:
-        raise InvalidJob(
-            "spec.mpiImplementation",
-            f"{implementation!r} is unknown",
-            hint=f"use {', '.join(IMPLEMENTATIONS)}",
-        )
-    creation = text(spec.get("launcherCreationPolicy"), "spec.launcherCreationPolicy")
-    if creation and creation not in CREATIONS:
-        raise InvalidJob(
-            "spec.launcherCreationPolicy",
-            f"{creation!r} is unknown",
-            hint=f"use {' or '.join(CREATIONS)}",
-        )
+    path = "spec.mpiImplementation"
+    implementation = choice(spec.get("mpiImplementation"), path, IMPLEMENTATIONS) or "OpenMPI"
+    path = "spec.launcherCreationPolicy"
+    creation = choice(spec.get("launcherCreationPolicy"), path, CREATION_POLICIES)
     slots = integer(spec.get("slotsPerWorker"), "spec.slotsPerWorker", 0)
     if not slots and single_template:
         slots = _units(spec, replicas)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob
 from muster.jobs import fields, mpi, names, pod_template, pytorch, run_policy
-from muster.jobs.fields import boolean, integer, lookup, mapping, objects, text
+from muster.jobs.fields import boolean, choice, integer, lookup, mapping, objects, text
 from muster.jobs.job import Job, ReplicaSpec, RunPolicy
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
 from muster.jobs.job_status import decode_status
@@ -115,27 +115,25 @@ def _replicas_hint(spec: Raw, job_kind: JobKind) -> str:
 def _replica_specs(
     job_kind: JobKind, written: Iterator[_WrittenRole], *, honour_template: bool
 ) -> tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]]:
-    found: dict[str, ReplicaSpec] = {}
+    specs: dict[str, ReplicaSpec] = {}
     warnings: list[tuple[str, str]] = []
     for role_written, path, body in written:
         role = job_kind.role(role_written)
         if role is None:
             known = ", ".join(job_kind.roles)
             raise InvalidJob(path, f"unknown role {role_written!r}", hint=f"use one of {known}")
-        if role in found:
+        if role in specs:
             raise InvalidJob(
-                path, f"the role {role} appears twice", hint=f"join it with {found[role].path}"
+                path, f"the role {role} appears twice", hint=f"join it with {specs[role].path}"
             )
-        found[role] = _replica(job_kind, role, path, body, honour_template, warnings)
-    if not found:
+        specs[role] = _replica(job_kind, role, path, body, honour_template, warnings)
+    if not specs:
         raise InvalidJob(
             f"spec.{job_kind.replicas_field}",
             "has no roles",
             hint=f"add {job_kind.roles[-1]} with a template",
         )
-    ordered = sorted(
-        found.values(), key=lambda replica_spec: job_kind.roles.index(replica_spec.role)
-    )
+    ordered = sorted(specs.values(), key=lambda one: job_kind.roles.index(one.role))
     return tuple(ordered), tuple(warnings)
 
 
@@ -152,25 +150,17 @@ def _replica(
     pod_template.check(template, f"{path}.template")
     pod = mapping(template.get("spec"), f"{path}.template.spec")
     container = pod_template.main_container(job_kind, template, f"{path}.template", warnings)
-    restart = text(body.get("restartPolicy"), f"{path}.restartPolicy")
+    restart = choice(body.get("restartPolicy"), f"{path}.restartPolicy", RESTART_POLICIES)
     inner = text(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy")
-    if restart and restart not in RESTART_POLICIES:
-        raise InvalidJob(
-            f"{path}.restartPolicy",
-            f"{restart!r} is unknown",
-            hint=f"use {', '.join(RESTART_POLICIES)}",
-        )
     if honour_template:
         restart = restart or inner or "Always"
     elif inner and inner != (restart or job_kind.restart):
         applied = restart or job_kind.restart
-        warnings.append(
-            (
-                "SetPodTemplateRestartPolicy",
-                f"{path}.template.spec.restartPolicy {inner} is not used; {applied} is. "
-                f"Write it as {path}.restartPolicy",
-            )
+        message = (
+            f"{path}.template.spec.restartPolicy {inner} is not used; {applied} is. "
+            f"Write it as {path}.restartPolicy"
         )
+        warnings.append(("SetPodTemplateRestartPolicy", message))
     written = integer(body.get("tfPort"), f"{path}.tfPort", 0, 65535)
     port = written or pod_template.port(job_kind, template, container)
     return ReplicaSpec(role, count, template, restart or job_kind.restart, port, container, path)

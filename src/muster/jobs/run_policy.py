@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api import quantity
 from muster.errors import InvalidJob, InvalidQuantity
-from muster.jobs.fields import boolean, integer, mapping, text
+from muster.jobs.fields import boolean, choice, integer, mapping, text
 from muster.jobs.job import RunPolicy, SchedulingPolicy
 
 if TYPE_CHECKING:
@@ -53,12 +53,7 @@ def _clean_pod_policy(spec: Raw, value: object, path: str, default: str) -> str:
         value, path = spec.get("cleanupPodPolicy"), "spec.cleanupPodPolicy"
     else:
         default = "None"
-    policy = text(value, path) or default
-    if policy not in CLEAN_POD_POLICIES:
-        raise InvalidJob(
-            path, f"{policy!r} is unknown", hint=f"use {', '.join(CLEAN_POD_POLICIES)}"
-        )
-    return policy
+    return choice(value, path, CLEAN_POD_POLICIES) or default
 
 
 def _scheduling(run_policy: Raw) -> SchedulingPolicy:

@@ -12,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.events import EventText, event_subject
-from muster.api.meta import SUFFIX_LETTERS, preconditions
+from muster.api.meta import SUFFIX_LETTERS, merge_patch, preconditions
 from muster.errors import Conflict, MusterError, NotFound
 from muster.local.controllers import adoption
 from muster.local.controllers.kinds import PODS, owner_reference
@@ -159,18 +159,6 @@ class PodControl:
         body = {"metadata": preconditions(meta), "status": merge_patch(old, new)}
         await self.client.patch(self.kind, meta.key, body, subresource="status")
         return True
-
-
-def merge_patch(old: Raw, new: Raw) -> Raw:
-    """The merge patch from one object to the other: removed fields are null, on every level."""
-    change: Raw = dict.fromkeys(old.keys() - new.keys())
-    for key, value in new.items():
-        before = old.get(key)
-        if isinstance(value, dict) and isinstance(before, dict):
-            change |= {key: merge_patch(before, value)} if value != before else {}
-        elif value != before:
-            change[key] = value
-    return change
 
 
 async def _together(calls: Iterable[Any]) -> list[MusterError]:
