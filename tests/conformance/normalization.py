@@ -77,8 +77,8 @@ def _on_time(body: Any) -> Any:
     """A watch without the bookmarks that come when it is time for one."""
     if not isinstance(body, list):
         return body
-    kept = [event for event in body if not _is_timed(event)]
-    return kept[0] if len(kept) == 1 else kept
+    events = [event for event in body if not _is_timed(event)]
+    return events[0] if len(events) == 1 else events
 
 
 def _is_timed(event: Any) -> bool:

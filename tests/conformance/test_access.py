@@ -37,11 +37,11 @@ def test_both_servers_allow_and_refuse_alike(
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"
 
-    expected, found = side_by_side(
+    expected, actual = side_by_side(
         lambda server: shown(normalized(play(server, case, name), case, name)), real, ours
     )
 
-    for step, want, got in zip(case.steps, expected, found, strict=True):
+    for step, want, got in zip(case.steps, expected, actual, strict=True):
         assert got == want, f"{step.method} {step.path} as {step.user or 'admin'}"
 
 

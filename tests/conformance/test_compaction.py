@@ -48,12 +48,12 @@ def test_the_past_is_gone_alike(control_plane_binaries: Path, tmp_path: Path) ->
     host = InThread(tmp_path)
     ours = host.start()
     try:
-        found = normalized(play(ours, CASE, namespace, host.compact), CASE, namespace)
+        actual = normalized(play(ours, CASE, namespace, host.compact), CASE, namespace)
     finally:
         host.stop()
     with ControlPlane(control_plane_binaries, watch_cache=False) as plane:
         real = Running(plane.url, plane.token, plane.authority.certificate, plane.kubeconfig)
         expected = normalized(play(real, CASE, namespace, plane.compact), CASE, namespace)
 
-    for step, want, got in zip(CASE.steps, expected, found, strict=True):
+    for step, want, got in zip(CASE.steps, expected, actual, strict=True):
         assert got == want, f"{step.method} {step.path}"

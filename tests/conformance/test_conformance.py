@@ -27,10 +27,10 @@ def installed(ours: Running, real: Running) -> None:
     for server in (ours, real):
         connection = Connection(server)
         for crd in crds.load_all():
-            made = connection.send(
+            created = connection.send(
                 Step("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
             )
-            assert made.status in (201, 409), made.body
+            assert created.status in (201, 409), created.body
         until(partial(_serves_jobs, connection), what="the jobs' CRD being served")
         connection.close()
 
@@ -45,9 +45,9 @@ def test_both_servers_answer_alike(
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"
 
-    expected, found = side_by_side(
+    expected, actual = side_by_side(
         lambda server: normalized(play(server, case, name), case, name), real, ours
     )
 
-    for step, want, got in zip(case.steps, expected, found, strict=True):
+    for step, want, got in zip(case.steps, expected, actual, strict=True):
         assert got == want, f"{step.method} {step.path}"

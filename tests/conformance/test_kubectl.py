@@ -296,7 +296,7 @@ def test_kubectl_prints_the_same(
         home = homes[server.url]
         return [kubectl(control_plane_binaries, server, home, c, namespace) for c in commands]
 
-    expected, found = side_by_side(printed, real, ours)
+    expected, actual = side_by_side(printed, real, ours)
 
-    for command, want, got in zip(commands[1:], expected[1:], found[1:], strict=True):
+    for command, want, got in zip(commands[1:], expected[1:], actual[1:], strict=True):
         assert got == want, f"kubectl {command[0]}"

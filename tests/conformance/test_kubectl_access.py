@@ -35,8 +35,8 @@ class Kubectl(NamedTuple):
             env={"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.kubeconfig.parent)},
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
-        said, _ = await process.communicate()
-        return said.decode()
+        output, _ = await process.communicate()
+        return output.decode()
 
 
 @asynccontextmanager
@@ -95,7 +95,7 @@ async def test_a_quota_is_described_with_what_is_used(
         await kubectl("run", "p", "--image=busybox:1")
 
         described = await kubectl("describe", "quota", "q")
-        refused = await kubectl("run", "q", "--image=busybox:1")
+        rejected = await kubectl("run", "q", "--image=busybox:1")
 
         assert ["pods", "1", "1"] in [line.split() for line in described.splitlines()]
-        assert "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in refused
+        assert "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in rejected

@@ -40,16 +40,16 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_it_creates_reads_patches_lists_and_deletes(core: Any) -> None:
-    made = core.create_namespaced_pod("default", pod("a"))
+    created = core.create_namespaced_pod("default", pod("a"))
     core.patch_namespaced_pod("a", "default", {"metadata": {"labels": {"x": "y"}}})
-    found = core.list_namespaced_pod("default", label_selector="x=y", limit=5)
+    listed = core.list_namespaced_pod("default", label_selector="x=y", limit=5)
     core.delete_namespaced_pod("a", "default")
 
-    assert [p.metadata.uid for p in found.items] == [made.metadata.uid]
-    assert made.metadata.creation_timestamp.tzinfo is not None
-    with pytest.raises(kubernetes.client.ApiException) as refused:
+    assert [p.metadata.uid for p in listed.items] == [created.metadata.uid]
+    assert created.metadata.creation_timestamp.tzinfo is not None
+    with pytest.raises(kubernetes.client.ApiException) as missing:
         core.read_namespaced_pod("a", "default")
-    assert refused.value.status == 404
+    assert missing.value.status == 404
 
 
 def test_typed_objects_go_and_come(core: Any) -> None:
@@ -95,9 +95,9 @@ def test_custom_objects(api: Any) -> None:
     status = {"status": {"conditions": [{"type": "Created", "status": "True"}]}}
     jobs.patch_namespaced_custom_object_status(*place, "j", status)
 
-    found = jobs.list_namespaced_custom_object(*place)["items"]
+    listed = jobs.list_namespaced_custom_object(*place)["items"]
 
-    assert [(j["metadata"]["name"], j["status"]) for j in found] == [("j", status["status"])]
+    assert [(j["metadata"]["name"], j["status"]) for j in listed] == [("j", status["status"])]
 
 
 def test_logs_and_exec(core: Any) -> None:

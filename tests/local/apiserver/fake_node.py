@@ -20,18 +20,18 @@ class FakeNode:
 
     def __init__(self, web_address: tuple[str, int] = ("127.0.0.1", 1)) -> None:
         self.awake = asyncio.Event()
-        self.asked: list[LogOptions | ExecOptions] = []
+        self.calls: list[LogOptions | ExecOptions] = []
         self.web_address = web_address
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
-        self.asked.append(options)
+        self.calls.append(options)
         if options.previous:
             raise StatusError("there was none before", status=400, reason="BadRequest")
         yield b"one\n"
         yield b"two\n"
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
-        self.asked.append(options)
+        self.calls.append(options)
         match options.command:
             case ["cat"]:
                 async for data in streams.stdin():

@@ -225,8 +225,8 @@ async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
             for _ in range(BATCH):
                 method, path, body, kind = request(dice)
                 reply = await api.send(method, path, body, kind)
-                said = (method, path, body, kind, reply.body)
-                assert reply.status < 500 or reply.status == 504, said
+                exchange = (method, path, body, kind, reply.body)
+                assert reply.status < 500 or reply.status == 504, exchange
                 await ledger.note(api, method, path, reply)
     async with running_server(folder) as api:
         await ledger.audit(api)

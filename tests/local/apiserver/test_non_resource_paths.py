@@ -30,9 +30,9 @@ async def test_readyz_fails_while_the_disk_is_full(
         failed = path in ("/readyz", "/readyz/etcd")
         assert reply.status == (500 if failed else 200)
         assert ("disk is full" in str(reply.body)) == failed
-    refused = await api.send("POST", CM, {"metadata": {"name": "a"}})
-    assert refused.status == 500
-    assert "disk" in refused.body["message"]
+    rejected = await api.send("POST", CM, {"metadata": {"name": "a"}})
+    assert rejected.status == 500
+    assert "disk" in rejected.body["message"]
 
 
 async def test_verbose_health_lists_the_checks(api: ApiClient) -> None:
@@ -51,6 +51,6 @@ async def test_every_path_that_the_root_lists_exists(api: ApiClient) -> None:
 
 
 async def test_the_core_group_names_the_address_of_the_server(api: ApiClient) -> None:
-    told = (await api.send("GET", "/api")).body["serverAddressByClientCIDRs"]
+    addresses = (await api.send("GET", "/api")).body["serverAddressByClientCIDRs"]
 
-    assert [row["serverAddress"] for row in told] == [f"127.0.0.1:{api.server.port}"]
+    assert [row["serverAddress"] for row in addresses] == [f"127.0.0.1:{api.server.port}"]

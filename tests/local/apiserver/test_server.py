@@ -36,11 +36,11 @@ async def test_a_request_without_a_valid_token_gets_401(api: ApiClient, header: 
 async def test_a_restart_keeps_objects_token_and_certificate(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
         await api.send("POST", CRDS, tfjobs())
-        made = await api.create_pod("a")
+        created = await api.create_pod("a")
         token, ca = api.server.token, api.server.ca
     async with running_server(tmp_path) as api:
         assert (api.server.token, api.server.ca) == (token, ca)
-        assert (await api.send("GET", f"{PODS}/a")).body == made
+        assert (await api.send("GET", f"{PODS}/a")).body == created
         assert (await api.send("GET", JOBS)).status == 200
 
 

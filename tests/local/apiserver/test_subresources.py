@@ -16,13 +16,15 @@ PODS = "/api/v1/namespaces/default/pods"
 async def test_a_namespace_stays_until_it_is_finalized(api: ApiClient) -> None:
     await api.send("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
     marked = await api.send("DELETE", "/api/v1/namespaces/x")
-    refused = await api.send("POST", "/api/v1/namespaces/x/configmaps", {"metadata": {"name": "a"}})
+    rejected = await api.send(
+        "POST", "/api/v1/namespaces/x/configmaps", {"metadata": {"name": "a"}}
+    )
     body = {"metadata": {"name": "x"}, "spec": {"finalizers": []}}
     await api.send("PUT", "/api/v1/namespaces/x/finalize", body)
     gone = await api.send("GET", "/api/v1/namespaces/x")
 
     assert marked.body["status"]["phase"] == "Terminating"
-    assert (refused.status, gone.status) == (403, 404)
+    assert (rejected.status, gone.status) == (403, 404)
 
 
 async def test_an_eviction_that_would_break_a_budget_is_rejected(api: ApiClient) -> None:
@@ -58,9 +60,9 @@ async def test_a_deployment_is_scaled_through_its_subresource(api: ApiClient) ->
 
     scaled = await api.send("PATCH", f"{path}/d/scale", {"spec": {"replicas": 3}}, MERGE)
     read = await api.send("GET", f"{path}/d/scale")
-    wrong = await api.send("PATCH", f"{path}/d/scale", {"spec": {"replicas": -1}}, MERGE)
+    negative = await api.send("PATCH", f"{path}/d/scale", {"spec": {"replicas": -1}}, MERGE)
 
     assert (scaled.status, read.body["spec"]["replicas"]) == (200, 3)
     assert read.body["status"]["selector"] == "x=y"
-    assert wrong.status == 422
+    assert negative.status == 422
     assert (await api.send("GET", f"{path}/d")).body["spec"]["replicas"] == 3

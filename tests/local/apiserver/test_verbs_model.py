@@ -58,7 +58,7 @@ def seen(obj: Any) -> tuple[Any, ...]:
 
 
 class VerbsMachine(RuleBasedStateMachine):
-    """Random writers of config maps, right and wrong about what they overwrite."""
+    """Random writers of config maps, with true and false preconditions."""
 
     @initialize()
     def start(self) -> None:
@@ -67,7 +67,7 @@ class VerbsMachine(RuleBasedStateMachine):
         self.registry = Registry(BUILTIN)
         self.resource = next(r for r in BUILTIN if r.plural == "configmaps")
         self.model: dict[str, Known] = {}
-        self.told: dict[str, tuple[Any, ...]] = {}
+        self.watched: dict[str, tuple[Any, ...]] = {}
         self.since = 0
         self.open()
         namespaces = next(r for r in BUILTIN if r.plural == "namespaces")
@@ -107,14 +107,14 @@ class VerbsMachine(RuleBasedStateMachine):
     @rule(name=NAMES, color=COLORS, held=st.booleans())
     def create(self, name: str, color: str, held: bool) -> None:
         meta = {"name": name, "labels": {"color": color}, "finalizers": [FINALIZER] * held}
-        code, found = self.ask("create", body={"metadata": meta, "data": {"by": "create"}})
+        code, answer = self.ask("create", body={"metadata": meta, "data": {"by": "create"}})
         if name in self.model:
             assert code == 409
             return
         assert code == 201
-        expected = Known(found["metadata"]["resourceVersion"], found["metadata"]["uid"], color)
+        expected = Known(answer["metadata"]["resourceVersion"], answer["metadata"]["uid"], color)
         expected.data, expected.held = {"by": "create"}, held
-        assert seen(found) == expected.shown()
+        assert seen(answer) == expected.shown()
         self.model[name] = expected
 
     @rule(name=NAMES, color=COLORS, claim=st.sampled_from(["none", "right", "stale"]))
@@ -125,30 +125,30 @@ class VerbsMachine(RuleBasedStateMachine):
             meta["finalizers"] = [FINALIZER] * known.held
             version = {"none": "", "right": known.version, "stale": "1"}[claim]
             meta["resourceVersion"] = version
-        code, found = self.ask("update", name, {"metadata": meta, "data": {"by": "replace"}})
+        code, answer = self.ask("update", name, {"metadata": meta, "data": {"by": "replace"}})
         if known is None or claim == "stale":
             assert code == (404 if known is None else 409)
             return
         assert code == 200
         known.color, known.data = color, {"by": "replace"}
-        self._written(known, found)
+        self._written(known, answer)
 
     @rule(name=NAMES, key=st.sampled_from("xy"), value=st.sampled_from(["1", "2", None]))
     def patch(self, name: str, key: str, value: str | None) -> None:
         known = self.model.get(name)
-        code, found = self.ask("patch", name, {"data": {key: value}}, MERGE)
+        code, answer = self.ask("patch", name, {"data": {key: value}}, MERGE)
         if known is None:
             assert code == 404
             return
         assert code == 200
         known.data = {k: v for k, v in (known.data | {key: value}).items() if v is not None}
-        self._written(known, found)
+        self._written(known, answer)
 
-    def _written(self, known: Known, found: Any) -> None:
-        version = found["metadata"]["resourceVersion"]
+    def _written(self, known: Known, answer: Any) -> None:
+        version = answer["metadata"]["resourceVersion"]
         assert int(version) >= int(known.version)
         known.version = version
-        assert seen(found) == known.shown()
+        assert seen(answer) == known.shown()
 
     @rule(name=NAMES, claim=st.sampled_from(["none", "right", "stale"]))
     def delete(self, name: str, claim: str) -> None:
@@ -157,22 +157,22 @@ class VerbsMachine(RuleBasedStateMachine):
         if known is not None and claim != "none":
             version = known.version if claim == "right" else "1"
             body = {"preconditions": {"resourceVersion": version, "uid": known.uid}}
-        code, found = self.ask("delete", name, body)
+        code, answer = self.ask("delete", name, body)
         if known is None or claim == "stale":
             assert code == (404 if known is None else 409)
             return
         assert code == 200
         if known.held:
             known.doomed = True
-            self._written(known, found)
+            self._written(known, answer)
         else:
-            assert found["status"] == "Success"
+            assert answer["status"] == "Success"
             del self.model[name]
 
     @rule(name=NAMES)
     def release(self, name: str) -> None:
         known = self.model.get(name)
-        code, found = self.ask("patch", name, {"metadata": {"finalizers": None}}, MERGE)
+        code, answer = self.ask("patch", name, {"metadata": {"finalizers": None}}, MERGE)
         if known is None:
             assert code == 404
             return
@@ -181,7 +181,7 @@ class VerbsMachine(RuleBasedStateMachine):
         if known.doomed:
             del self.model[name]
         else:
-            self._written(known, found)
+            self._written(known, answer)
 
     @rule(color=st.sampled_from(["red", "blue"]))
     def sweep(self, color: str) -> None:
@@ -206,8 +206,8 @@ class VerbsMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         expected = [(n, k.shown()) for n, k in sorted(self.model.items())]
-        _, found = self.ask("list")
-        assert [(o["metadata"]["name"], seen(o)) for o in found["items"]] == expected
+        _, answer = self.ask("list")
+        assert [(o["metadata"]["name"], seen(o)) for o in answer["items"]] == expected
 
     @rule(color=st.sampled_from(["red", "blue"]), limit=st.integers(1, 3))
     def pages(self, color: str, limit: int) -> None:
@@ -231,25 +231,25 @@ class VerbsMachine(RuleBasedStateMachine):
         self.ask("create", body={"metadata": {"name": "last", "labels": {"color": "red"}}})
 
         async def events() -> list[Any]:
-            lines, found = watch_events(self.store, call, lambda value: value), []
+            lines, events = watch_events(self.store, call, lambda value: value), []
             async for piece in lines:
-                found += [msgspec.json.decode(line) for line in piece.splitlines()]
-                if found and found[-1]["object"]["metadata"]["name"] == "last":
+                events += [msgspec.json.decode(line) for line in piece.splitlines()]
+                if events and events[-1]["object"]["metadata"]["name"] == "last":
                     break
             await lines.aclose()
-            return found
+            return events
 
         for event in self.loop.run_until_complete(events()):
             name = event["object"]["metadata"]["name"]
             if event["type"] == "DELETED":
-                del self.told[name]
+                del self.watched[name]
             else:
-                assert (event["type"] == "MODIFIED") == (name in self.told)
-                self.told[name] = seen(event["object"])
-        assert self.told.pop("last")
+                assert (event["type"] == "MODIFIED") == (name in self.watched)
+                self.watched[name] = seen(event["object"])
+        assert self.watched.pop("last")
         self.ask("delete", "last")
         self.since = self.store.revision
-        assert self.told == {n: k.shown() for n, k in self.model.items() if k.color == "red"}
+        assert self.watched == {n: k.shown() for n, k in self.model.items() if k.color == "red"}
 
 
 TestVerbsMachine = VerbsMachine.TestCase

@@ -32,7 +32,7 @@ def thing(plural: str, group: str = "example.com") -> Any:
     return {"metadata": {"name": f"{plural}.{group}"}, "spec": spec}
 
 
-def said(crd: Any) -> dict[str, tuple[str, str]]:
+def conditions_of(crd: Any) -> dict[str, tuple[str, str]]:
     return {row["type"]: (row["status"], row["reason"]) for row in crd["status"]["conditions"]}
 
 
@@ -46,8 +46,8 @@ async def test_of_two_definitions_of_a_kind_the_first_is_served_until_it_is_dele
     async with running_server(tmp_path) as api:
         path = f"{CRDS}/items.example.com"
         second = (await api.send("GET", path)).body
-        assert said(second)["NamesAccepted"] == ("False", "ListKindConflict")
-        assert said(second)["Established"] == ("False", "NotAccepted")
+        assert conditions_of(second)["NamesAccepted"] == ("False", "ListKindConflict")
+        assert conditions_of(second)["Established"] == ("False", "NotAccepted")
         assert second["status"]["acceptedNames"] == {"plural": "items", "kind": ""}
         assert (await api.send("GET", "/apis/example.com/v1/items")).status == 404
         assert (await api.send("GET", "/apis/example.com/v1/things")).status == 200
@@ -56,7 +56,7 @@ async def test_of_two_definitions_of_a_kind_the_first_is_served_until_it_is_dele
         await api.send("DELETE", f"{CRDS}/things.example.com")
 
         second = (await api.send("GET", path)).body
-        assert said(second)["Established"] == ("True", "InitialNamesAccepted")
+        assert conditions_of(second)["Established"] == ("True", "InitialNamesAccepted")
         assert (await api.send("GET", "/apis/example.com/v1/items")).status == 200
 
 
@@ -66,11 +66,11 @@ async def test_a_kind_is_served_as_soon_as_the_create_of_its_definition_is_answe
     missing = await api.send("GET", JOBS)
     await api.send("POST", CRDS, tfjobs())
     job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "a"}}
-    made = await api.send("POST", JOBS, job)
+    created = await api.send("POST", JOBS, job)
     await api.send("DELETE", f"{CRDS}/tfjobs.kubeflow.org")
     gone = await api.send("GET", JOBS)
 
-    assert (missing.status, made.status, gone.status) == (404, 201, 404)
+    assert (missing.status, created.status, gone.status) == (404, 201, 404)
     await api.send("POST", CRDS, tfjobs())
     assert (await api.send("GET", JOBS)).body["items"] == []
 

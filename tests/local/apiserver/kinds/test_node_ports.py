@@ -31,8 +31,10 @@ class Space:
 
     def __init__(self, kubeconfig: Path) -> None:
         self.client = BlockingClient(kube_config.load(kubeconfig))
-        made = self.client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "np-"}})
-        self.name = made["metadata"]["name"]
+        created = self.client.create(
+            NAMESPACES.read_as(dict), {"metadata": {"generateName": "np-"}}
+        )
+        self.name = created["metadata"]["name"]
 
     def create(self, name: str, *ports: Any, type_: str = "NodePort") -> list[int]:
         rows = [{"name": f"p{i}", "port": 80 + i, **port} for i, port in enumerate(ports)]
@@ -72,12 +74,12 @@ def test_an_internal_service_gets_no_node_port(space: Space) -> None:
 
 def test_a_requested_port_is_allocated_once(space: Space) -> None:
     # What a random draw gave is free again once its service is gone, on a shared server too.
-    asked = space.create("a", {})[0]
+    port = space.create("a", {})[0]
     space.client.delete(KIND, Key(space.name, "a"))
 
-    assert until(lambda: space.create("b", {"nodePort": asked}) == [asked], what="a free port")
+    assert until(lambda: space.create("b", {"nodePort": port}) == [port], what="a free port")
     with pytest.raises(Invalid, match="provided port is already allocated"):
-        space.create("c", {"nodePort": asked})
+        space.create("c", {"nodePort": port})
 
 
 def test_a_port_out_of_range_is_rejected(space: Space) -> None:

@@ -18,8 +18,8 @@ OUTSIDE = {
 
 async def test_a_service_that_becomes_internal_drops_its_external_fields(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
-        made = await api.send("POST", SERVICES, OUTSIDE)
-        assert made.body["spec"]["ports"][0]["nodePort"]
+        created = await api.send("POST", SERVICES, OUTSIDE)
+        assert created.body["spec"]["ports"][0]["nodePort"]
 
         changed = await api.send("PATCH", f"{SERVICES}/a", {"spec": {"type": "ClusterIP"}}, MERGE)
 
@@ -30,17 +30,17 @@ async def test_a_service_that_becomes_internal_drops_its_external_fields(tmp_pat
 
 async def test_a_service_can_be_written_back_as_it_was_read(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
-        made = await api.send("POST", SERVICES, OUTSIDE)
+        created = await api.send("POST", SERVICES, OUTSIDE)
 
-        again = await api.send("PUT", f"{SERVICES}/a", made.body)
+        again = await api.send("PUT", f"{SERVICES}/a", created.body)
 
-        assert (again.status, again.body) == (200, made.body)
+        assert (again.status, again.body) == (200, created.body)
 
 
 async def test_a_requested_address_is_in_both_fields(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
         spec = {"clusterIP": "10.0.0.7", "ports": [{"port": 80}]}
 
-        made = await api.send("POST", SERVICES, {"metadata": {"name": "a"}, "spec": spec})
+        created = await api.send("POST", SERVICES, {"metadata": {"name": "a"}, "spec": spec})
 
-        assert made.body["spec"]["clusterIPs"] == ["10.0.0.7"]
+        assert created.body["spec"]["clusterIPs"] == ["10.0.0.7"]

@@ -134,9 +134,9 @@ def test_containers_are_merged_by_name() -> None:
     ],
 )
 def test_a_patch_can_set_the_order_of_elements(order: list[str], expected: list[str]) -> None:
-    asked = {"$setElementOrder/containers": [{"name": n} for n in order]}
+    patch = {"$setElementOrder/containers": [{"name": n} for n in order]}
 
-    assert names(strategic_merge(pod("c", "a", "b"), {"spec": asked}, POD)) == expected or (
+    assert names(strategic_merge(pod("c", "a", "b"), {"spec": patch}, POD)) == expected or (
         order == ["a", "b", "c"]
     )
 
@@ -148,8 +148,8 @@ def test_directives_remove_replace_and_retain() -> None:
 
     assert names(strategic_merge(pod("a", "b"), gone, POD)) == ["b"]
     assert names(strategic_merge(pod("a", "b"), swapped, POD)) == ["z"]
-    kept = strategic_merge({"metadata": {"finalizers": ["x", "y"]}}, finalizers, POD)
-    assert kept["metadata"]["finalizers"] == ["y"]
+    retained = strategic_merge({"metadata": {"finalizers": ["x", "y"]}}, finalizers, POD)
+    assert retained["metadata"]["finalizers"] == ["y"]
 
 
 def test_finalizers_are_a_set() -> None:

@@ -34,11 +34,13 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 async def seen(watch: Watch, count: int) -> list[tuple[str, str, bool]]:
     """The next `count` changes as (key, value, deleted)."""
-    found: list[tuple[str, str, bool]] = []
+    changes_seen: list[tuple[str, str, bool]] = []
     async with asyncio.timeout(60):
-        while len(found) < count:
-            found += [(c.entry.key, c.entry.value.decode(), c.deleted) for c in await watch.next()]
-    return found
+        while len(changes_seen) < count:
+            changes_seen += [
+                (c.entry.key, c.entry.value.decode(), c.deleted) for c in await watch.next()
+            ]
+    return changes_seen
 
 
 async def test_the_encoder_gets_the_revision_of_the_write(store: Store) -> None:

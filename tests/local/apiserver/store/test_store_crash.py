@@ -28,7 +28,7 @@ def run_and_kill(path: Path, seed: int) -> list[tuple[str, int, str]]:
         assert writer.stdout is not None
         for line in writer.stdout:
             if not line.endswith("\n"):
-                break  # the kill cut the sentence; what it would have said is not acknowledged
+                break  # the kill cut the line, so that write is not acknowledged
             key, revision, kind = line.split()
             acknowledged.append((key, int(revision), kind))
             if len(acknowledged) == kill_after:
@@ -47,15 +47,15 @@ async def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path) -> 
             newest[key] = (revision, kind)
 
         store = await Store.open(path)
-        found = {entry.key: entry for entry in store.scan("pods/")}
-        for entry in found.values():
+        stored = {entry.key: entry for entry in store.scan("pods/")}
+        for entry in stored.values():
             assert entry.value == payload(entry.key, entry.revision)
         for key, (revision, kind) in newest.items():
             latest = store._latest.get(key, 0)
             if latest <= revision:
                 # Nothing newer was written, so exactly the acknowledged state is there. (A key
                 # whose deletion was compacted has no latest revision at all.)
-                assert (key in found) == (kind != "delete")
+                assert (key in stored) == (kind != "delete")
                 assert latest == revision or kind == "delete"
-            newest[key] = (max(latest, revision), "update" if key in found else "delete")
+            newest[key] = (max(latest, revision), "update" if key in stored else "delete")
         await store.close()

@@ -105,8 +105,8 @@ class StoreMachine(RuleBasedStateMachine):
                 then[key] = value
                 if deleted:
                     del then[key]
-        found = self.loop.run_until_complete(self.store.scan_at(prefix, at))
-        assert dict(sorted(then.items())) == {e.key: e.value for e in found}
+        entries = self.loop.run_until_complete(self.store.scan_at(prefix, at))
+        assert dict(sorted(then.items())) == {e.key: e.value for e in entries}
 
     @invariant()
     def present(self) -> None:

@@ -29,13 +29,13 @@ async def test_logs_come_from_the_node_agent(tmp_path: Path) -> None:
         await api.create_pod("a", nodeName="n")
         log = await api.send("GET", f"{PODS}/a/log?follow=true&tailLines=5&timestamps=1")
         bad = await api.send("GET", f"{PODS}/a/log?previous=true")
-        wrong = await api.send("GET", f"{PODS}/a/log?container=none")
+        no_container = await api.send("GET", f"{PODS}/a/log?container=none")
         none = await api.send("GET", f"{PODS}/none/log")
 
     assert log.body == "one\ntwo\n"
-    assert node.asked[0] == LogOptions("main", follow=True, timestamps=True, tail=5)
+    assert node.calls[0] == LogOptions("main", follow=True, timestamps=True, tail=5)
     assert (bad.status, bad.body["message"]) == (400, "there was none before")
-    assert (wrong.status, none.status) == (400, 404)
+    assert (no_container.status, none.status) == (400, 404)
 
 
 async def test_a_pod_without_a_node_has_an_empty_log(api: ApiClient) -> None:
@@ -49,7 +49,7 @@ async def run(
 ) -> tuple[list[tuple[int, bytes]], Any]:
     """What came back on which channel, and the Status at the end."""
     url = f"{api.server.url}{PODS}/a/exec?{query}"
-    found: list[tuple[int, bytes]] = []
+    messages: list[tuple[int, bytes]] = []
     async with (
         asyncio.timeout(60),
         api.session.ws_connect(url, protocols=(protocol,)) as socket,
@@ -59,8 +59,8 @@ async def run(
             await socket.send_bytes(message)
         async for received in socket:
             assert received.type == WSMsgType.BINARY
-            found.append((received.data[0], received.data[1:]))
-    return found[:-1], msgspec.json.decode(found[-1][1])
+            messages.append((received.data[0], received.data[1:]))
+    return messages[:-1], msgspec.json.decode(messages[-1][1])
 
 
 async def test_a_command_gets_its_input_and_ends_with_it(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_a_command_gets_its_input_and_ends_with_it(tmp_path: Path) -> None
 
     assert output == [(1, b"hello")]
     assert outcome["status"] == "Success"
-    assert node.asked == [ExecOptions("main", ("cat",), stdin=True, stdout=True, stderr=False)]
+    assert node.calls == [ExecOptions("main", ("cat",), stdin=True, stdout=True, stderr=False)]
 
 
 async def test_a_command_may_read_its_input_late(
@@ -159,8 +159,8 @@ async def test_a_command_that_cannot_run_is_rejected_before_the_upgrade(
 async def test_a_request_is_forwarded_to_the_port_of_a_pod(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.Response:
         assert "Authorization" not in request.headers
-        told = f"{request.method} {request.path_qs} {await request.text()}"
-        return web.Response(text=told, status=418, headers={"X-Pod": "yes"})
+        text = f"{request.method} {request.path_qs} {await request.text()}"
+        return web.Response(text=text, status=418, headers={"X-Pod": "yes"})
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)

@@ -55,13 +55,13 @@ async def seen(store: Quiet, **query: str) -> list[tuple[float, str, str]]:
     call = Call(route, CONFIG_MAPS, {"resourceVersion": "7", "timeoutSeconds": "200", **query})
     clock = asyncio.get_running_loop().time
     begun = clock()
-    found: list[tuple[float, str, str]] = []
+    events: list[tuple[float, str, str]] = []
     async for lines in watch_events(store, call, lambda value: value):  # type: ignore[arg-type]
         for line in lines.splitlines():
             event = msgspec.json.decode(line)
             revision = event["object"]["metadata"]["resourceVersion"]
-            found.append((round(clock() - begun), event["type"], revision))
-    return found
+            events.append((round(clock() - begun), event["type"], revision))
+    return events
 
 
 async def test_an_idle_watch_gets_a_bookmark_about_every_minute() -> None:

@@ -83,29 +83,29 @@ async def test_without_measurements_the_list_is_empty(api: ApiClient) -> None:
     assert (await api.send("POST", PODS, {})).status == 405
 
 
-async def told(api: ApiClient, start: str) -> float | None:
+async def metric(api: ApiClient, start: str) -> float | None:
     """The value of the metric that begins so."""
     text = str((await api.send("GET", "/metrics")).body)
-    found = [line for line in text.splitlines() if line.startswith(start)]
-    return float(found[0].rpartition(" ")[2]) if found else None
+    lines = [line for line in text.splitlines() if line.startswith(start)]
+    return float(lines[0].rpartition(" ")[2]) if lines else None
 
 
 async def test_the_server_counts_requests(api: ApiClient) -> None:
     counted = 'muster_apiserver_requests_total{code="%s",resource="pods",verb="%s"}'
-    asked = {("201", "create"): 1.0, ("404", "get"): 2.0, ("200", "list"): 1.0}
-    before = {key: await told(api, counted % key) or 0.0 for key in asked}
+    expected = {("201", "create"): 1.0, ("404", "get"): 2.0, ("200", "list"): 1.0}
+    before = {key: await metric(api, counted % key) or 0.0 for key in expected}
     timed = 'muster_apiserver_request_seconds_count{resource="pods",verb="get"}'
-    timed_before = await told(api, timed) or 0.0
+    timed_before = await metric(api, timed) or 0.0
 
     await api.create_pod("counted")
     await api.send("GET", f"{CORE_PODS}/none")
     await api.send("GET", f"{CORE_PODS}/none")
     await api.send("GET", CORE_PODS)
 
-    after = {key: await told(api, counted % key) or 0.0 for key in asked}
-    assert {key: after[key] - before[key] for key in asked} == asked
-    assert await told(api, timed) == timed_before + 2
-    assert await told(api, "muster_apiserver_store_revision ") == api.server.store.revision
+    after = {key: await metric(api, counted % key) or 0.0 for key in expected}
+    assert {key: after[key] - before[key] for key in expected} == expected
+    assert await metric(api, timed) == timed_before + 2
+    assert await metric(api, "muster_apiserver_store_revision ") == api.server.store.revision
 
 
 def watches() -> float:

@@ -23,11 +23,11 @@ CM = "/api/v1/namespaces/default/configmaps"
 
 
 async def test_a_watch_from_before_a_compaction_gets_410(api: ApiClient) -> None:
-    made = await api.send("POST", CM, {"metadata": {"name": "a"}})
+    created = await api.send("POST", CM, {"metadata": {"name": "a"}})
     for i in range(5):
         await api.send("PATCH", f"{CM}/a", {"data": {"i": str(i)}}, MERGE)
     await api.server.store.compact(api.server.store.revision)
-    version = made.body["metadata"]["resourceVersion"]
+    version = created.body["metadata"]["resourceVersion"]
 
     event = (await api.send("GET", f"{CM}?watch=1&resourceVersion={version}")).body
 
@@ -52,8 +52,10 @@ async def test_a_watcher_that_disconnects_without_reading_is_no_error(
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", server.port, ssl=trust, server_hostname="127.0.0.1", limit=1024
     )
-    asked = f"GET {CM}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n"
-    writer.write(asked.encode())
+    request = (
+        f"GET {CM}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+    )
+    writer.write(request.encode())
     await reader.readuntil(b"\r\n\r\n")
     (watch,) = server.store._watches["configmaps"]
     large = {"v": "x" * 1_000_000}
