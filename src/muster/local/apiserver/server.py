@@ -45,7 +45,7 @@ from muster.local.apiserver.views.watch_events import watch_events
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from muster.local.apiserver.http.requests import Route
@@ -82,7 +82,6 @@ class ApiServer:
     authorizer: Authorizer
     controllers: Controllers
     reviews: reviews.Reviews
-    _verbs_by_name: dict[str, Callable[[Call], Awaitable[Answer]]]
     url: str
     port: int
     _runner: web.AppRunner
@@ -114,12 +113,6 @@ class ApiServer:
         self.store = await Store.open(self.data_dir / "objects.db")
         self.registry.follow(self.store)
         self.verbs = Verbs(self.store)
-        verbs = self.verbs
-        self._verbs_by_name = {
-            "get": verbs.get, "list": verbs.list, "create": verbs.create, "update": verbs.update,
-            "patch": verbs.patch, "delete": verbs.delete,
-            "deletecollection": verbs.deletecollection,
-        }  # fmt: skip
         self.subresources = Subresources(self.verbs)
         await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
@@ -293,7 +286,7 @@ class ApiServer:
             )
         if call.resource.group in reviews.GROUPS:
             return self.reviews.answer(call, self.verbs.clock())
-        return await self._verbs_by_name[route.verb](call)
+        return await self.verbs.by_name[route.verb](call)
 
     async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
         show = tables.event_renderer(call, self.verbs.clock) if call.form.shape else None

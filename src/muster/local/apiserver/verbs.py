@@ -64,6 +64,10 @@ class Verbs:
         self.clock = clock
         self.quotas = Quotas(store)
         self.guard: Guard = _allow
+        self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
+            "get": self.get, "list": self.list, "create": self.create, "update": self.update,
+            "patch": self.patch, "delete": self.delete, "deletecollection": self.deletecollection,
+        }  # fmt: skip
 
     # -- reading ---------------------------------------------------------------------------------
 
