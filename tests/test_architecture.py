@@ -147,3 +147,22 @@ def test_every_dependency_has_its_reason() -> None:
     text = (ROOT / "docs/decisions/0001-libraries.md").read_text().lower()
 
     assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_walks_name_functions_that_exist() -> None:
+    steps = re.findall(r"`([\w/]+\.py)`[\s,]*\(?((?:`\w+`(?:, )?)*)\)?", walks())
+    missing = [
+        f"{module} {name}"
+        for module, names in steps
+        for name in re.findall(r"\w+", names)
+        if not re.search(rf"def {name}\(", (ROOT / "src" / "muster" / module).read_text())
+    ]
+
+    assert len(steps) > 30
+    assert missing == []
+
+
+def walks() -> str:
+    """The section of ARCHITECTURE.md that follows one gang and one submission."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    return text[text.index("## Two walks") : text.index("## Invariants")]

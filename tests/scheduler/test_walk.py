@@ -19,6 +19,7 @@ from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.scheduler import service
+from tests.test_architecture import walks
 
 MAX_MODULES = 20
 ROOM = {"cpu": "8", "memory": "8Gi", "pods": "110"}
@@ -87,3 +88,5 @@ async def test_one_gang_passes_few_modules_on_its_way_to_its_nodes(tmp_path: Pat
     assert {"loop.py", "decisions/decide.py", "effects/binder.py"} <= passed.keys()
     names = ", ".join(sorted(passed))
     assert len(passed) <= MAX_MODULES, names
+    unnamed = [module for module in passed if f"`scheduler/{module}`" not in walks()]
+    assert unnamed == [], "not in the walk of ARCHITECTURE.md"
