@@ -240,15 +240,15 @@ async def test_a_burst_of_keys_leaves_the_event_loop_its_turns() -> None:
 
 async def test_the_hook_gets_the_duration_of_an_attempt() -> None:
     queue: WorkQueue[str] = WorkQueue("slow")
-    told: list[tuple[str, Outcome, float]] = []
+    attempts: list[tuple[str, Outcome, float]] = []
 
     async def reconcile(_: str) -> None:
         await asyncio.sleep(4)
 
     queue.add("a")
     async with asyncio.TaskGroup() as group:
-        group.create_task(run_workers(queue, reconcile, hook=lambda *what: told.append(what)))
+        group.create_task(run_workers(queue, reconcile, hook=lambda *what: attempts.append(what)))
         await asyncio.sleep(5)
         queue.shutdown()
-    assert [(name, outcome) for name, outcome, _ in told] == [("slow", Outcome.DONE)]
-    assert told[0][2] == pytest.approx(4)
+    assert [(name, outcome) for name, outcome, _ in attempts] == [("slow", Outcome.DONE)]
+    assert attempts[0][2] == pytest.approx(4)

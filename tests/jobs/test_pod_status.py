@@ -1,4 +1,4 @@
-"""How a failed pod is told of."""
+"""How a failed pod is described, and kubectl's STATUS column."""
 
 from __future__ import annotations
 

@@ -111,10 +111,10 @@ def test_the_hint_mentions_quotes_only_around_a_number(written: object, hint: st
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("x" * 55, f"'{'x' * 55}-worker-0', made from it, has 64 characters; 63 are allowed"),
-        ("with.dots", "'with.dots-worker-0', made from it, is not a DNS label"),
-        ("0day", "'0day-worker-0', made from it, is not a DNS label"),
-        ("Upper", "'Upper-worker-0', made from it, is not a DNS label"),
+        ("x" * 55, f"'{'x' * 55}-worker-0', derived from it, has 64 characters, not 63"),
+        ("with.dots", "'with.dots-worker-0', derived from it, is not a DNS label"),
+        ("0day", "'0day-worker-0', derived from it, is not a DNS label"),
+        ("Upper", "'Upper-worker-0', derived from it, is not a DNS label"),
     ],
 )
 def test_a_name_is_checked_by_the_longest_name_derived_from_it(name: str, message: str) -> None:

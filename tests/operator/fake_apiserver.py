@@ -1,8 +1,8 @@
 """An API server in memory behind the Transport seam, for the operator on virtual time.
 
-It knows creation, merge patches, deletion with UIDs, watches by label, owners whose objects go with
-them, late watch events and failing answers: what the operator's loop depends on, and no more. The
-same stories run on a real server in `test_on_a_real_server.py`.
+It knows creation, merge patches, deletion with UIDs, watches by label, garbage collection by owner,
+late watch events and failing answers: what the operator's loop depends on, and no more. The tests
+in `end_to_end/` run on real servers.
 """
 
 from __future__ import annotations

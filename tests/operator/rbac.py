@@ -1,7 +1,7 @@
-"""Daemons on a real cluster with the rights that their pages document, and what they asked for.
+"""Daemons on a real cluster with the rights that their pages document, and their requests.
 
-What the stories in `test_rights.py` are told with. OwnerReferencesPermissionEnforcement is on, so
-that the rights which it takes are missed where they are not given.
+OwnerReferencesPermissionEnforcement is on, so that a right that only it needs is missed if it is
+not granted.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.looptime
 
 BAD = {"tfReplicaSpecs": {"Worker": {"replicas": -1}}}
 
-MENDED = {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}
+CORRECTED = {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}
 
 
 def edit(server: Server, spec: Raw) -> None:
@@ -46,7 +46,7 @@ async def test_a_job_made_invalid_while_it_runs_continues_as_it_was() -> None:
         assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
         assert conditions(server) == ["InvalidSpec", "Created", "Restarting"]
 
-        edit(server, MENDED)
+        edit(server, CORRECTED)
         await passes()
         assert conditions(server) == ["Created", "Restarting"]
         phase(server, "j-worker-1", "Running")
@@ -54,8 +54,8 @@ async def test_a_job_made_invalid_while_it_runs_continues_as_it_was() -> None:
         phase(server, "j-worker-0", "Succeeded")
         await passes()
         assert conditions(server) == ["Created", "Succeeded"]
-    told = [(server.get(p) or {})["reason"] for p in server.objects if "/events/" in p]
-    assert told.count("InvalidSpec") == 1
+    events = [(server.get(p) or {})["reason"] for p in server.objects if "/events/" in p]
+    assert events.count("InvalidSpec") == 1
 
 
 async def test_an_operator_that_finds_an_invalid_job_running_leaves_it_alone() -> None:
@@ -74,7 +74,7 @@ async def test_an_operator_that_finds_an_invalid_job_running_leaves_it_alone() -
         await passes()
         assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
 
-        edit(server, MENDED)
+        edit(server, CORRECTED)
         phase(server, "j-worker-0", "Succeeded")
         await passes()
         assert conditions(server) == ["Created", "Succeeded"]
@@ -92,12 +92,12 @@ async def test_a_job_made_invalid_ends_as_its_pods_end(
         phase(server, "j-worker-0", "Running")
         await passes()
         if not restarted:
-            make_senseless(server)
+            make_invalid(server)
             await passes()
             phase(server, "j-worker-0", end)
             await passes()
     if restarted:
-        make_senseless(server)
+        make_invalid(server)
         async with operating(server):
             await passes()
             phase(server, "j-worker-0", end)
@@ -108,6 +108,6 @@ async def test_a_job_made_invalid_ends_as_its_pods_end(
     assert server.created.count(f"{POD}/j-worker-0") == 1
 
 
-def make_senseless(server: Server) -> None:
+def make_invalid(server: Server) -> None:
     roles = {"Worker": {**replica(1), "replicas": -1}}
     server.patch(JOB, {"spec": {"tfReplicaSpecs": roles}, "metadata": {"generation": 2}})

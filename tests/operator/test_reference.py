@@ -78,7 +78,7 @@ RULES = {
     "every event": "an_event_is_emitted_once",
     "few events": "an_ordinary_job_emits_few_events",
     "every metric": "jobs_and_objects_are_counted_in_metrics",
-    "exit codes told": "an_event_names_the_exit_code_of_a_failed_pod",
+    "exit codes in events": "an_event_names_the_exit_code_of_a_failed_pod",
     # Gangs
     "object per dialect": "each_dialect_has_its_object",
     "marks per dialect": "each_dialect_marks_the_pods",
@@ -209,14 +209,14 @@ def test_nothing_is_written_twice_about_a_job_that_ended() -> None:
     model.settle()
     model.exit("j-worker-0", 0)
     model.settle()
-    said = list(model.events)
+    events = list(model.events)
     assert (VOLCANO_POD_GROUPS.resource, "j") not in model.objects
 
     model.later(60)
     model.run("j-worker-1", phase="Succeeded")
 
     assert model.step() == []
-    assert model.events == said
+    assert model.events == events
 
 
 def test_a_budget_selects_the_pods_of_its_job() -> None:

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 def spellings(raw: Raw, name: str) -> list[str]:
     """The keys that spell this field, in any letter case; the exact spelling comes first."""
     wanted = name.lower()
-    found = [key for key in raw if str(key).lower() == wanted and raw[key] is not None]
-    return sorted(found, key=lambda key: key != name)
+    keys = [key for key in raw if str(key).lower() == wanted and raw[key] is not None]
+    return sorted(keys, key=lambda key: key != name)
 
 
 def lookup(raw: Raw, name: str, path: str) -> Any:
     """The field of that name in any letter case; InvalidJob if it is there twice."""
-    found = spellings(raw, name)
-    if len(found) > 1:
+    keys = spellings(raw, name)
+    if len(keys) > 1:
         raise InvalidJob(
-            f"{path}.{found[1]}", f"{path}.{found[0]} is given too", hint=f"keep one, as {name}"
+            f"{path}.{keys[1]}", f"{path}.{keys[0]} is given too", hint=f"keep one, as {name}"
         )
-    return raw[found[0]] if found else None
+    return raw[keys[0]] if keys else None
 
 
 def refuse_other_case(raw: Raw, names: tuple[str, ...], path: str) -> None:

@@ -74,13 +74,13 @@ def check(job: str, derived: Iterable[str]) -> None:
         spare = _MAX_LENGTH - (len(longest) - len(job))
         raise InvalidJob(
             "metadata.name",
-            f"{longest!r}, made from it, has {len(longest)} characters; {_MAX_LENGTH} are allowed",
+            f"{longest!r}, derived from it, has {len(longest)} characters, not {_MAX_LENGTH}",
             hint=f"use a name of at most {spare} characters",
         )
     if not _LABEL.fullmatch(longest):
         raise InvalidJob(
             "metadata.name",
-            f"{longest!r}, made from it, is not a DNS label",
+            f"{longest!r}, derived from it, is not a DNS label",
             hint="use lower-case letters, digits and '-', beginning with a letter",
         )
 

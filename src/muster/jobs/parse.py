@@ -84,10 +84,10 @@ def _from_array(array: object) -> Iterator[_WrittenRole]:
 
 def _from_map(spec: Raw, job_kind: JobKind) -> Iterator[_WrittenRole]:
     path = f"spec.{job_kind.replicas_field}"
-    found = lookup(spec, job_kind.replicas_field, "spec")
-    if found is None:
+    roles = lookup(spec, job_kind.replicas_field, "spec")
+    if roles is None:
         raise InvalidJob(path, "is missing", hint=_replicas_hint(spec, job_kind))
-    for role, body in mapping(found, path).items():
+    for role, body in mapping(roles, path).items():
         where = f"{path}.{role}"
         yield str(role), where, _fields(mapping(body, where), where)
 

@@ -119,7 +119,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     key = Key(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
     uid = str(meta.get("uid") or "")
     own = sorted(pods_of_job(kind, key, uid, pods), key=_order)
-    job, trouble = _read(raw)
+    job, problem = _read(raw)
     leading = _leading(job, own)
     status = decode_status(raw.get("status"))
     word, why = _status(status, own)
@@ -137,7 +137,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         finished=status.finished_at if word in (SUCCEEDED, FAILED) else None,
         priority=_priority(job, own),
         instances=tuple(instance(pod, leads=pod is leading) for pod in own),
-        reason=trouble if trouble and word != SUCCEEDED else why,
+        reason=problem if problem and word != SUCCEEDED else why,
         requested_gpus=_requested(job, own),
         lead=_lead(job),
     )
@@ -180,14 +180,14 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
     """The newest chief that is not Pending; if all are, the newest."""
     if job is None:
         return None
-    found = []
+    leaders = []
     for pod in pods:
         labels = pod.metadata.labels
         role = job.job_kind.role(labels.get(names.ROLE, ""))
         if role and job.leads(role, _index(pod)):
-            found.append(pod)
-    moving = [pod for pod in found if pod.status.phase != "Pending"]
-    return max(moving or found, key=_stamp, default=None)
+            leaders.append(pod)
+    started = [pod for pod in leaders if pod.status.phase != "Pending"]
+    return max(started or leaders, key=_stamp, default=None)
 
 
 def _lead(job: Job | None) -> str:

@@ -1,6 +1,6 @@
 """One job: observe, decide, act.
 
-A reconcile reads everything anew and never asks what has changed. `_is_at_rest` and `_may_start`
+A reconcile reads everything again and never asks what has changed. `_is_at_rest` and `_may_start`
 decide nothing: they only save the work of deciding that there is nothing to do.
 """
 

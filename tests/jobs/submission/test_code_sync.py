@@ -70,10 +70,10 @@ def test_a_commit_is_found_by_its_hash_also_a_short_one(
     tmp_path: Path, repository: Repository, short: bool
 ) -> None:
     name = repository.third[:8] if short else repository.third
-    said = fetch(tmp_path / "code", str(repository.path), {"GIT_SYNC_REV": name})
+    output = fetch(tmp_path / "code", str(repository.path), {"GIT_SYNC_REV": name})
 
     assert (tmp_path / "code" / "project" / "file").read_text() == "three"
-    assert said == f"{repository.path} at {repository.third}\n"
+    assert output == f"{repository.path} at {repository.third}\n"
 
 
 def test_depth_keeps_history_short_and_without_it_history_is_whole(
@@ -136,8 +136,8 @@ def test_a_password_comes_from_the_files_of_a_secret(tmp_path: Path, guarded: st
 
 
 def test_a_password_comes_from_the_environment(tmp_path: Path, guarded: str) -> None:
-    said = {"GIT_SYNC_USERNAME": "me", "GIT_SYNC_PASSWORD": PASSWORD}
-    fetch(tmp_path / "code", guarded, said)
+    variables = {"GIT_SYNC_USERNAME": "me", "GIT_SYNC_PASSWORD": PASSWORD}
+    fetch(tmp_path / "code", guarded, variables)
 
     assert (tmp_path / "code" / "project" / "file").read_text() == "two"
 
@@ -152,8 +152,8 @@ def test_without_a_password_code_sync_fails_and_does_not_prompt(
 def test_a_password_in_the_address_is_not_printed(tmp_path: Path, guarded: str) -> None:
     word = quote(PASSWORD, safe="")
     known = guarded.replace("://", f"://me:{word}@")
-    said = fetch(tmp_path / "code", known)
-    assert said.startswith(f"{guarded} at ")
+    output = fetch(tmp_path / "code", known)
+    assert output.startswith(f"{guarded} at ")
 
     with pytest.raises(RuntimeError) as failed:
         fetch(tmp_path / "other", guarded.replace("://", "://me:s3cr3t@"))
@@ -178,9 +178,9 @@ def test_a_source_that_begins_with_a_dash_is_no_git_option(
               {"sync_source": "-x/project"}],
 )  # fmt: skip
 def test_values_that_git_could_take_as_options_are_rejected(wrong: dict[str, str]) -> None:
-    said = {"sync_mode": "git", "sync_source": "https://host/p.git"} | wrong
+    flags = {"sync_mode": "git", "sync_source": "https://host/p.git"} | wrong
     with pytest.raises(UsageError, match=f"--{next(iter(wrong)).replace('_', '-')} "):
-        code_sync.check(TensorFlow(name="j", command=("x",), **said))  # type: ignore[arg-type]
+        code_sync.check(TensorFlow(name="j", command=("x",), **flags))  # type: ignore[arg-type]
 
 
 def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> None:

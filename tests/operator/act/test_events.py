@@ -182,8 +182,8 @@ async def test_an_event_is_emitted_once(story: Any, type_: str, reason: str, wor
     async with operating(server):
         await story(server)
 
-    told = [obj for path, obj in server.objects.items() if "/events/" in path]
-    (event,) = (one for one in told if one["reason"] == reason)
+    events = [obj for path, obj in server.objects.items() if "/events/" in path]
+    (event,) = (one for one in events if one["reason"] == reason)
     assert event["type"] == type_
     assert event["message"].startswith(words)
     assert event["involvedObject"]["name"] == "j"
@@ -196,8 +196,8 @@ async def test_an_ordinary_job_emits_few_events() -> None:
         await submit(server)
         await end(server, "j-worker-0", 0)
 
-    told = [obj["reason"] for path, obj in server.objects.items() if "/events/" in path]
-    assert sorted(told) == ["SuccessfulCreatePod", "SuccessfulDeletePodGroup", "TFJobSucceeded"]
+    events = [obj["reason"] for path, obj in server.objects.items() if "/events/" in path]
+    assert sorted(events) == ["SuccessfulCreatePod", "SuccessfulDeletePodGroup", "TFJobSucceeded"]
 
 
 def job(event: str) -> tuple[str, dict[str, str]]:

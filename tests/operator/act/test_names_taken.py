@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.looptime
 
 
-def told(server: Server) -> dict[str, str]:
+def events_by_reason(server: Server) -> dict[str, str]:
     """The events, by reason."""
     rows = [obj for path, obj in server.objects.items() if "/events/" in path]
     return {row["reason"]: row["message"] for row in rows}
@@ -74,14 +74,14 @@ async def test_a_pod_without_its_labels_is_released_without_a_creation_event() -
     async with operating(server):
         submit(server)
         await passes()
-        created = told(server)["SuccessfulCreatePod"]
+        created = events_by_reason(server)["SuccessfulCreatePod"]
         server.patch(path, {"metadata": {"labels": {"training.kubeflow.org/job-name": None}}})
         await passes(10)
 
         assert (server.get(path) or {})["metadata"]["ownerReferences"] == []
         message = "Pod j-worker-1 exists and is not this job's; waiting"
         assert waits(server) == {"reason": "ErrResourceExists", "message": message}
-        assert told(server)["SuccessfulCreatePod"] == created
+        assert events_by_reason(server)["SuccessfulCreatePod"] == created
         rows = [
             obj for obj in server.objects.values() if obj.get("reason") == "SuccessfulCreatePod"
         ]

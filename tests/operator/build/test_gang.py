@@ -201,7 +201,7 @@ def test_the_policy_of_the_job_shapes_its_group() -> None:
     }
 
 
-def test_the_least_resources_are_the_sum_of_what_the_first_members_ask_for() -> None:
+def test_min_resources_are_the_sum_of_the_requests_of_the_first_members() -> None:
     worker, ps = replica(2, priorityClassName="high"), replica(3)
     asks = {"limits": {"nvidia.com/gpu": 1, "cpu": "9"}, "requests": {"cpu": "500m"}}
     worker["template"]["spec"]["containers"][0]["resources"] = asks
@@ -218,7 +218,7 @@ def test_the_least_resources_are_the_sum_of_what_the_first_members_ask_for() -> 
     }
 
 
-def test_a_native_group_is_replaced_since_it_cannot_change() -> None:
+def test_a_native_group_is_replaced_because_it_is_immutable() -> None:
     model = settled(manifest(), Settings(dialect="native"))
     before = model.objects[(NATIVE_POD_GROUPS.resource, "j")]["metadata"]["uid"]
     model.edit(tfReplicaSpecs={"Worker": replica(1), "PS": replica(1)})
@@ -229,7 +229,7 @@ def test_a_native_group_is_replaced_since_it_cannot_change() -> None:
     assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 2
 
 
-def test_a_group_that_has_what_it_should_is_not_written_again() -> None:
+def test_an_unchanged_group_is_not_written_again() -> None:
     model = settled(manifest())
     key = (VOLCANO_POD_GROUPS.resource, "j")
     model.objects[key]["spec"]["queue"] = "default"
@@ -238,7 +238,7 @@ def test_a_group_that_has_what_it_should_is_not_written_again() -> None:
     assert model.step() == []
 
 
-def test_a_gang_object_of_a_former_dialect_goes_with_the_pods_that_spoke_it() -> None:
+def test_the_group_object_of_a_former_dialect_is_deleted_with_its_pods() -> None:
     model = settled(manifest())
     model.raw["metadata"]["annotations"] = {"muster.dev/gang-dialect": "pdb"}
     model.settle()
@@ -254,7 +254,7 @@ SPOKEN = [(a, b) for a in (*MARKED, "pdb", "none") for b in (*MARKED, "pdb", "no
 
 
 @pytest.mark.parametrize(("before", "after"), [p for p in SPOKEN if {*p} & {*MARKED}])
-def test_whoever_comes_later_speaks_the_dialect_of_those_who_live(before: str, after: str) -> None:
+def test_later_pods_join_the_dialect_of_living_pods(before: str, after: str) -> None:
     model = settled(manifest(), Settings(dialect=before))
     objects, pod = dict(model.objects), model.manifests["j-worker-1"]
     model.run()
@@ -270,7 +270,7 @@ def test_whoever_comes_later_speaks_the_dialect_of_those_who_live(before: str, a
     assert again["spec"] == pod["spec"]
 
 
-def test_a_crd_that_appears_later_splits_no_gang() -> None:
+def test_a_crd_that_is_installed_later_splits_no_gang() -> None:
     model = settled(manifest(), served_dialects=frozenset())
     model.extra["served_dialects"] = ALL_DIALECTS
     model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
@@ -281,7 +281,7 @@ def test_a_crd_that_appears_later_splits_no_gang() -> None:
     assert not model.objects
 
 
-def test_pods_that_wait_with_another_mark_than_their_gang_are_replaced() -> None:
+def test_unscheduled_pods_with_another_mark_than_their_gang_are_replaced() -> None:
     model = settled(manifest(), Settings(dialect="labels"))
     waiting = model.pods.pop("j-worker-1")
     model.pods.clear()
@@ -293,4 +293,17 @@ def test_pods_that_wait_with_another_mark_than_their_gang_are_replaced() -> None
 
     marks = {pod.metadata.annotations.get(GROUP_NAME_ANNOTATION) for pod in model.pods.values()}
     assert marks == {"j"}
+    assert len(model.pods) == 3
+
+
+def test_pods_marked_in_a_dialect_that_the_operator_does_not_write_stop_nothing() -> None:
+    raw = manifest(roles={"Worker": replica(2)})
+    mark = {"gang.scheduling.koordinator.sh/name": "j"}
+    roles = raw["spec"]["tfReplicaSpecs"]
+    roles["Worker"]["template"]["metadata"] = {"annotations": mark}
+    model = settled(raw)
+    model.edit(tfReplicaSpecs={"Worker": replica(3)})
+
+    model.settle()
+
     assert len(model.pods) == 3

@@ -22,12 +22,12 @@ def test_each_replica_has_a_port_of_its_own_that_all_others_know() -> None:
     model = Model(on_host())
     model.settle()
 
-    told = config(model, "j-ps-0")["cluster"]
-    assert config(model, "j-worker-1")["cluster"] == told
-    ports = [int(address.rpartition(":")[2]) for address in told["worker"]]
+    cluster = config(model, "j-ps-0")["cluster"]
+    assert config(model, "j-worker-1")["cluster"] == cluster
+    ports = [int(address.rpartition(":")[2]) for address in cluster["worker"]]
     assert len(set(ports)) == 2
     assert all(20000 <= port < 30000 for port in ports)
-    assert told["ps"] == ["j-ps-0.ns.svc:2222"]
+    assert cluster["ps"] == ["j-ps-0.ns.svc:2222"]
     for index, port in enumerate(ports):
         pod = model.manifests[f"j-worker-{index}"]["spec"]
         assert pod["hostNetwork"] is True
@@ -73,7 +73,7 @@ def test_where_all_pods_share_one_address_all_replicas_use_it() -> None:
     model = Model(manifest(), Settings(address="127.0.0.1"))
     model.settle()
 
-    told = config(model, "j-ps-0")["cluster"]
-    addresses = [*told["worker"], *told["ps"]]
+    cluster = config(model, "j-ps-0")["cluster"]
+    addresses = [*cluster["worker"], *cluster["ps"]]
     assert len(set(addresses)) == 3
     assert all(address.startswith("127.0.0.1:2") for address in addresses)

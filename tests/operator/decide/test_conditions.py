@@ -187,14 +187,14 @@ def test_an_mpi_job_whose_workers_ended_before_its_launcher_started_has_failed()
     )
 
 
-@pytest.mark.parametrize("how", ["told to go", "gone"])
-def test_a_job_that_lost_all_its_pods_restarts_and_says_so(how: str) -> None:
+@pytest.mark.parametrize("loss", ["terminating", "gone"])
+def test_a_job_that_lost_all_its_pods_restarts_and_says_so(loss: str) -> None:
     model = Model(manifest())
     model.settle()
     model.run()
     model.settle()
     for name in list(model.pods):
-        if how == "gone":
+        if loss == "gone":
             del model.pods[name]
         else:
             model.take(name)

@@ -1,4 +1,4 @@
-"""Pods that are told to go: what they leave with says nothing of the job."""
+"""Pods that are asked to stop: how they exit says nothing about the job."""
 
 from __future__ import annotations
 

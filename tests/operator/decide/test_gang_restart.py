@@ -91,8 +91,8 @@ def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(blow: Any, k
     assert uids(model) == after
     assert len(after) == 3
     assert model.status.get("restarts", 0) == (blow in (restarted, failed))
-    told = [event for event in model.events if event.reason == f"{kind}Restarting"]
-    assert len(told) == 1
+    events = [event for event in model.events if event.reason == f"{kind}Restarting"]
+    assert len(events) == 1
 
 
 @pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)

@@ -1,4 +1,4 @@
-"""A job that cannot be understood: what is said of it, what stays, and how it comes back."""
+"""A job with an invalid manifest: its status, what stays, and how it comes back."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def refuse_pods(model: Model, error: InvalidJob = NO_POLICY) -> None:
 def test_a_job_rejected_before_it_started_leaves_nothing_behind(clean: str) -> None:
     model = Model(manifest(roles=GOOD, runPolicy={"cleanPodPolicy": clean}))
     model.settle()
-    model.raw.pop("status")  # The operator was killed before it said a word.
+    model.raw.pop("status")  # The operator was killed before it wrote a status.
     del model.pods["j-ps-0"]
     refuse_pods(model)
     assert model.conditions() == ["Created", "Failed"]

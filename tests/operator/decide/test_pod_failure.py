@@ -282,9 +282,9 @@ def test_an_event_names_the_exit_code_of_a_failed_pod() -> None:
     model.exit("j-worker-1", 3)
     model.settle()
 
-    told = [(event.reason, event.message) for event in model.events]
-    assert ("ExitedWithCode", "Pod: ns.j-worker-1 exited with code 3") in told
-    assert ("TFJobRestarting", "job j is restarting because Worker replica(s) failed.") in told
+    events = [(event.reason, event.message) for event in model.events]
+    assert ("ExitedWithCode", "Pod: ns.j-worker-1 exited with code 3") in events
+    assert ("TFJobRestarting", "job j is restarting because Worker replica(s) failed.") in events
 
 
 def crash(model: Model, name: str) -> float | None:

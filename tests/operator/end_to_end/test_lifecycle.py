@@ -63,11 +63,11 @@ async def test_a_job_runs_from_creation_to_success_and_is_collected(
         ]
         await nothing(client, VOLCANO_POD_GROUPS, ns)
 
-        async def told() -> bool:
+        async def emitted() -> bool:
             reasons = {event.reason for event in (await client.list(EVENTS, ns)).items}
             return {"SuccessfulCreatePod", "TFJobSucceeded"} <= reasons
 
-        await becomes(told, what="the events")
+        await becomes(emitted, what="the events")
 
         await client.delete(TFJOBS, Key(ns, "j"), propagation="Background")
         await nothing(client, PODS, ns)
@@ -128,8 +128,8 @@ async def test_an_invalid_job_says_so_until_it_is_corrected(client: Client, ns: 
         assert failed["reason"] == "InvalidSpec"
         assert failed["message"].startswith("spec.tfReplicaSpecs.Worker.replicas: is -1")
 
-        mended = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 1}}}}
-        await client.patch(TFJOBS, key, mended)
+        corrected = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 1}}}}
+        await client.patch(TFJOBS, key, corrected)
         await pods(client, ns, 2)
 
         async def forgiven() -> bool:

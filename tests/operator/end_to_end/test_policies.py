@@ -269,7 +269,7 @@ async def is_scaled(story: Story) -> None:
     await story.exactly("ps-0", "worker-0")
 
 
-async def is_mended(story: Story) -> None:
+async def is_corrected(story: Story) -> None:
     await story.submit()
     await story.run_all()
     before = await story.uids()
@@ -278,11 +278,11 @@ async def is_mended(story: Story) -> None:
     assert job["status"]["conditions"][-1]["type"] == "Running"
     await story.edit(tfReplicaSpecs={"Worker": {"replicas": 2}})
 
-    async def mended() -> bool:
+    async def corrected() -> bool:
         rows = (await story.client.get(TFJOBS, story.key))["status"]["conditions"]
         return [row["type"] for row in rows] == ["Created", "Running"]
 
-    await becomes(mended, what=f"{story.name} without a complaint", timeout=PATIENCE)
+    await becomes(corrected, what=f"{story.name} without a complaint", timeout=PATIENCE)
     assert await story.uids() == before
 
 
@@ -315,7 +315,7 @@ STORIES: list[Callable[[Story], Coroutine[Any, Any, None]]] = [
     finds_its_name_taken,
     is_suspended_and_resumed,
     is_scaled,
-    is_mended,
+    is_corrected,
     is_deleted_and_comes_back,
 ]
 

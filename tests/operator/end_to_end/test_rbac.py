@@ -275,11 +275,11 @@ async def displaces(client: Client) -> None:
         if name != "never":
             await reaches(client, TFJOBS, Key(ns, name), "Running")
 
-    async def told() -> bool:
+    async def explained() -> bool:
         job = await client.get(TFJOBS, Key(ns, "never"))
         return bool(job.get("status", {}).get("waiting"))
 
-    await becomes(told, what="why the third waits", timeout=60)
+    await becomes(explained, what="why the third waits", timeout=60)
 
 
 async def mounts(client: Client) -> None:

@@ -82,8 +82,8 @@ async def test_workers_are_scaled_and_counted(
     async with operating(client, namespace=ns):
         await client.create(kind, body)
         await pods(client, ns, 1)
-        said = await kubectl("scale", f"{kind.kind.lower()}/j", "--replicas=3")
-        assert said == f"{kind.kind.lower()}.kubeflow.org/j scaled\n"
+        output = await kubectl("scale", f"{kind.kind.lower()}/j", "--replicas=3")
+        assert output == f"{kind.kind.lower()}.kubeflow.org/j scaled\n"
         names = await pods(client, ns, 3)
         for name in names:
             await move(client, ns, name, "Running")

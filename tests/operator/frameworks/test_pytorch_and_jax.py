@@ -1,4 +1,4 @@
-"""What PyTorch and JAX processes are told."""
+"""The environment of PyTorch and JAX processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.operator.builders import Model, env, manifest, replica
 MASTER, WORKERS = replica(1, name="pytorch"), replica(2, name="pytorch")
 
 
-def told(raw: Raw, pod: str, container: str = "pytorch") -> dict[str, str]:
+def environment(raw: Raw, pod: str, container: str = "pytorch") -> dict[str, str]:
     model = Model(raw)
     model.settle()
     return env(model.manifests[pod], container)
@@ -21,7 +21,7 @@ def told(raw: Raw, pod: str, container: str = "pytorch") -> dict[str, str]:
 def test_a_master_and_its_workers_know_their_ranks() -> None:
     raw = manifest("PyTorchJob", {"Master": MASTER, "Worker": WORKERS}, nprocPerNode="4")
 
-    assert told(raw, "j-worker-1") == {
+    assert environment(raw, "j-worker-1") == {
         "PYTHONUNBUFFERED": "1",
         "MASTER_PORT": "23456",
         "PET_MASTER_PORT": "23456",
@@ -33,14 +33,14 @@ def test_a_master_and_its_workers_know_their_ranks() -> None:
         "PET_NPROC_PER_NODE": "4",
         "PET_NNODES": "3",
     }
-    master = told(raw, "j-master-0")
+    master = environment(raw, "j-master-0")
     assert (master["RANK"], master["MASTER_ADDR"]) == ("0", "j-master-0")
 
 
 def test_processes_per_node_are_left_to_torchrun_unless_given() -> None:
     raw = manifest("PyTorchJob", {"Master": MASTER, "Worker": WORKERS})
 
-    found = told(raw, "j-worker-0")
+    found = environment(raw, "j-worker-0")
 
     assert found["PET_NPROC_PER_NODE"] == "auto"
     assert found["WORLD_SIZE"] == "3"
@@ -56,7 +56,7 @@ def test_an_elastic_job_has_a_rendezvous() -> None:
     }
     raw = manifest("PyTorchJob", {"Worker": WORKERS}, elasticPolicy=policy)
 
-    assert told(raw, "j-worker-0") == {
+    assert environment(raw, "j-worker-0") == {
         "PYTHONUNBUFFERED": "1",
         "PET_NPROC_PER_NODE": "auto",
         "PET_RDZV_ENDPOINT": "j-worker-0:23456",
@@ -110,7 +110,7 @@ def test_workers_wait_for_their_master_in_an_init_container_if_an_image_is_given
 def test_jax_processes_know_their_coordinator() -> None:
     raw = manifest("JAXJob", {"Worker": replica(3, name="jax")})
 
-    assert told(raw, "j-worker-2", "jax") == {
+    assert environment(raw, "j-worker-2", "jax") == {
         "PYTHONUNBUFFERED": "1",
         "COORDINATOR_PORT": "6666",
         "COORDINATOR_ADDRESS": "j-worker-0",

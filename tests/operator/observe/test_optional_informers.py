@@ -1,4 +1,4 @@
-"""A right that is missing costs those who need it, who are told, and nobody else."""
+"""A missing right affects the jobs that need it, which say so, and no others."""
 
 from __future__ import annotations
 

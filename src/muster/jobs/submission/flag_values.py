@@ -60,32 +60,32 @@ def suggest_name(name: str) -> str:
 
 def pairs(flag: str, entries: Iterable[str]) -> dict[str, str]:
     """`K=V` entries as a mapping; the value may contain anything, also `=` and commas."""
-    found = {}
+    result = {}
     for entry in entries:
         key, equals, value = entry.partition("=")
         if not equals or not key:
             raise wrong(flag, entry, f"Write {flag}=KEY=VALUE")
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def labels(flag: str, entries: Iterable[str]) -> dict[str, str]:
     """`K=V` entries that are valid labels."""
-    found = keyed(flag, entries)
-    for key, value in found.items():
+    result = keyed(flag, entries)
+    for key, value in result.items():
         if not _LABEL_VALUE.fullmatch(value):
             hint = "Letters, digits, '-', '_' and '.', at most 63, a letter or digit at both ends."
             raise wrong(flag, f"{key}={value}", hint)
-    return found
+    return result
 
 
 def keyed(flag: str, entries: Iterable[str]) -> dict[str, str]:
     """`K=V` entries whose keys are valid for labels and annotations."""
-    found = pairs(flag, entries)
-    for key, value in found.items():
+    result = pairs(flag, entries)
+    for key, value in result.items():
         if not _QUALIFIED.fullmatch(key):
             raise wrong(flag, f"{key}={value}", f"Write {flag}=[domain/]KEY=VALUE")
-    return found
+    return result
 
 
 def object_name(flag: str, name: str) -> str:
@@ -97,14 +97,14 @@ def object_name(flag: str, name: str) -> str:
 
 def device(flag: str, entries: Iterable[str]) -> dict[str, str]:
     """Extended resources and how many of each."""
-    found = pairs(flag, entries)
-    for name, amount in found.items():
+    result = pairs(flag, entries)
+    for name, amount in result.items():
         if name == "nvidia.com/gpu":
             raise UsageError(f"{flag} nvidia.com/gpu: please use '--gpus N' instead")
         if not _QUALIFIED.fullmatch(name) or "/" not in name:
             raise wrong(flag, f"{name}={amount}", f"Write {flag}=vendor.com/device=AMOUNT")
         _whole(flag, name, amount)
-    return found
+    return result
 
 
 def _whole(flag: str, name: str, amount: str) -> None:
@@ -174,10 +174,10 @@ def toleration(text: str) -> Raw:
 
 def choice(flag: str, text: str, allowed: tuple[str, ...]) -> str:
     """One of the allowed words, in any letter case; returned in its own."""
-    found = next((word for word in allowed if word.lower() == text.lower()), None)
-    if found is None:
+    word = next((word for word in allowed if word.lower() == text.lower()), None)
+    if word is None:
         raise wrong(flag, text, f"Write {', '.join(allowed[:-1])} or {allowed[-1]}.")
-    return found
+    return word
 
 
 def is_path(text: str) -> bool:

@@ -45,11 +45,11 @@ class Bundle:
         if not user:
             return self
         digest = hashlib.md5(user.encode(), usedforsecurity=False).hexdigest()
-        made = copy.deepcopy(self)
-        made.job["metadata"]["annotations"][USER] = user
-        for holder in made._labelled_by_user():
+        copied = copy.deepcopy(self)
+        copied.job["metadata"]["annotations"][USER] = user
+        for holder in copied._labelled_by_user():
             holder["labels"].setdefault(USER_ID, digest)
-        return made
+        return copied
 
     def _labelled_by_user(self) -> Iterator[Raw]:
         yield self.job["metadata"]

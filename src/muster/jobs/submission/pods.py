@@ -128,7 +128,7 @@ def literal(text: str) -> str:
 
     `$(NAME)` stays: Kubernetes replaces it by another variable.
     """
-    return _DOLLARS.sub(lambda found: "$$$$" if found[0] == "$$" else found[0], text)
+    return _DOLLARS.sub(lambda match: "$$$$" if match[0] == "$$" else match[0], text)
 
 
 def shells(text: str) -> str:
@@ -136,7 +136,7 @@ def shells(text: str) -> str:
 
     Unescaped, Kubernetes would replace it by a variable of that name.
     """
-    return _SPECIAL.sub(lambda found: found[0].replace("$", "$$"), text)
+    return _SPECIAL.sub(lambda match: match[0].replace("$", "$$"), text)
 
 
 def _source(text: str) -> Raw:

@@ -131,7 +131,7 @@ def _living_pods(job: Job, observed: Observed) -> list[Pod]:
 def _marked_dialect(job: Job, pod: Pod) -> str:
     """The dialect whose mark a pod carries; `volcano` also stands for kube-batch."""
     for dialect in DIALECTS:
-        if dialect.group_of(pod) == job.name:
+        if dialect.name in GROUP_KINDS and dialect.group_of(pod) == job.name:
             template = dialect.name == "labels" and _is_labelled_by_template(job, pod)
             return "" if template else dialect.name
     return ""

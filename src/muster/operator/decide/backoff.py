@@ -1,8 +1,8 @@
 """How long a replica that keeps failing waits before its pod is recreated.
 
 `status.failures` counts the failures of each replica. The first time its pod is recreated at once,
-then after 10 s, 20 s and so on up to five minutes, like the pods of a batch Job. A replica that
-does not fail for ten minutes starts anew. When a gang restarts as one because of a failure, the
+then after 10 s, 20 s and so on up to five minutes, like the pods of a batch Job. After ten minutes
+without a failure the count starts again. When a gang restarts as one because of a failure, the
 failure counts for every replica of it, so that all of them wait and come back together.
 """
 

@@ -71,7 +71,7 @@ def suspended(job: Job, status: JobStatus, now: datetime) -> JobStatus:
 
 
 def resumed(job: Job, status: JobStatus, now: datetime) -> JobStatus:
-    """The status of a job that is resumed now; its active time counts anew."""
+    """The status of a job that is resumed now; its active time starts again."""
     message = f"{job.kind} {job.name} is resumed."
     status = replace(status, start_time=now.replace(microsecond=0))
     return with_condition(status, "Suspended", "False", f"{job.kind}Resumed", message, now)

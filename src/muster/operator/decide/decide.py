@@ -63,11 +63,11 @@ def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> l
     before = invalid_spec.current_status(job)
     if before.outcome is not None:
         return _end(job, before, observed, now)
-    return _in_creation_order(job, _decide_active(job, before, observed, settings, now), observed)
+    return _guard_creations(job, _decide_active(job, before, observed, settings, now), observed)
 
 
-def _in_creation_order(job: Job, actions: list[Action], observed: Observed) -> list[Action]:
-    """Take care of lists that create something.
+def _guard_creations(job: Job, actions: list[Action], observed: Observed) -> list[Action]:
+    """Order what goes before and after creations.
 
     A new job's pods are created before anything is written about them, and so are those of the jobs
     behind it in the queue: status and events come at the next reconcile. For a job that is not new
@@ -112,9 +112,9 @@ def _decide_active(
         status = invalid_spec.with_invalid_condition(status, job.generation, rejection, now)
         events += invalid_spec.event(before, rejection)
     observed = _with_deletions(observed, assessment.replaced, now)
-    moved = replace(job, status=status)
-    wanted = registry.framework_of(job).replicas(moved, observed)
-    surplus, staying = _surplus(moved, wanted, observed, settings, now)
+    updated = replace(job, status=status)
+    wanted = registry.framework_of(job).replicas(updated, observed)
+    surplus, staying = _surplus(updated, wanted, observed, settings, now)
     missing = ensure.without_pod(wanted, staying)
     delay = backoff.waiting_for_backoff(status, missing, now) or terminating_pods(wanted, staying)
     after, problems = explain(job, status, pods, observed, delay)
@@ -127,10 +127,10 @@ def _decide_active(
             ensure.delete_pods(ensure.unscheduled_pods(staying))
             if rejection
             else adoption.adopt_leftovers(
-                job, ensure.create_missing(moved, missing, staying, settings, now), observed
+                job, ensure.create_missing(updated, missing, staying, settings, now), observed
             )
         ),
-        *_deadlines(moved, now),
+        *_deadlines(updated, now),
     ]
 
 

@@ -38,8 +38,8 @@ class Framework:
         """Whether a job without a chief has succeeded."""
         workers = pods.get("Worker", [])
         if not job.replica_spec("Worker"):
-            everyone = [pod for rows in pods.values() for pod in rows]
-            return len(everyone) == job.total > 0 and _all_succeeded(everyone)
+            all_pods = [pod for rows in pods.values() for pod in rows]
+            return len(all_pods) == job.total > 0 and _all_succeeded(all_pods)
         if len(workers) == job.count("Worker") > 0 and _all_succeeded(workers):
             return True
         first = next((pod for pod in workers if index_of(pod) == 0), None)

@@ -49,9 +49,9 @@ class MPI(Framework):
         return workers
 
     def running(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
-        everyone = [pod for rows in pods.values() for pod in rows]
-        there = len(everyone) == job.total
-        return there and all(pod.status.phase == "Running" for pod in everyone)
+        all_pods = [pod for rows in pods.values() for pod in rows]
+        complete = len(all_pods) == job.total
+        return complete and all(pod.status.phase == "Running" for pod in all_pods)
 
     def objects(self, job: Job, observed: Observed, hosts: Addresses) -> list[Create]:
         config = Create(CONFIG_MAPS, _config(job, observed, hosts))
@@ -152,10 +152,10 @@ def _config(job: Job, observed: Observed, hosts: Addresses) -> Raw:
         (pod for pod in observed.pods if role_of(job, pod) == "Worker" and _ready(pod)),
         key=index_of,
     )
-    there = [pod.metadata.name + suffix for pod in ready]
+    ready_hosts = [pod.metadata.name + suffix for pod in ready]
     data = {
         "hostfile": files.hostfile(workers, mpi.slots, mpi.implementation),
-        "discover_hosts.sh": files.discover(there, None if mpi.ssh else mpi.slots),
+        "discover_hosts.sh": files.discover(ready_hosts, None if mpi.ssh else mpi.slots),
     }
     if not mpi.ssh:
         worker = job.replica_spec("Worker")

@@ -37,7 +37,7 @@ def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:
         for replica_spec in job.replica_specs
         if replica_spec.role != "Evaluator" or job.annotation(EVALUATOR, "true") != "false"
     )
-    cluster = ",".join(f'"{role}":{everyone}' for role, everyone in roles)
+    cluster = ",".join(f'"{role}":{addresses}' for role, addresses in roles)
     return f'{{"cluster":{{{cluster}}},"task":{_json(task)},"environment":"cloud"}}'
 
 
