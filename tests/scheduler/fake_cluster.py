@@ -54,6 +54,12 @@ class FakeCluster:
         self.loop = Loop(state, FakeEffects(self), clock=lambda: asyncio.get_running_loop().time())
         self.binder = Binder(self, self.loop.settled, in_flight=8)
 
+    def restart(self) -> None:
+        """A new scheduler that has just synced, in the worst order: rivals first."""
+        self.scheduler(State(self.settings))
+        pods = sorted(self.pods.values(), key=lambda pod: pod.metadata.name, reverse=True)
+        self.add(*self.nodes.values(), *self.groups.values(), *pods)
+
     # -- what happens in the cluster ---------------------------------------------------------------
 
     def add(self, *objects: Any) -> None:

@@ -1,8 +1,7 @@
-"""The account of one job or pod: whether it runs, and if not, why and how far from its turn.
+"""Whether one job or pod runs, and if not, why and where it stands in line.
 
-Made by `muster explain`, and free for whoever shows jobs, from what the API server has: the pods,
-their PodScheduled conditions and the published line. Pure, and imports no arrays, so that a quick
-command stays quick.
+Made from what the API server has: the pods, their PodScheduled conditions and the published line.
+Pure, and imports no numpy, so that a quick command stays quick.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Other schedulers that are alive under a name we are asked to answer to.
+"""Other live schedulers of the same name, and our own lease for each name.
 
-Asked by `muster scheduler` before it starts: two schedulers of one name bind the same pods, and
-neither keeps room for the other's gangs. A scheduler is alive if it holds a Lease that it renewed
-lately; ours mark every name they answer to with one (`presence`). Pure: the leases and the clock
-are arguments.
-
-A scheduler's mark on the cluster: a Lease for each name it answers to, renewed while it runs.
-
-Run by the service. It decides nothing and fences nothing; it lets `rivals` see another scheduler of
-ours that runs without an election. Cannot be written: said once, and the scheduler goes on.
+Two schedulers of one name bind the same pods, and neither holds room for the other's gangs. A
+scheduler is live if it holds a Lease that it renewed lately. Ours hold one for each name they
+answer to, also without leader election. The leases decide nothing; if they cannot be written, that
+is logged once and the scheduler goes on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The scheduler as a daemon: informers into the state, loop, binder and reporter in one manager.
+"""The scheduler as a daemon: watch events into the state, actions to the effects, one task group.
 
-Started by `muster scheduler` and by the local cluster's single process. `run` returns when `stop`
-is set, or raises what crashed it.
+`run` returns when `stop` is set, or raises the error that ended it.
 """
 
 from __future__ import annotations

@@ -113,6 +113,6 @@ async def test_a_gang_that_only_a_budget_keeps_from_evicting_is_told_so() -> Non
 
     assert cluster.deletes == []
     assert cluster.reason("high").endswith(
-        "it would fit in place of pods of lower priority, which the budget default/keep protects"
+        "it would fit in place of pods of lower priority, but the budget default/keep protects them"
     )
     assert "budget" not in cluster.reason("huge")

@@ -136,13 +136,6 @@ def wants_room(server: Server) -> None:
     server.add(volcano_group("high", 20, created=9), *gang("high", 20, gpus=1, priority=5))
 
 
-def restart(server: Server) -> None:
-    """The scheduler is killed and another one starts: it knows what the server knows."""
-    server.scheduler(State(server.settings))
-    for item in (*server.nodes.values(), *server.groups.values(), *list(server.pods.values())):
-        server.add(item)
-
-
 async def test_deletions_are_carried_out_some_at_a_time_and_no_more(server: Server) -> None:
     async with server.running():
         wants_room(server)
@@ -191,7 +184,7 @@ async def test_a_scheduler_killed_in_the_middle_has_its_preemption_finished_by_t
         await eventually(lambda: len(server.bound("low")) <= left, every=0.001)
     assert server.bound("low")
 
-    restart(server)
+    server.restart()
     async with server.running():
         await server.settle(2)
 
@@ -205,7 +198,7 @@ async def test_only_the_first_marks_were_written_when_it_was_killed(server: Serv
         await eventually(lambda: any(map(takedown.mark_of, server.pods.values())), every=0.001)
     assert len(server.bound("low")) == 40
 
-    restart(server)
+    server.restart()
     async with server.running():
         await server.settle(2)
 
@@ -222,7 +215,7 @@ async def test_surplus_that_was_being_taken_does_not_drag_its_gang_along() -> No
         await server.settle()
     server.denies = lambda verb, name: None
 
-    restart(server)
+    server.restart()
     async with server.running():
         await server.settle(10)
 
@@ -353,7 +346,7 @@ async def test_a_release_is_marked_with_a_reason_of_its_own_and_finished_after_a
         await server.settle(1)
     server.denies = lambda verb, name: None
 
-    restart(server)
+    server.restart()
     async with server.running():
         await server.settle(2)
 

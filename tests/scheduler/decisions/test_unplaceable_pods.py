@@ -8,7 +8,6 @@ import pytest
 
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
-from tests.scheduler.gangs.test_phase_after_restart import restart
 from tests.scheduler.placement.test_volume_rules import add_claim, add_volume, using
 
 pytestmark = pytest.mark.looptime
@@ -89,7 +88,7 @@ async def test_after_a_restart_a_member_with_trouble_is_not_taken_for_a_bind_cut
     cluster.delete_pod("g-1")
     cluster.add(node("n1", gpus=2))
 
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(60)
 

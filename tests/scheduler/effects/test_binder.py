@@ -6,19 +6,10 @@ import pytest
 
 from muster.api.core import Pod
 from muster.errors import Forbidden, NotFound, ServerError, Unreachable
-from muster.scheduler.state import State
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
-
-
-def restart(cluster: FakeCluster) -> None:
-    """A new scheduler that has just synced, in the worst order: rivals first."""
-    cluster.scheduler(State(cluster.settings))
-    pods = sorted(cluster.pods.values(), key=lambda p: p.metadata.name, reverse=True)
-    for item in (*cluster.nodes.values(), *cluster.groups.values(), *pods):
-        cluster.add(item)
 
 
 async def test_a_server_error_is_tried_again_until_the_gang_is_whole() -> None:
@@ -153,7 +144,7 @@ async def test_after_a_restart_a_gang_bound_by_half_is_completed_before_anything
     cluster.fault = lambda pod, node: None
     polite = {"priority": 100, "spec": {"preemptionPolicy": "Never"}}
     cluster.add(volcano_group("a-rival", 2), *gang("a-rival", 2, gpus=1, **polite))
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(5)
 
@@ -175,7 +166,7 @@ async def test_after_a_restart_a_gang_bound_by_half_without_room_is_released() -
     cluster.fault = lambda pod, node: None
     cluster.add(node("n1", gpus=1))
 
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(10)
 
@@ -191,7 +182,7 @@ async def test_after_a_restart_the_room_of_a_lost_member_is_kept_before_rivals_a
     cluster.delete_pod("g-2")
     cluster.add(volcano_group("a-rival", 1), *gang("a-rival", 1, gpus=1))
 
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(5)
         assert cluster.bound("a-rival") == {}

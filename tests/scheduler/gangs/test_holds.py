@@ -229,8 +229,8 @@ async def test_one_who_waits_for_a_kept_room_is_told_for_whom_and_until_when() -
         cluster.add(pod("late", gpus=1, created=200))
         await cluster.settle()
 
-    assert "1 room is kept for default/g until 00:05:00Z" in cluster.reason("late")
-    assert "kept" not in cluster.reason("g")
+    assert "room for 1 pod is held for default/g until 00:05:00Z" in cluster.reason("late")
+    assert "held" not in cluster.reason("g")
 
 
 async def test_surplus_that_waits_for_a_kept_room_is_told_so_too() -> None:
@@ -240,4 +240,4 @@ async def test_surplus_that_waits_for_a_kept_room_is_told_so_too() -> None:
         cluster.add(node("n2", gpus=1), volcano_group("h", 1), *gang("h", 2, gpus=1, created=200))
         await cluster.settle()
 
-    assert "kept for default/g until" in cluster.reason("h")
+    assert "held for default/g until" in cluster.reason("h")

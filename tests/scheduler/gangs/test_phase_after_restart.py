@@ -11,7 +11,6 @@ from muster.api.core import Pod
 from muster.api.pod_groups import PodGroupStatus
 from muster.errors import Unreachable
 from muster.scheduler.effects.reporter import group_status
-from muster.scheduler.state import State
 from tests.scheduler.builders import (
     coscheduling_group,
     gang,
@@ -23,14 +22,6 @@ from tests.scheduler.builders import (
 from tests.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
-
-
-def restart(cluster: FakeCluster) -> None:
-    """A new scheduler that has just synced, in the worst order: rivals first."""
-    cluster.scheduler(State(cluster.settings))
-    pods = sorted(cluster.pods.values(), key=lambda p: p.metadata.name, reverse=True)
-    for item in (*cluster.nodes.values(), *cluster.groups.values(), *pods):
-        cluster.add(item)
 
 
 async def four_nodes(members: int, dialect: str = "volcano") -> FakeCluster:
@@ -54,7 +45,7 @@ async def test_a_whole_gang_with_surplus_that_lost_a_member_meanwhile_is_not_rel
     cluster.delete_node(where)
     cluster.delete_pod(lost)
 
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(60)
 
@@ -74,7 +65,7 @@ async def test_surplus_that_came_in_the_second_of_the_binds_is_not_taken_for_a_b
     cluster.delete_node(where)
     cluster.delete_pod(lost)
 
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(60)
 
@@ -92,7 +83,7 @@ async def test_a_gang_with_surplus_whose_binds_were_cut_short_is_released() -> N
         cluster.delete_node(name)
 
     cluster.fault = lambda pod, node: None
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(10)
 
@@ -114,7 +105,7 @@ async def test_a_gang_whose_binds_were_cut_short_is_released_also_if_it_lost_a_m
     cluster.add(pod(lost[0], gpus=1, group="g", created=1_000_000.5))
 
     cluster.fault = lambda pod, node: None
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(10)
 
@@ -142,7 +133,7 @@ async def test_a_gang_that_was_whole_is_not_released_when_its_repair_is_cut_shor
         cluster.delete_node(name)
 
     cluster.fault = lambda pod, node: None
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(60)
 
@@ -166,7 +157,7 @@ async def test_a_member_that_succeeded_and_is_gone_is_remembered_by_the_groups_s
         await cluster.settle()
     cluster.add(told(cluster, group))
 
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle()
         cluster.add(pod("bare", gpus=1, created=9))

@@ -125,7 +125,7 @@ async def test_room_is_kept_for_missing_members_once_the_nodes_could_hold_them()
         await cluster.settle()
 
     assert cluster.bound("rival") == {}
-    assert "3 rooms are kept for default/g" in cluster.reason("rival")
+    assert "room for 3 pods is held for default/g" in cluster.reason("rival")
 
 
 async def test_a_gang_bound_by_half_is_released_also_when_no_nodes_could_hold_what_it_lacks() -> (

@@ -9,7 +9,6 @@ import pytest
 
 from tests.scheduler.builders import coscheduling_group, gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
-from tests.scheduler.gangs.test_phase_after_restart import restart
 
 pytestmark = pytest.mark.looptime
 DIALECTS: dict[str, Callable[[str, int], Any]] = {
@@ -75,7 +74,7 @@ async def test_the_second_run_is_all_or_nothing_after_a_restart_too(dialect: str
     for i in range(4):
         cluster.add(pod(f"r2-{i}", group="g", gpus=1, dialect=dialect, created=2_000_000))
 
-    restart(cluster)
+    cluster.restart()
     async with cluster.running():
         await cluster.settle(60)
 

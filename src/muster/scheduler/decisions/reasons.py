@@ -32,7 +32,7 @@ class Reason:
 
 
 MAX_NAMED_GANGS = 3
-"""Gangs named as those for whom room is kept."""
+"""Gangs named in a reason as those for which room is held."""
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NO_SUCH_GROUP = "NoSuchGroup"
 NOT_ENOUGH_ROOM = "NotEnoughRoom"
@@ -48,13 +48,13 @@ INTERNAL = "Internal"
 
 
 def no_group(key: GangKey) -> Reason:
-    """The pods name a group and there is none."""
+    """The pods name a group that does not exist."""
     kinds = " or ".join(kind.resource for kind in DIALECT_BY_NAME[key.dialect].kinds)
     return Reason(NO_SUCH_GROUP, f"waits for {key.name} to be created: there is no such {kinds}")
 
 
 def too_few(terms: GangTerms, there: int, members: Members, roles: dict[str, int]) -> Reason:
-    """Members are yet to be created."""
+    """Some members do not exist yet."""
     text = f"{there} of {terms.min} members exist"
     lacking = [f"{n} more {_many(role or 'member', n)}" for role, n in sorted(roles.items())]
     if lacking:
@@ -67,51 +67,51 @@ def too_few(terms: GangTerms, there: int, members: Members, roles: dict[str, int
 
 
 def min_resources(lacks: Mapping[str, int]) -> Reason:
-    """The group's minResources are not free, all nodes taken together."""
+    """The group's minResources are not free on all nodes together."""
     short = ", ".join(f"{format_amount(name, n)} {name}" for name, n in sorted(lacks.items()))
     return Reason(NOT_ENOUGH_ROOM, f"the group's minResources are not free: short {short}")
 
 
 def unplaced(result: Unplaced, nodes: int) -> Reason:
-    """Members are there and room is not; `nodes` is how many nodes there are."""
+    """All members exist and do not fit; `nodes` is how many nodes there are."""
     if nodes == 0:
         return Reason(FITS_NOWHERE, "there are no nodes")
     if not result.short:
         return Reason(NOT_ENOUGH_ROOM, "does not fit")
     if not result.alone:
         names = " and ".join(_members(short) for short in result.short)
-        return Reason(NOT_TOGETHER, f"each role fits by itself, but not {names} beside the others")
+        return Reason(NOT_TOGETHER, f"every role fits alone; {names} do not fit next to the rest")
     code = NOT_ENOUGH_ROOM if all(short.ever for short in result.short) else FITS_NOWHERE
     return Reason(code, "; ".join(_one(short) for short in result.short))
 
 
 def with_holds(
-    reason: Reason, rooms: Mapping[GangKey, Sequence[Hold]], wall_offset: float
+    reason: Reason, held: Mapping[GangKey, Sequence[Hold]], wall_offset: float
 ) -> Reason:
-    """A reason, and for whom and until when rooms are kept that would help."""
-    said = []
-    for key, holds in islice(rooms.items(), MAX_NAMED_GANGS):
-        until = datetime.fromtimestamp(max(kept.until for kept in holds) + wall_offset, UTC)
-        many = "1 room is" if len(holds) == 1 else f"{len(holds)} rooms are"
-        said.append(f"{many} kept for {key} until {until:%H:%M:%SZ}")
-    if len(rooms) > MAX_NAMED_GANGS:
-        said.append(f"others for {len(rooms) - MAX_NAMED_GANGS} more gangs")
-    return Reason(reason.code, "; ".join((reason.text, *said)))
+    """A reason, and for which gangs and until when room is held that would help."""
+    parts = [reason.text]
+    for key, holds in islice(held.items(), MAX_NAMED_GANGS):
+        until = datetime.fromtimestamp(max(hold.until for hold in holds) + wall_offset, UTC)
+        pods = "1 pod" if len(holds) == 1 else f"{len(holds)} pods"
+        parts.append(f"room for {pods} is held for {key} until {until:%H:%M:%SZ}")
+    if len(held) > MAX_NAMED_GANGS:
+        parts.append(f"more is held for {len(held) - MAX_NAMED_GANGS} other gangs")
+    return Reason(reason.code, "; ".join(parts))
 
 
 def with_reserved(reason: Reason, nodes: int, gang: GangKey) -> Reason:
     """A reason, and the nodes that are reserved for a starving gang."""
-    text = f"{nodes} nodes are kept for {gang}, which waited too long"
+    text = f"{nodes} nodes are reserved for {gang}, which has waited too long"
     return Reason(reason.code, f"{reason.text}; {text}")
 
 
 def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
-    """A reason, and the disruption budgets but for which room would be made by eviction."""
+    """A reason, and the disruption budgets that alone prevent an eviction that would help."""
     names, more = ", ".join(map(str, budgets[:MAX_NAMED_GANGS])), len(budgets) - MAX_NAMED_GANGS
     which = names if more <= 0 else f"{names} and {more} more"
     by = f"the budget {which} protects" if len(budgets) == 1 else f"the budgets {which} protect"
-    said = f"it would fit in place of pods of lower priority, which {by}"
-    return Reason(reason.code, f"{reason.text}; {said}")
+    more_text = f"it would fit in place of pods of lower priority, but {by} them"
+    return Reason(reason.code, f"{reason.text}; {more_text}")
 
 
 def _one(short: ClassShortage) -> str:
@@ -120,13 +120,25 @@ def _one(short: ClassShortage) -> str:
         lacks = (f"{format_amount(name, n)} {name}" for name, n in short.lacks.items())
         parts.append("short " + ", ".join(lacks))
     if not short.ever:
-        each = (f"{format_amount(name, n)} {name}" for name, n in _each(short))
-        parts.append(f"no node would do even if it were empty: each asks for {', '.join(each)}")
+        parts.append(_too_large(short))
     if short.removed:
         (says, n), *rest = short.removed
         first = f"{n} node{'s' * (n != 1)} {says}"
         parts.append(", ".join([first, *(f"{n} {says}" for says, n in rest)]))
     return "; ".join(parts)
+
+
+def _too_large(short: ClassShortage) -> str:
+    each, role = dict(_each(short)), short.want.role or "pod"
+    if not short.largest:
+        requests = ", ".join(f"{format_amount(name, n)} {name}" for name, n in each.items())
+        return f"no node could run one even if it were empty: each requests {requests}"
+    lacks = (
+        f"each {role} requests {format_amount(name, each[name])} {name}, "
+        f"the largest node has {format_amount(name, n)}"
+        for name, n in short.largest.items()
+    )
+    return f"no node is large enough: {'; '.join(lacks)}"
 
 
 def _each(short: ClassShortage) -> list[tuple[str, int]]:

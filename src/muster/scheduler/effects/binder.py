@@ -1,12 +1,12 @@
-"""Plans to Binding calls, many at a time, and what became of each.
+"""Sends the binds of plans, many at a time, and settles the result of each.
 
-Run by the loop's task group. A bind cannot be taken back and its answer can be lost, so whatever
-is not a clear yes is settled by reading the pod: the room stays assumed until then. A Binding
-carries the pod's UID, so that a successor of the same name is refused, and the plan's annotation,
-which the server merges into the pod in the same write.
+A bind cannot be undone and its answer can be lost. So whatever is not a clear yes is settled by
+reading the pod, and the room stays assumed until then. A Binding carries the pod's UID, so that a
+new pod of the same name is refused, and the plan mark, which the server merges into the pod in the
+same write.
 
-Promise: every bind handed in is settled exactly once. What is open when the task is cancelled, as
-when the lead is lost, is read rather than done when it runs again.
+Promise: every bind handed in is settled exactly once. Binds that are open when the task is
+cancelled, as when the lead is lost, are settled by reading when it runs again.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Deletions, some at a time, each until it is done.
+"""Deletes pods, some at a time, each until it is gone.
 
-Fed by the service with what `decide` wants deleted, run in its task group. Pods are marked before
-they are deleted (see `marks`), all of a gang before the first of it goes: so whoever is left after
-a crash says that it was to go, and does not look like the rest of a gang that lost members. Pods
-that cannot be marked are deleted all the same.
+Pods are marked before they are deleted (see `decisions.takedown`), all pods of a gang before the
+first one is deleted. So a pod that is left after a crash shows that it was to be deleted, and does
+not look like the rest of a gang that lost members. A pod that cannot be marked is deleted anyway.
 
-Promise: a pod handed in is deleted as the very pod that was meant, or is gone or another has its
-name. What fails is tried again, less and less often, and holds up nobody else; what is open when
-the task is cancelled, as when the lead is lost, is tried again when it runs again.
+Promise: a pod handed in is deleted by its UID, or is already gone or replaced. A deletion that
+fails is retried, less and less often, and delays no other. Deletions that are open when the task is
+cancelled, as when the lead is lost, are retried when it runs again.
 """
 
 from __future__ import annotations
@@ -80,10 +79,10 @@ class _Deletion:
     delete: Delete
     pod: Pod
     since: datetime
-    together: _Batch
+    batch: _Batch
     marked_at: float = NEVER
     failures: int = 0
-    told: str = ""
+    error: str = ""
 
     @property
     def pause(self) -> float:
@@ -91,19 +90,19 @@ class _Deletion:
 
 
 class Deleter:
-    """Deletions under way. `may_act` is asked before each step; `said` hears what is refused.
+    """Deletions under way. `may_act` is called before each step.
 
-    `said` gets the delete, the pod and what the server said, or nothing once that is over.
+    `on_failure` gets the delete, the pod and the server's message; an empty one once that is over.
     """
 
     def __init__(
         self,
         client: DeleteClient,
-        said: Callable[[Delete, Pod, str], None],
+        on_failure: Callable[[Delete, Pod, str], None],
         *,
         may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client, self._said, self._may_act = client, said, may_act
+        self._client, self._on_failure, self._may_act = client, on_failure, may_act
         self._ready: asyncio.Queue[_Deletion] = asyncio.Queue()
         self._open: dict[str, _Deletion] = {}
         self._refused = WarnOnce(log)
@@ -114,12 +113,12 @@ class Deleter:
         pods = {p.metadata.uid: p for p in delete.pods if p.metadata.uid not in self._open}
         for pod in delete.pods:
             known = self._open.get(pod.metadata.uid)
-            if known is not None and known.told:
-                self._said(delete, pod, known.told)  # whoever waits for it from now on hears it too
-        together = _Batch(set(pods))
+            if known is not None and known.error:
+                self._on_failure(delete, pod, known.error)
+        batch = _Batch(set(pods))
         for uid, pod in pods.items():
-            doomed = self._open[uid] = _Deletion(delete, pod, since, together)
-            self._ready.put_nowait(doomed)
+            deletion = self._open[uid] = _Deletion(delete, pod, since, batch)
+            self._ready.put_nowait(deletion)
 
     async def run(self) -> None:
         """Delete until cancelled."""
@@ -129,46 +128,46 @@ class Deleter:
                     group.create_task(self._work(self._ready))
         finally:
             self._ready = asyncio.Queue()
-            for doomed in self._open.values():
-                doomed.together.marked.clear()
-                self._ready.put_nowait(doomed)
+            for deletion in self._open.values():
+                deletion.batch.marked.clear()
+                self._ready.put_nowait(deletion)
 
     async def _work(self, ready: asyncio.Queue[_Deletion]) -> None:
         """One at a time; who has failed waits outside, so that others get their turn."""
         clock = asyncio.get_running_loop()
         while True:
-            doomed = await ready.get()
-            pause = await self._advance(doomed) if self._may_act() else LONGEST_PAUSE
-            together = doomed.together
+            deletion = await ready.get()
+            pause = await self._advance(deletion) if self._may_act() else LONGEST_PAUSE
+            batch = deletion.batch
             if pause is not None:
-                clock.call_later(pause, ready.put_nowait, doomed)
-            elif together.unmarked:
-                together.marked.append(doomed)
-            if not together.unmarked:
-                for other in together.marked:
+                clock.call_later(pause, ready.put_nowait, deletion)
+            elif batch.unmarked:
+                batch.marked.append(deletion)
+            if not batch.unmarked:
+                for other in batch.marked:
                     ready.put_nowait(other)
-                together.marked.clear()
+                batch.marked.clear()
 
-    async def _advance(self, doomed: _Deletion) -> float | None:
+    async def _advance(self, deletion: _Deletion) -> float | None:
         """Do what is next; how long to wait before that is tried again, None if it is done."""
-        uid, unmarked = doomed.pod.metadata.uid, doomed.together.unmarked
+        uid, unmarked = deletion.pod.metadata.uid, deletion.batch.unmarked
         try:
-            await self._mark(doomed)
+            await self._mark(deletion)
             if uid in unmarked:
                 unmarked.remove(uid)
-                doomed.failures = 0  # the deletion has a patience of its own
+                deletion.failures = 0  # the deletion has a patience of its own
             if not unmarked:
-                await self._delete(doomed)
+                await self._delete(deletion)
         except MusterError as error:
-            return self._failed(doomed, error)
+            return self._failed(deletion, error)
         return None
 
-    async def _mark(self, doomed: _Deletion) -> None:
+    async def _mark(self, deletion: _Deletion) -> None:
         """Mark a pod, unless it is fresh; raises only what may be over soon."""
-        now, pod = asyncio.get_running_loop().time(), doomed.pod
-        if now - doomed.marked_at < MARK_AGAIN or pod.metadata.deletion_timestamp is not None:
+        now, pod = asyncio.get_running_loop().time(), deletion.pod
+        if now - deletion.marked_at < MARK_AGAIN or pod.metadata.deletion_timestamp is not None:
             return
-        body = takedown.mark_patch(doomed.delete, pod, doomed.since, datetime.now(UTC))
+        body = takedown.mark_patch(deletion.delete, pod, deletion.since, datetime.now(UTC))
         try:
             await self._client.patch(
                 PODS, pod.metadata.key, body, patch_type=PatchType.STRATEGIC, subresource="status"
@@ -176,24 +175,24 @@ class Deleter:
         except (NotFound, Conflict):
             pass
         except ApiError as error:
-            if _is_temporary(error) and doomed.failures < QUIET_FAILURES:
+            if _is_temporary(error) and deletion.failures < QUIET_FAILURES:
                 raise
             self._refused.warn(error)
-        doomed.marked_at = now
+        deletion.marked_at = now
 
-    async def _delete(self, doomed: _Deletion) -> None:
+    async def _delete(self, deletion: _Deletion) -> None:
         """Delete a pod, or find that it is gone; a conflict mostly means that another is there."""
-        metadata = doomed.pod.metadata
+        metadata = deletion.pod.metadata
         try:
             await self._client.delete(PODS, metadata.key, uid=metadata.uid)
         except NotFound:
             pass
         except Conflict:
-            if await self._is_there(doomed.pod):
+            if await self._is_there(deletion.pod):
                 raise
         del self._open[metadata.uid]
-        if doomed.told:
-            self._said(doomed.delete, doomed.pod, "")
+        if deletion.error:
+            self._on_failure(deletion.delete, deletion.pod, "")
 
     async def _is_there(self, pod: Pod) -> bool:
         try:
@@ -203,17 +202,17 @@ class Deleter:
         same = found.metadata.uid == pod.metadata.uid
         return same and found.metadata.deletion_timestamp is None
 
-    def _failed(self, doomed: _Deletion, error: MusterError) -> float:
-        doomed.failures += 1
-        pause = doomed.pause
+    def _failed(self, deletion: _Deletion, error: MusterError) -> float:
+        deletion.failures += 1
+        pause = deletion.pause
         if isinstance(error, ApiError) and error.retry_after:
             pause = max(pause, error.retry_after)
-        passing = _is_temporary(error) and doomed.failures <= QUIET_FAILURES
-        log.debug("%s: tried again in %.1f s: %s", doomed.pod.metadata.key, pause, error)
-        if not passing and doomed.told != str(error):
+        passing = _is_temporary(error) and deletion.failures <= QUIET_FAILURES
+        log.debug("%s: tried again in %.1f s: %s", deletion.pod.metadata.key, pause, error)
+        if not passing and deletion.error != str(error):
             self._refused.warn(error)
-            doomed.told = str(error)
-            self._said(doomed.delete, doomed.pod, doomed.told)
+            deletion.error = str(error)
+            self._on_failure(deletion.delete, deletion.pod, deletion.error)
         return pause
 
 

@@ -1,6 +1,6 @@
-"""The line of waiting gangs, published: the ConfigMap `muster-line` and the gauges.
+"""Publishes the line of waiting gangs: the ConfigMap `muster-line`, and the gauges.
 
-Run by the service. At most one write a second, and none while nothing changes.
+At most one write a second, and none while nothing changes.
 """
 
 from __future__ import annotations

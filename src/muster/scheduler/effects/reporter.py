@@ -1,16 +1,11 @@
-"""Telling people: pod conditions, events and group status, within a budget of writes.
+"""Writes pod conditions, events and group status, within a budget of writes.
 
-Fed by the loop. A gang that waits is reported once it has waited a moment, again only when its
-reason changes, and not more often than every half minute; its pods get PodScheduled=False once
-per reason, which is also what cluster autoscalers look for, and unless they are many also when only
-its numbers change. A group's status follows the counts of its members; how many succeeded is
-written soon, since it is remembered there. Reports never hold up a decision, good news lets binds
-go first for some seconds, and a report that fails is logged and made again after a pause.
-
-What the server refuses, said once in the log however many objects it concerns.
-
-Used by the reporter and by `takedown`. A missing right is a verb on a resource: what one pod is
-refused, the next one will be too, and one line says it. Any other refusal is known by its words.
+A gang that waits is reported after a moment, again only when its reason changes, and not more often
+than every half minute. Its pods get PodScheduled=False once per reason, which is also what cluster
+autoscalers look for, and unless they are many again when only the numbers change. A group's status
+follows the counts of its members; the count of succeeded members is written soon, because a
+restarted scheduler reads it there. Reports never delay a decision, and the news that a gang no
+longer waits lets binds go first for some seconds. A report that fails is logged and retried.
 """
 
 from __future__ import annotations
@@ -50,13 +45,13 @@ _RULE = re.compile(r"not allowed to (\S+ \S+)")
 
 
 class WarnOnce:
-    """What was refused so far."""
+    """Logs each refusal once: a missing right concerns a verb on a resource, not one pod."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log, self._known = log, set[str]()
 
     def warn(self, error: MusterError) -> None:
-        """Say it, unless the same was refused before."""
+        """Log it, unless the same was refused before."""
         found = _RULE.search(str(error))
         rule = found[1] if found is not None else str(error)
         if rule not in self._known:
@@ -68,34 +63,34 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "muster-scheduler"
 MAX_REFRESHED_PODS = 100
-"""Pods of a gang that are told again when only the numbers in its reason have changed."""
+"""Gangs up to this size are reported to their pods again when only the numbers change."""
 RETRY_SECONDS = 10.0
-"""Seconds until what could not be written is tried again."""
+"""Seconds until a write that failed is retried."""
 MAX_DEFERRALS = 10
-"""Seconds that the news of a gang that no longer waits stands back behind binds."""
+"""Seconds for which the report of a gang that no longer waits lets binds go first."""
 
 
 @dataclass
 class _Reported:
-    """What was last said of a gang, and which one of its name it was."""
+    """What was last reported of a gang, and the UID of the object it was about."""
 
     which: str
     reason: Reason | None = None
     at: float = -1e9
     status: Raw | None = None
     succeeded: int = 0
-    stood_back: int = 0
+    deferred: int = 0
 
 
 class Reporter:
-    """Says what the loop asks it to say, a little later and not too often."""
+    """Writes reports, a little later and not too often."""
 
     def __init__(
         self, client: Client, state: State, busy: Callable[[], bool] = lambda: False
     ) -> None:
         self._client, self._state, self._busy = client, state, busy
         self._due: dict[GangKey, float] = {}
-        self._told: dict[GangKey, _Reported] = {}
+        self._reported: dict[GangKey, _Reported] = {}
         self._pods: dict[str, Reason] = {}
         self._deleted: list[Delete] = []
         self._deleted_again = 0.0
@@ -105,19 +100,19 @@ class Reporter:
 
     def say(self, say: Report) -> None:
         """The reason a gang waits has changed."""
-        told = self._told.get(say.gang)
-        if told is not None and told.which != self._which(say.gang):
-            del self._told[say.gang]
+        reported = self._reported.get(say.gang)
+        if reported is not None and reported.which != self._which(say.gang):
+            del self._reported[say.gang]
             self._due.pop(say.gang, None)
-            told = None
-        if say.reason is None and told is None:
+            reported = None
+        if say.reason is None and reported is None:
             self._due.pop(say.gang, None)
             if DIALECT_BY_NAME[say.gang.dialect].status is None:
                 return
         now = asyncio.get_running_loop().time()
         soon = now + self._state.settings.report_after
-        not_before = told.at + self._state.settings.report_every if told else soon
-        if told is not None and told.succeeded != self._succeeded(say.gang):
+        not_before = reported.at + self._state.settings.report_every if reported else soon
+        if reported is not None and reported.succeeded != self._succeeded(say.gang):
             not_before = soon
         due = max(soon, not_before)
         if due < self._due.get(say.gang, 1e99):
@@ -125,12 +120,12 @@ class Reporter:
             self._wake.set()
 
     def deleted(self, delete: Delete) -> None:
-        """Members are being deleted: that is always said, at once."""
+        """Members are being deleted: an event says so at once."""
         self._deleted.append(delete)
         self._wake.set()
 
     def not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
-        """The server will not let a member be deleted: said of its gang, not too often."""
+        """The server refuses to delete a member: an event on its gang, not too often."""
         now = asyncio.get_running_loop().time()
         if now - self._not_deleted.get(delete.gang, -1e9) >= self._state.settings.report_every:
             self._not_deleted[delete.gang] = now
@@ -161,22 +156,22 @@ class Reporter:
     async def _tell(self, key: GangKey, now: float) -> None:
         gang, record = self._state.roster.gangs.get(key), self._state.records.get(key)
         if gang is None or record is None:
-            self._told.pop(key, None)
+            self._reported.pop(key, None)
             return
-        told = self._told.setdefault(key, _Reported(self._which(key)))
+        reported = self._reported.setdefault(key, _Reported(self._which(key)))
         reason = record.rest.reason
-        if reason is None and self._busy() and told.stood_back < MAX_DEFERRALS:
-            told.stood_back += 1
+        if reason is None and self._busy() and reported.deferred < MAX_DEFERRALS:
+            reported.deferred += 1
             self._due[key] = now + 1.0
             return
-        told.stood_back = 0
-        done = await self._tell_group(gang, reason, told, now)
-        if reason != told.reason:
-            told.at = now
+        reported.deferred = 0
+        done = await self._tell_group(gang, reason, reported, now)
+        if reason != reported.reason:
+            reported.at = now
             said = reason is None or await self._try(
                 self._event(_subject(gang), EventText("FailedScheduling", reason.text, "Warning"))
             )
-            told.reason, done = reason if said else told.reason, done and said
+            reported.reason, done = reason if said else reported.reason, done and said
         if reason is not None:
             done = await self._tell_pods(gang, reason) and done
         if not done:
@@ -196,33 +191,37 @@ class Reporter:
         return min(gang.pods, default="") if key.dialect == SINGLE_POD.name else ""
 
     async def _tell_group(
-        self, gang: Gang, reason: Reason | None, told: _Reported, now: float
+        self, gang: Gang, reason: Reason | None, reported: _Reported, now: float
     ) -> bool:
         """Write the group's status if it has changed; False if that failed."""
         status = group_status(self._state, gang, reason, "")
-        if gang.kind is None or gang.declared is None or status is None or status == told.status:
+        if (
+            gang.kind is None
+            or gang.declared is None
+            or status is None
+            or status == reported.status
+        ):
             return True
         stamped = {"status": group_status(self._state, gang, reason, _stamp())}
-        where, told.at = gang.declared.metadata.key, now
+        where, reported.at = gang.declared.metadata.key, now
         done = await self._try(self._client.patch(gang.kind, where, stamped, subresource="status"))
         if done:
-            told.status, told.succeeded = status, self._succeeded(gang.key)
+            reported.status, reported.succeeded = status, self._succeeded(gang.key)
         return done
 
     async def _tell_pods(self, gang: Gang, reason: Reason) -> bool:
         """Tell the pods that wait; False if that failed, and then the rest is left for later."""
         alive = {uid for g in self._state.roster.gangs.values() for uid in g.pods}
         if len(self._pods) > 2 * len(alive) + 100:
-            self._pods = {uid: told for uid, told in self._pods.items() if uid in alive}
+            self._pods = {uid: reported for uid, reported in self._pods.items() if uid in alive}
         members = self._state.members(gang)
         refused = (pod for pod in members.bound if not pod.spec.node_name)
         pending = (*members.pending, *(refused if reason.code == BIND_FAILED else ()))
         for pod in pending:
-            told = self._pods.get(pod.metadata.uid)
-            alike = (
-                told is not None and told.code == reason.code and len(pending) > MAX_REFRESHED_PODS
-            )
-            if told == reason or alike:
+            reported = self._pods.get(pod.metadata.uid)
+            many = len(pending) > MAX_REFRESHED_PODS
+            alike = many and reported is not None and reported.code == reason.code
+            if reported == reason or alike:
                 continue
             done = await self._try(
                 self._client.patch(

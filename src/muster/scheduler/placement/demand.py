@@ -63,8 +63,9 @@ class Plan:
 class ClassShortage:
     """A class that did not fit: how many were wanted, how many would fit by themselves, and then:
 
-    what the rest lacks over all nodes it may go to, how many nodes each filter removed, and
-    whether any node would do if it were empty.
+    what the rest lacks over all nodes it may go to, how many nodes each filter removed, whether
+    any node would fit it if it were empty, and of which resource even the largest node has too
+    little (and how much).
     """
 
     want: ClassDemand
@@ -73,6 +74,7 @@ class ClassShortage:
     lacks: Mapping[str, int] = field(default_factory=dict)
     removed: tuple[tuple[str, int], ...] = ()
     ever: bool = True
+    largest: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

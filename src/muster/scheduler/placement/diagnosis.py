@@ -13,6 +13,7 @@ from muster.scheduler.placement.demand import ClassDemand, ClassShortage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Snapshot
 
@@ -41,7 +42,17 @@ def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> C
         if usable < lacking:
             lacks[name] = each * (lacking - usable)
     ever = bool(filters.fits_if_empty(snapshot, cls).any())
-    return ClassShortage(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever)
+    largest = {} if ever else _largest(snapshot, cls, may)
+    return ClassShortage(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever, largest)
+
+
+def _largest(snapshot: Snapshot, cls: PodClass, may: Mask) -> dict[str, int]:
+    """The resources of which no node has enough for one pod, and the most that a node has."""
+    if not may.any():
+        return {}
+    columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
+    most = {name: int(allocatable[columns[name]][may].max()) for name in cls.requests}
+    return {name: n for name, n in most.items() if n < cls.requests[name]}
 
 
 def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
