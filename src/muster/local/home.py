@@ -8,7 +8,6 @@ another.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import time
 from contextlib import contextmanager
@@ -160,6 +159,8 @@ class Home(msgspec.Struct, frozen=True):
 
 def cluster_hash(data_dir: Path) -> str:
     """Hex digits in the names of everything that a cluster creates outside its directory."""
+    import hashlib  # milliseconds that a command which only looks for a cluster does not need
+
     return hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()
 
 
