@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.gang_dialects import DIALECTS
@@ -179,42 +180,25 @@ class Service:
 
     def _informers(self) -> list[Informer[Any]]:
         state = self.state
-        made: list[Informer[Any]] = [
+        by_key: dict[Kind[Any], Callable[..., None]] = {
+            POD_DISRUPTION_BUDGETS: state.budget_changed,
+            VOLUME_CLAIMS: state.claim_changed,
+        }
+        for kind in (kind for dialect in DIALECTS for kind in dialect.kinds):
+            by_key[kind] = partial(state.group_changed, kind)
+        by_name: dict[Kind[Any], Callable[..., None]] = {
+            PRIORITY_CLASSES: state.priority_class_changed,
+            VOLUMES: state.volume_changed,
+            STORAGE_CLASSES: state.storage_class_changed,
+            CSI_NODES: state.csi_node_changed,
+        }
+        return [
             self._watch(PODS, state.pod_changed),
             self._watch(NODES, state.node_changed),
             self._watch(NAMESPACES, lambda _, new: state.namespace_changed(new)),
-            self._watch(
-                POD_DISRUPTION_BUDGETS,
-                lambda old, new: state.budget_changed((new or old).metadata.key, new),
-            ),
-            self._watch(
-                PRIORITY_CLASSES,
-                lambda old, new: state.priority_class_changed((new or old).metadata.name, new),
-            ),
+            *(self._watch(kind, _by_key(change)) for kind, change in by_key.items()),
+            *(self._watch(kind, _by_name(change)) for kind, change in by_name.items()),
         ]
-        made += [
-            self._watch(
-                VOLUME_CLAIMS, lambda old, new: state.claim_changed((new or old).metadata.key, new)
-            ),
-            self._watch(
-                VOLUMES, lambda old, new: state.volume_changed((new or old).metadata.name, new)
-            ),
-            self._watch(
-                STORAGE_CLASSES,
-                lambda old, new: state.storage_class_changed((new or old).metadata.name, new),
-            ),
-            self._watch(
-                CSI_NODES, lambda old, new: state.csi_node_changed((new or old).metadata.name, new)
-            ),
-        ]
-        made += [self._groups(kind) for dialect in DIALECTS for kind in dialect.kinds]
-        return made
-
-    def _groups(self, kind: Kind[Any]) -> Informer[Any]:
-        return self._watch(
-            kind,
-            lambda old, new: self.state.group_changed(kind, (new or old).metadata.key, new),
-        )
 
     def _watch(self, kind: Kind[T], tell: Callable[[Any, Any], None]) -> Informer[T]:
         informer = Informer(self._client, kind)
@@ -226,3 +210,11 @@ class Service:
 
         informer.subscribe(heard)
         return informer
+
+
+def _by_key(change: Callable[..., None]) -> Callable[[Any, Any], None]:
+    return lambda old, new: change((new or old).metadata.key, new)
+
+
+def _by_name(change: Callable[..., None]) -> Callable[[Any, Any], None]:
+    return lambda old, new: change((new or old).metadata.name, new)

@@ -106,19 +106,8 @@ class Done:
     """Its run is over."""
 
 
-Phase = (
-    Unseen
-    | Gathering
-    | Waiting
-    | Provisioning
-    | Preempting
-    | Binding
-    | Whole
-    | Mending
-    | HalfBound
-    | Leaving
-    | Done
-)
+Planned = Provisioning | Preempting | Binding
+Phase = Standing | Planned | Unseen | Gathering | Whole | Leaving | Done
 
 _FACTS = frozenset({Gathering, Waiting, Whole, Leaving, Done})
 """What facts alone can make of nearly every phase: pods come, go, succeed, and minimums change."""
@@ -178,9 +167,9 @@ def move(record: GangRecord, to: Phase) -> None:
 
 def standing(phase: Phase) -> Standing:
     """What the gang is without its present plan."""
-    if isinstance(phase, Provisioning | Preempting | Binding):
+    if isinstance(phase, Planned):
         return phase.resumes
-    if isinstance(phase, Waiting | Mending | HalfBound):
+    if isinstance(phase, Standing):
         return phase
     if isinstance(phase, Leaving):
         return Mending(True) if phase.was_whole else HalfBound(holds_ended=True)
@@ -300,7 +289,7 @@ def _replace_standing(record: GangRecord, **fields: object) -> None:
         now = Mending(bool(fields.get("holds_ended", now.holds_ended)))
     elif isinstance(now, HalfBound):
         now = replace(now, **fields)  # type: ignore[arg-type]
-    if isinstance(phase, Provisioning | Preempting | Binding):
+    if isinstance(phase, Planned):
         record.phase = replace(phase, resumes=now)
     elif isinstance(phase, Mending | HalfBound):
         record.phase = now
