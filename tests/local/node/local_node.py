@@ -53,7 +53,7 @@ async def wait_for(check: Callable[[], Awaitable[T]], what: str = "") -> T:
 
 
 @dataclass
-class Cluster:
+class LocalNode:
     """The client of a running cluster, and what tests often ask it."""
 
     client: Client
@@ -131,7 +131,7 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster(home: Path, **settings: Any) -> AsyncIterator[Cluster]:
+async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
     """A cluster that is torn down at the end."""
     agent = Agent(Settings(home, declare_nodes(2, gpus_each=1), **settings))
     agent.open()
@@ -145,7 +145,7 @@ async def cluster(home: Path, **settings: Any) -> AsyncIterator[Cluster]:
             async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
                 manager = agent.manager(client, agent.api(server.port, server.ca))
                 serving = group.create_task(manager.run())
-                yield Cluster(client, home, server.port, agent)
+                yield LocalNode(client, home, server.port, agent)
                 manager.stop()
                 await serving
         finally:
@@ -180,7 +180,7 @@ async def serve(home: Path, runtime: str) -> None:
 @contextlib.asynccontextmanager
 async def daemon(
     home: Path, runtime: str = "namespaces"
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, Cluster]]:
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, LocalNode]]:
     """The same in a process of its own, killed without mercy at the end."""
     command = [sys.executable, "-m", "tests.local.node.local_node", str(home), runtime]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -189,7 +189,7 @@ async def daemon(
         facts = json.loads(await process.stdout.readline())
         endpoint = Endpoint.with_token(facts["url"], facts["token"], ca=facts["ca"].encode())
         async with Client.connect(endpoint) as client:
-            yield process, Cluster(client, home)
+            yield process, LocalNode(client, home)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -88,3 +88,11 @@ def record(
 
 
 NOTHING = PodRecord("uid-p")
+
+
+def shell(name: str, script: str, **spec: object) -> Raw:
+    return manifest(name, container("main", "sh", "-c", script), **spec)
+
+
+def python(name: str, script: str, **spec: object) -> Raw:
+    return manifest(name, container("main", "python", "-c", script), **spec)

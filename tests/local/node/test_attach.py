@@ -12,7 +12,7 @@ from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.local.apiserver.streams.node_backend import ExecOptions
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest
 from tests.waiting import eventually
 
@@ -58,8 +58,8 @@ class Typist:
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path / "home") as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path / "home") as running:
         yield running
     assert not leftovers.of(tmp_path / "home")
 
@@ -77,7 +77,7 @@ WAIT = "until [ -e /gate/go ]; do sleep 0.02; done; "
 
 
 async def test_a_program_that_reads_late_still_gets_everything_and_then_the_end(
-    local: Cluster, tmp_path: Path
+    local: LocalNode, tmp_path: Path
 ) -> None:
     await local.run(gated(tmp_path / "gate", WAIT + "wc -c"))
     pod = await local.phase("p", "Running")
@@ -95,7 +95,7 @@ async def test_a_program_that_reads_late_still_gets_everything_and_then_the_end(
 
 
 async def test_one_who_types_is_not_heard_while_the_program_does_not_read(
-    local: Cluster, tmp_path: Path
+    local: LocalNode, tmp_path: Path
 ) -> None:
     """So that what the supervisor keeps for it is bounded."""
     await local.run(gated(tmp_path / "gate", WAIT + "wc -c"))
@@ -115,7 +115,7 @@ async def test_one_who_types_is_not_heard_while_the_program_does_not_read(
 
 
 async def test_a_terminal_whose_program_does_not_read_holds_nothing_up(
-    local: Cluster, tmp_path: Path
+    local: LocalNode, tmp_path: Path
 ) -> None:
     script = "stty raw -echo; echo; i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.02; done"
     await local.run(gated(tmp_path / "gate", script, tty=True))
@@ -137,7 +137,9 @@ async def test_a_terminal_whose_program_does_not_read_holds_nothing_up(
     assert attached.done()
 
 
-async def test_a_terminal_of_exec_takes_more_than_it_holds(local: Cluster, tmp_path: Path) -> None:
+async def test_a_terminal_of_exec_takes_more_than_it_holds(
+    local: LocalNode, tmp_path: Path
+) -> None:
     """And more is printed, before any of it is read, than it holds on the way back."""
     await local.run(gated(tmp_path / "gate", "sleep 1000"))
     pod = await local.phase("p", "Running")
@@ -154,7 +156,7 @@ async def test_a_terminal_of_exec_takes_more_than_it_holds(local: Cluster, tmp_p
 
 
 async def test_a_container_with_a_terminal_is_told_its_kind_unless_it_says_another(
-    local: Cluster,
+    local: LocalNode,
 ) -> None:
     ask = ("sh", "-c", 'echo "<$TERM>"')
     mine = [{"name": "TERM", "value": "vt100"}]
@@ -169,7 +171,7 @@ async def test_a_container_with_a_terminal_is_told_its_kind_unless_it_says_anoth
 
 
 async def test_the_input_ends_with_the_first_who_typed_if_the_pod_says_so(
-    local: Cluster, tmp_path: Path
+    local: LocalNode, tmp_path: Path
 ) -> None:
     """Also if that one just goes away."""
     await local.run(gated(tmp_path / "gate", "echo up; wc -c"))
@@ -188,7 +190,7 @@ async def test_the_input_ends_with_the_first_who_typed_if_the_pod_says_so(
 
 
 async def test_the_input_goes_on_with_whoever_comes_next_if_not(
-    local: Cluster, tmp_path: Path
+    local: LocalNode, tmp_path: Path
 ) -> None:
     script = f"head -c {2 * CHUNK} | wc -c"
     await local.run(gated(tmp_path / "gate", script, stdinOnce=False))

@@ -16,7 +16,7 @@ from muster.api.meta import Key
 from muster.local.node.agent import Agent, Settings
 from muster.local.node.machine.capacity import declare_nodes
 from tests.local.node import leftovers
-from tests.local.node.local_node import ROOTLESS, Raw, cluster, daemon, needs_namespaces
+from tests.local.node.local_node import ROOTLESS, Raw, daemon, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest
 from tests.waiting import until
 
@@ -98,11 +98,11 @@ async def test_a_bare_pod_that_may_restart_runs_again_when_the_cluster_is_back(h
         restartPolicy="Always",
         volumes=[{"name": "v", "emptyDir": {}}],
     )
-    async with cluster(home) as one:
+    async with local_node(home) as one:
         await one.run(lasting)
         await one.says("p", "1")
         before = await one.pod("p")
-    async with cluster(home) as two:
+    async with local_node(home) as two:
         await two.says("p", "2")
         after = await two.phase("p", "Running")
 
@@ -120,7 +120,7 @@ async def test_being_stopped_with_the_cluster_is_no_crash_however_often(home: Pa
         return "running" in found["state"] and found["restartCount"] == number
 
     for number in range(4):
-        async with cluster(home) as local:
+        async with local_node(home) as local:
             if number == 0:
                 await local.run(lasting)
             await local.until("p", partial(running_again, number=number), f"run {number}")
@@ -187,5 +187,5 @@ async def test_a_pod_whose_every_process_was_killed_meanwhile_failed(home: Path)
             os.kill(pid, signal.SIGKILL)
     until(lambda: not leftovers.of(home).processes, what="all gone")
 
-    async with cluster(home) as two:
+    async with local_node(home) as two:
         assert (await two.ended("p"))["exitCode"] == 137

@@ -16,9 +16,9 @@ from muster.api.kinds import EVENTS
 from muster.local.apiserver.streams.node_backend import ExecOptions
 from muster.local.node.events import PodEvents
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.exec_client import ExecClient
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
 from tests.local.node.pod_builders import NOW, container, manifest, pod
-from tests.local.node.test_pods import Typist
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,8 +36,8 @@ http.server.HTTPServer(("0.0.0.0", 8080), Answer).serve_forever()
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path) as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
         yield running
     assert not leftovers.of(tmp_path)
 
@@ -82,14 +82,14 @@ async def test_what_holds_for_a_whole_job_is_said_once_whatever_its_images_are()
     assert [event["message"] for event in client.events] == ["w-0: not pulled", "bare: not pulled"]
 
 
-class HangsUp(Typist):
+class HangsUp(ExecClient):
     async def stdout(self, data: bytes) -> None:
         raise ConnectionResetError("Cannot write to closing transport")
 
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_client_that_hangs_up_ends_its_program_and_nothing_else(local: Cluster) -> None:
+async def test_a_client_that_hangs_up_ends_its_program_and_nothing_else(local: LocalNode) -> None:
     await local.run(manifest("p", container("main", "sleep", "1000")))
     one = await local.phase("p", "Running")
     talk = ("sh", "-c", "while echo still here; do sleep 0.01; done")
@@ -97,12 +97,12 @@ async def test_a_client_that_hangs_up_ends_its_program_and_nothing_else(local: C
     code = await local.backend.exec(one, ExecOptions("main", talk), HangsUp(b""))
 
     assert code == 137
-    assert await local.backend.exec(one, ExecOptions("main", ("true",)), Typist(b"")) == 0
+    assert await local.backend.exec(one, ExecOptions("main", ("true",)), ExecClient(b"")) == 0
 
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_probe_calls_the_pod_by_its_address_and_tells_a_refusal(local: Cluster) -> None:
+async def test_a_probe_calls_the_pod_by_its_address_and_tells_a_refusal(local: LocalNode) -> None:
     probe = {"httpGet": {"port": 8080}, "periodSeconds": 1}
     await local.run(
         manifest("serves", container("main", "python", "-c", SHOW_HOST, readinessProbe=probe)),
@@ -125,7 +125,7 @@ async def test_a_probe_calls_the_pod_by_its_address_and_tells_a_refusal(local: C
 @pytest.mark.slow
 @needs_namespaces
 async def test_a_container_whose_supervisor_was_killed_ended_then_and_not_when_it_began(
-    local: Cluster,
+    local: LocalNode,
 ) -> None:
     await local.run(manifest("p", container("main", "sleep", "1000")))
     one = await local.phase("p", "Running")

@@ -6,20 +6,17 @@ import base64
 import json
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES
+from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from muster.api.meta import Key
-from muster.local.apiserver.streams.node_backend import ExecOptions
-from tests.e2e.footprint import CLUSTERS
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
-from tests.local.node.pod_builders import container, manifest
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
+from tests.local.node.pod_builders import container, manifest, shell
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -29,43 +26,16 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 
 HOME = Path.home()
 PLACES = [Path("/"), Path("/tmp"), HOME, HOME / ".cache", Path("/run"), Path("/usr")]
-LISTEN = "import socket; s = socket.create_server(('0.0.0.0', 2222)); print('up', flush=True); "
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path) as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
         yield running
     assert not leftovers.of(tmp_path)
 
 
-def shell(name: str, script: str, **spec: object) -> Raw:
-    return manifest(name, container("main", "sh", "-c", script), **spec)
-
-
-def python(name: str, script: str, **spec: object) -> Raw:
-    return manifest(name, container("main", "python", "-c", script), **spec)
-
-
-async def test_two_pods_listen_on_the_same_port_and_find_each_other_by_name(
-    local: Cluster,
-) -> None:
-    serve = LISTEN + "c, _ = s.accept(); c.sendall(b'hello from ' + socket.gethostname().encode())"
-    await local.run(python("a", serve), python("b", serve))
-    for name in ("a", "b"):
-        await local.says(name, "up")
-
-    call = "import socket; s = socket.create_connection(('{}', 2222)); print(s.recv(99).decode())"
-    await local.run(
-        python("call-a", call.format("a")), python("call-b", call.format("b.default.svc"))
-    )
-
-    assert await local.says("call-a", "hello from") == "hello from a\n"
-    assert await local.says("call-b", "hello from") == "hello from b\n"
-    assert (await local.ended("a"))["exitCode"] == 0
-
-
-async def test_pods_that_end_take_no_others_with_them(local: Cluster) -> None:
+async def test_pods_that_end_take_no_others_with_them(local: LocalNode) -> None:
     """Many at once: ends and starts meet, and the kernel gives freed namespaces' numbers again."""
     names = [f"p{number}" for number in range(40)]
     await local.run(*(shell(name, f"echo {name}") for name in names))
@@ -76,7 +46,7 @@ async def test_pods_that_end_take_no_others_with_them(local: Cluster) -> None:
     assert await local.log("p39") == "p39\n"
 
 
-async def test_what_a_pod_writes_stays_in_the_pod(local: Cluster) -> None:
+async def test_what_a_pod_writes_stays_in_the_pod(local: LocalNode) -> None:
     script = """
         touch /made-by-pod /tmp/made-by-pod ~/made-by-pod ~/.cache/made-by-pod /run/made-by-pod &&
         echo loss > /training_logs/loss && ls / && touch /usr/made-by-pod
@@ -97,7 +67,7 @@ async def test_what_a_pod_writes_stays_in_the_pod(local: Cluster) -> None:
     assert "training_logs" not in os.listdir("/")
 
 
-async def test_the_clusters_own_state_is_hidden(local: Cluster) -> None:
+async def test_the_clusters_own_state_is_hidden(local: LocalNode) -> None:
     await local.run(shell("spy", f"ls -A {local.home} ~/.kube ~/.muster 2>/dev/null; true"))
 
     await local.ended("spy")
@@ -108,7 +78,7 @@ async def test_the_clusters_own_state_is_hidden(local: Cluster) -> None:
     ("script", "code", "number"), [("exit 3", 3, None), ("kill -9 $$$$", 137, 9), ("true", 0, None)]
 )
 async def test_exit_codes_and_signals_are_told(
-    local: Cluster, script: str, code: int, number: int | None
+    local: LocalNode, script: str, code: int, number: int | None
 ) -> None:
     await local.run(shell("p", script))
 
@@ -117,7 +87,7 @@ async def test_exit_codes_and_signals_are_told(
     assert (await local.pod("p"))["status"]["phase"] == ("Failed" if code else "Succeeded")
 
 
-async def test_a_program_that_cannot_be_run_says_why(local: Cluster) -> None:
+async def test_a_program_that_cannot_be_run_says_why(local: LocalNode) -> None:
     await local.run(manifest("p", container("main", "no-such-program")))
 
     ended = await local.ended("p")
@@ -125,35 +95,7 @@ async def test_a_program_that_cannot_be_run_says_why(local: Cluster) -> None:
     assert "no-such-program" in ended["message"]
 
 
-async def test_names_that_come_later_are_seen_by_running_pods(local: Cluster) -> None:
-    watch = "until getent hosts late && getent hosts svc.default.svc; do sleep 0.02; done"
-    await local.run(shell("early", watch), shell("ps", "sleep 1000"))
-    service = {
-        "metadata": {"name": "svc", "namespace": "default"},
-        "spec": {"clusterIP": "None", "selector": {"app": "ps"}},
-    }
-    await local.client.create(SERVICES, service)
-    await local.phase("early", "Running")
-    await local.run(shell("late", "sleep 1000"))
-
-    assert (await local.ended("early"))["exitCode"] == 0
-    ps = await local.phase("ps", "Running")
-    assert ps["status"]["podIP"] in await local.log("early")
-
-
-async def test_a_replacement_has_the_address_of_its_predecessor(local: Cluster) -> None:
-    await local.run(shell("p", "sleep 1000"))
-    first = await local.phase("p", "Running")
-    await local.client.delete(PODS, Key("default", "p"), grace=0)
-    await local.gone("p")
-    await local.run(shell("other", "sleep 1000"), shell("p", "sleep 1000"))
-    second = await local.phase("p", "Running")
-
-    assert first["status"]["podIP"] == second["status"]["podIP"]
-    assert first["metadata"]["uid"] != second["metadata"]["uid"]
-
-
-async def test_init_containers_share_volumes_with_the_rest(local: Cluster) -> None:
+async def test_init_containers_share_volumes_with_the_rest(local: LocalNode) -> None:
     mounts = [{"name": "v", "mountPath": "/data/deep"}]
     pod = manifest(
         "p",
@@ -170,7 +112,7 @@ async def test_init_containers_share_volumes_with_the_rest(local: Cluster) -> No
     assert await local.log("p") == "first\nsecond\n"
 
 
-async def test_objects_appear_as_files_and_variables(local: Cluster) -> None:
+async def test_objects_appear_as_files_and_variables(local: LocalNode) -> None:
     meta = {"name": "conf", "namespace": "default"}
     await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
     secret = {"token": base64.b64encode(b"hush").decode()}
@@ -208,7 +150,7 @@ async def test_objects_appear_as_files_and_variables(local: Cluster) -> None:
     assert await local.log("p") == f'0.5hushapp="p"400\n0.5 {address}\n'
 
 
-async def test_a_pod_waits_for_a_config_map_and_says_so(local: Cluster) -> None:
+async def test_a_pod_waits_for_a_config_map_and_says_so(local: LocalNode) -> None:
     ref = {"configMapKeyRef": {"name": "later", "key": "k"}}
     await local.run(manifest("p", container("main", "true", env=[{"name": "K", "valueFrom": ref}])))
     pod = await local.until("p", lambda p: p["status"].get("containerStatuses"))
@@ -224,7 +166,7 @@ async def test_a_pod_waits_for_a_config_map_and_says_so(local: Cluster) -> None:
     assert (await local.ended("p"))["exitCode"] == 0
 
 
-async def test_logs_can_be_cut_followed_and_stamped(local: Cluster) -> None:
+async def test_logs_can_be_cut_followed_and_stamped(local: LocalNode) -> None:
     await local.run(
         shell("p", "printf 'a\\nb\\n'; printf half; sleep 0.3; echo ' line'; echo err >&2")
     )
@@ -239,7 +181,7 @@ async def test_logs_can_be_cut_followed_and_stamped(local: Cluster) -> None:
     assert [line.split(" ", 1)[1] for line in stamped] == ["a", "b", "half line", "err"]
 
 
-async def test_a_failed_container_is_run_again_and_its_former_log_is_kept(local: Cluster) -> None:
+async def test_a_failed_container_is_run_again_and_its_former_log_is_kept(local: LocalNode) -> None:
     script = "test -e /keep/x && exit 0; touch /keep/x; echo first try; exit 5"
     mounts = [{"name": "keep", "mountPath": "/keep"}]
     pod = manifest(
@@ -257,7 +199,7 @@ async def test_a_failed_container_is_run_again_and_its_former_log_is_kept(local:
     assert await local.log("p", previous=True) == "first try\n"
 
 
-async def test_deletion_asks_before_it_kills(local: Cluster) -> None:
+async def test_deletion_asks_before_it_kills(local: LocalNode) -> None:
     polite = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     await local.run(shell("polite", polite), shell("deaf", deaf))
@@ -275,7 +217,7 @@ async def test_deletion_asks_before_it_kills(local: Cluster) -> None:
     assert 0.9 < time.monotonic() - started < 10
 
 
-async def test_background_children_end_with_their_container(local: Cluster) -> None:
+async def test_background_children_end_with_their_container(local: LocalNode) -> None:
     await local.run(shell("p", "setsid sleep 4321 & exit 0"))
 
     assert (await local.ended("p"))["exitCode"] == 0
@@ -286,101 +228,7 @@ async def test_background_children_end_with_their_container(local: Cluster) -> N
     await eventually(ended, what="the end of the child")
 
 
-class Typist:
-    """The client's side of an exec, from memory."""
-
-    def __init__(self, typed: bytes, size: tuple[int, int] | None = None) -> None:
-        self._typed = typed
-        self._size = size
-        self.out = b""
-        self.err = b""
-
-    async def stdin(self) -> AsyncIterator[bytes]:
-        yield self._typed
-
-    async def resizes(self) -> AsyncIterator[tuple[int, int]]:
-        if self._size:
-            yield self._size
-
-    async def stdout(self, data: bytes) -> None:
-        self.out += data
-
-    async def stderr(self, data: bytes) -> None:
-        self.err += data
-
-
-async def test_a_program_run_inside_sees_the_pod_and_gives_its_exit_code(local: Cluster) -> None:
-    await local.run(shell("p", "touch /tmp/mark; echo ready; sleep 1000"))
-    await local.says("p", "ready")
-    pod = await local.phase("p", "Running")
-    command = ("sh", "-c", "ls /tmp/mark; hostname; cat; echo bad >&2; exit 4")
-    typist = Typist(b"typed\n")
-
-    code = await local.backend.exec(pod, ExecOptions("main", command, stdin=True), typist)
-
-    assert (typist.out, typist.err, code) == (b"/tmp/mark\np\ntyped\n", b"bad\n", 4)
-
-
-async def test_a_terminal_has_the_size_it_is_told(local: Cluster) -> None:
-    await local.run(shell("p", "sleep 1000"))
-    pod = await local.phase("p", "Running")
-    command = ("sh", "-c", "until [ \"$(stty size)\" = '43 132' ]; do sleep 0.02; done; tty")
-    typist = Typist(b"", size=(132, 43))
-
-    options = ExecOptions("main", command, stdin=True, tty=True)
-    code = await local.backend.exec(pod, options, typist)
-
-    assert (typist.out, code) == (b"/dev/pts/0\r\n", 0)
-
-
-async def test_an_unknown_program_run_inside_says_so(local: Cluster) -> None:
-    await local.run(shell("p", "sleep 1000"))
-    pod = await local.phase("p", "Running")
-    typist = Typist(b"")
-
-    code = await local.backend.exec(pod, ExecOptions("main", ("nothing-like-it",)), typist)
-
-    assert code == 127
-    assert typist.err == b'cannot run "nothing-like-it": No such file or directory\n'
-
-
-async def test_attaching_shows_what_the_container_prints_and_gives_it_what_is_typed(
-    local: Cluster,
-) -> None:
-    """How the container ends is not the attaching's business: that worked."""
-    script = "read word; echo heard $word; echo why > /dev/termination-log; exit 6"
-    await local.run(manifest("p", container("main", "sh", "-c", script, stdin=True)))
-    pod = await local.phase("p", "Running")
-    typist = Typist(b"hello\n")
-
-    code = await local.backend.exec(pod, ExecOptions("main", stdin=True), typist)
-
-    assert (typist.out, typist.err, code) == (b"heard hello\n", b"", 0)
-    assert (await local.ended("p"))["exitCode"] == 6
-
-
-async def test_a_pod_can_reach_the_api_at_its_service_name(local: Cluster) -> None:
-    port = local.port
-    call = (
-        "import socket; "
-        f"print(socket.create_connection(('kubernetes.default.svc', {port})).getpeername())"
-    )
-    await local.run(python("p", call))
-
-    assert (await local.ended("p"))["exitCode"] == 0
-
-
-async def test_a_pod_on_the_hosts_network_has_the_hosts_links(local: Cluster) -> None:
-    links = 'python3 -c "import socket; print(*(name for _, name in socket.if_nameindex()))"'
-    await local.run(shell("p", links, hostNetwork=True))
-
-    assert (await local.ended("p"))["exitCode"] == 0
-    # Other clusters' links come and go.
-    mine = {name for _, name in socket.if_nameindex() if not CLUSTERS.match(name)}
-    assert mine == {name for name in (await local.log("p")).split() if not CLUSTERS.match(name)}
-
-
-async def test_an_images_folder_is_laid_over_the_host(local: Cluster) -> None:
+async def test_an_images_folder_is_laid_over_the_host(local: LocalNode) -> None:
     layer = local.home / "images" / "tf:1"
     (layer / "opt" / "from-image").mkdir(parents=True)
     (layer / "opt" / "from-image" / "run.sh").write_text("echo from the image")
@@ -390,7 +238,7 @@ async def test_an_images_folder_is_laid_over_the_host(local: Cluster) -> None:
     assert await local.log("p") == f"from the image\n{len(os.listdir('/opt')) + 1}\n"
 
 
-async def test_the_death_of_the_first_process_is_the_death_of_the_pod(local: Cluster) -> None:
+async def test_the_death_of_the_first_process_is_the_death_of_the_pod(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
     facts = json.loads((local.home / "pods" / pod["metadata"]["uid"] / "pod").read_text())
@@ -402,7 +250,7 @@ async def test_the_death_of_the_first_process_is_the_death_of_the_pod(local: Clu
 
 
 async def test_a_killed_supervisor_takes_its_container_along_and_that_is_told(
-    local: Cluster,
+    local: LocalNode,
 ) -> None:
     await local.run(shell("p", "sleep 1000"))
     await local.phase("p", "Running")
@@ -415,7 +263,7 @@ async def test_a_killed_supervisor_takes_its_container_along_and_that_is_told(
     assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
 
 
-async def test_nodes_are_registered_ready_with_what_was_declared(local: Cluster) -> None:
+async def test_nodes_are_registered_ready_with_what_was_declared(local: LocalNode) -> None:
     async def ready() -> list[str]:
         nodes = (await local.client.list(NODES)).items
         good = [n for n in nodes if any(c.type == "Ready" for c in n.status.conditions)]
@@ -428,7 +276,7 @@ async def test_nodes_are_registered_ready_with_what_was_declared(local: Cluster)
 
 
 async def test_the_missing_image_is_mentioned_once_for_all_pods_of_an_owner(
-    local: Cluster,
+    local: LocalNode,
 ) -> None:
     owner = {
         "apiVersion": "kubeflow.org/v1",

@@ -44,6 +44,8 @@ def _runs(executable: str) -> bool:
 
 FILES = [
     "test_pods.py",
+    "test_exec.py",
+    "network/test_pod_names.py",
     "volumes/test_volumes_in_pods.py",
     "test_daemon_killed.py",
     "test_service_account.py",

@@ -14,7 +14,7 @@ from muster.api.kinds import CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
 from muster.api.meta import Key
 from muster.local.node.service_account import TOKEN_DIRECTORY, renew_at, with_token_volume
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, pod
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ print([code(space + "/configmaps"), code(space + "/secrets"), code("/api/v1/node
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path) as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
         yield running
     assert not leftovers.of(tmp_path)
 
 
-async def allow_config_maps(local: Cluster, account: str) -> None:
+async def allow_config_maps(local: LocalNode, account: str) -> None:
     meta = {"name": account, "namespace": "default"}
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
     subject = {"kind": "ServiceAccount", **meta}
@@ -65,7 +65,7 @@ async def allow_config_maps(local: Cluster, account: str) -> None:
 @needs_namespaces
 @pytest.mark.parametrize("on_host", [False, True])
 async def test_a_pod_may_do_with_its_token_what_its_roles_say_and_no_more(
-    local: Cluster, on_host: bool
+    local: LocalNode, on_host: bool
 ) -> None:
     await allow_config_maps(local, "trainer")
     await local.run(
@@ -87,7 +87,7 @@ async def test_a_pod_may_do_with_its_token_what_its_roles_say_and_no_more(
 @pytest.mark.slow
 @needs_namespaces
 async def test_a_pod_that_wants_no_token_has_none_and_others_keep_theirs_in_their_place(
-    local: Cluster,
+    local: LocalNode,
 ) -> None:
     sources = [
         {"serviceAccountToken": {"path": "deep/vault", "audience": "vault"}},
@@ -124,7 +124,7 @@ async def test_a_token_that_is_due_is_replaced_in_the_running_pod(tmp_path: Path
     later = timedelta()
     same = f'[ "$t" = "$(cat {TOKEN_DIRECTORY}/token)" ]'
     watch = f"t=$(cat {TOKEN_DIRECTORY}/token); echo up; while {same}; do sleep 0.02; done"
-    async with cluster(tmp_path, clock=lambda: datetime.now(UTC) + later) as local:
+    async with local_node(tmp_path, clock=lambda: datetime.now(UTC) + later) as local:
         await local.run(manifest("p", container("main", "sh", "-c", watch)))
         await local.says("p", "up")
 
@@ -137,7 +137,7 @@ async def test_a_token_that_is_due_is_replaced_in_the_running_pod(tmp_path: Path
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_pod_waits_for_its_account_and_says_so(local: Cluster) -> None:
+async def test_a_pod_waits_for_its_account_and_says_so(local: LocalNode) -> None:
     await local.run(manifest("p", serviceAccountName="late"))
     waiting = await local.until("p", lambda p: p["status"].get("containerStatuses"))
     state = waiting["status"]["containerStatuses"][0]["state"]["waiting"]

@@ -20,7 +20,7 @@ from muster.local.node.machine import capacity, gpus
 from muster.local.node.machine.gpus import Gpu, GpuAllocator, GpuUse
 from muster.local.node.runtime.pod_records import PodRecord
 from tests.local.node import leftovers
-from tests.local.node.local_node import Raw, cluster, needs_namespaces
+from tests.local.node.local_node import Raw, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, pod
 from tests.prerequisites import missing_prerequisite
 
@@ -198,7 +198,7 @@ async def test_pods_see_their_own_gpus_in_their_environment(
     monkeypatch.setattr(gpus, "find_gpus", fixed_gpus(0, 1))
     show = ("sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]; sleep 1000")
     limits = {"resources": {"limits": {gpus.RESOURCE: 1}}}
-    async with cluster(tmp_path) as local:
+    async with local_node(tmp_path) as local:
         await local.run(manifest("a", container("main", *show, **limits)))
         assert await local.says("a", "]") == "[0]\n"
         await local.run(manifest("none", container("main", *show)))

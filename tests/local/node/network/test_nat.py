@@ -17,7 +17,7 @@ from muster.local.node.network.nat import default_links
 from muster.local.node.runtime import runtime_choice
 from muster.local.node.runtime.processes import _SOURCE
 from tests.local.node import leftovers
-from tests.local.node.local_node import cluster, needs_namespaces
+from tests.local.node.local_node import local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest
 from tests.prerequisites import missing_prerequisite
 
@@ -184,7 +184,7 @@ async def test_without_root_pods_reach_the_world_through_a_program_of_the_user(
     call = f"import socket; print(socket.create_connection(('{host}', {{}}), 10).recv(9).decode())"
     with socket.create_server((host, 0)) as server:
         port = server.getsockname()[1]
-        async with cluster(tmp_path / "home") as local:
+        async with local_node(tmp_path / "home") as local:
             assert local.agent is not None
             assert local.agent.external_network == f"by {program}"
             await local.run(manifest("p", container("main", "python", "-c", call.format(port))))

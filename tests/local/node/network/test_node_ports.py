@@ -15,7 +15,7 @@ from muster.api.kinds import PODS, SERVICES
 from muster.api.meta import Key
 from muster.local.node.network.node_ports import node_ports, ready_targets
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest, pod
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def test_connections_go_to_ready_pods_at_the_port_of_that_name() -> None:
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path) as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
         yield running
     assert not leftovers.of(tmp_path)
 
@@ -83,7 +83,7 @@ async def answer(port: int, said: bytes) -> bytes:
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_node_port_leads_to_the_pods_of_its_service_in_turn(local: Cluster) -> None:
+async def test_a_node_port_leads_to_the_pods_of_its_service_in_turn(local: LocalNode) -> None:
     for name in ("web-0", "web-1"):
         body = manifest(name, container("main", "python", "-c", SERVE))
         body["metadata"]["labels"] = {"app": "web"}

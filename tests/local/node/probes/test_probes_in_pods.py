@@ -11,7 +11,7 @@ import pytest
 from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import Key
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ http.server.HTTPServer(("0.0.0.0", 8080), Answer).serve_forever()
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path) as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
         yield running
     assert not leftovers.of(tmp_path)
 
@@ -64,12 +64,12 @@ def ready(pod: Raw) -> bool:
     return found.get("Ready") == "True" and one["ready"]
 
 
-async def events(local: Cluster, reason: str, words: str) -> bool:
+async def events(local: LocalNode, reason: str, words: str) -> bool:
     listing = await local.client.list(EVENTS, "default")
     return any(e.reason == reason and words in e.message for e in listing.items)
 
 
-async def test_a_pod_is_ready_while_its_server_answers_well(local: Cluster, gate: Path) -> None:
+async def test_a_pod_is_ready_while_its_server_answers_well(local: LocalNode, gate: Path) -> None:
     probe = {"httpGet": {"port": "web", "path": "/ready"}, **QUICK}
     ports = [{"name": "web", "containerPort": 8080}]
     await local.run(gated(gate, "python", "-c", SERVE, readinessProbe=probe, ports=ports))
@@ -93,7 +93,7 @@ async def test_a_pod_is_ready_while_its_server_answers_well(local: Cluster, gate
     ],
 )
 async def test_a_container_that_is_not_alive_is_killed_and_run_again(
-    local: Cluster, gate: Path, how: Raw
+    local: LocalNode, gate: Path, how: Raw
 ) -> None:
     (gate / "alive").touch()
     script = "echo begun >> /gate/begun; sleep 1000"
@@ -115,7 +115,7 @@ async def test_a_container_that_is_not_alive_is_killed_and_run_again(
     await wait_for(lambda: events(local, "Killing", killed), "the event")
 
 
-async def test_hooks_run_after_the_start_and_before_the_end(local: Cluster, gate: Path) -> None:
+async def test_hooks_run_after_the_start_and_before_the_end(local: LocalNode, gate: Path) -> None:
     script = (
         "trap 'echo term >> /gate/order; exit 0' TERM; touch /gate/up; "
         "until [ -e /gate/order ]; do sleep 0.01; done; while :; do sleep 0.05; done"
@@ -134,7 +134,7 @@ async def test_hooks_run_after_the_start_and_before_the_end(local: Cluster, gate
     assert (gate / "order").read_text() == "hello\nbye\nterm\n"
 
 
-async def test_a_start_hook_that_fails_ends_the_container(local: Cluster, gate: Path) -> None:
+async def test_a_start_hook_that_fails_ends_the_container(local: LocalNode, gate: Path) -> None:
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo no way; exit 3"]}}}
     await local.run(gated(gate, "sleep", "1000", lifecycle=hook))
 
@@ -143,7 +143,7 @@ async def test_a_start_hook_that_fails_ends_the_container(local: Cluster, gate: 
 
 
 async def test_a_sidecar_serves_from_before_the_rest_to_after_it(
-    local: Cluster, gate: Path
+    local: LocalNode, gate: Path
 ) -> None:
     side = (
         "trap 'ls /gate > /gate/seen-at-end; exit 0' TERM; touch /gate/side; "
@@ -164,7 +164,7 @@ async def test_a_sidecar_serves_from_before_the_rest_to_after_it(
     assert "terminated" in pod["status"]["initContainerStatuses"][0]["state"]
 
 
-async def test_who_a_pod_wants_to_be_is_ignored_and_said(local: Cluster) -> None:
+async def test_who_a_pod_wants_to_be_is_ignored_and_said(local: LocalNode) -> None:
     await local.run(
         manifest("p", container("main", "id", "-u"), securityContext={"runAsUser": 1234})
     )

@@ -11,9 +11,9 @@ import pytest
 from muster.local.apiserver.streams.node_backend import ExecOptions
 from muster.local.node.runtime import cgroups
 from tests.local.node import leftovers
-from tests.local.node.local_node import cluster, needs_namespaces
+from tests.local.node.exec_client import ExecClient
+from tests.local.node.local_node import local_node, needs_namespaces
 from tests.local.node.pod_builders import Raw, container, manifest
-from tests.local.node.test_pods import Typist
 from tests.prerequisites import missing_prerequisite
 from tests.waiting import eventually
 
@@ -30,7 +30,7 @@ async def test_a_container_that_uses_too_much_is_killed_and_that_is_told(
     if groups is None:
         missing_prerequisite("cgroups", "this machine lets us make no control groups")
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
-    async with cluster(tmp_path, runtime=runtime) as local:
+    async with local_node(tmp_path, runtime=runtime) as local:
         await local.run(
             manifest("greedy", container("main", "python", "-c", GREEDY, **limited)),
             manifest("modest", container("main", "python", "-c", "print(1)", **limited)),
@@ -52,12 +52,12 @@ async def test_a_program_run_inside_shares_the_containers_memory(tmp_path: Path)
     if cgroups.find_memory_cgroups(tmp_path) is None:
         missing_prerequisite("cgroups", "this machine lets us make no control groups")
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
-    async with cluster(tmp_path) as local:
+    async with local_node(tmp_path) as local:
         await local.run(manifest("p", container("main", "sleep", "1000", **limited)))
         pod = await local.phase("p", "Running")
         greedy = ExecOptions("main", ("python", "-c", GREEDY))
 
-        assert await local.backend.exec(pod, greedy, Typist(b"")) == 137
+        assert await local.backend.exec(pod, greedy, ExecClient(b"")) == 137
     assert not leftovers.of(tmp_path)
 
 
@@ -65,7 +65,7 @@ async def test_a_program_run_inside_shares_the_containers_memory(tmp_path: Path)
 @needs_namespaces
 async def test_a_program_run_inside_counts_for_its_container(tmp_path: Path) -> None:
     script = f"x = b'x' * (100 << 20); open('{tmp_path}/held', 'w').close(); input()"
-    async with cluster(tmp_path) as local, asyncio.TaskGroup() as group:
+    async with local_node(tmp_path) as local, asyncio.TaskGroup() as group:
         place: Raw = {"name": "here", "mountPath": str(tmp_path)}
         volume: Raw = {"name": "here", "hostPath": {"path": str(tmp_path)}}
         idle = container("main", "sleep", "1000", volumeMounts=[place])
@@ -81,7 +81,7 @@ async def test_a_program_run_inside_counts_for_its_container(tmp_path: Path) -> 
         running.cancel()
 
 
-class Waiting(Typist):
+class Waiting(ExecClient):
     """A client that types nothing and stays."""
 
     async def stdin(self) -> AsyncIterator[bytes]:

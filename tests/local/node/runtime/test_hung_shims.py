@@ -14,7 +14,7 @@ from muster.api.meta import Key
 from muster.local.node.runtime import shims
 from muster.local.node.standalone.linux import kernel
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
@@ -27,7 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.local.node.agent._STOP_GRACE", 1.0)
 
 
-async def hang(local: Cluster, pod: Raw) -> int:
+async def hang(local: LocalNode, pod: Raw) -> int:
     """Stop the supervisor of the pod's container; its PID."""
     folder = local.home / "pods" / pod["metadata"]["uid"] / "containers/main/0"
     shim = int(json.loads((folder / "started").read_text())["shim"])
@@ -39,7 +39,7 @@ async def hang(local: Cluster, pod: Raw) -> int:
 async def test_the_deletion_of_a_pod_ends_though_its_supervisor_hangs(
     tmp_path: Path, runtime: str
 ) -> None:
-    async with cluster(tmp_path, runtime=runtime) as local:
+    async with local_node(tmp_path, runtime=runtime) as local:
         await local.run(manifest("p", container("main", "sleep", "1000")))
         pod = await local.phase("p", "Running")
         shim = await hang(local, pod)
@@ -56,7 +56,7 @@ async def test_the_deletion_of_a_pod_ends_though_its_supervisor_hangs(
 async def test_the_end_of_the_cluster_is_not_held_up_by_a_supervisor_that_hangs(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as local:
+    async with local_node(tmp_path) as local:
         await local.run(manifest("p", container("main", "sleep", "1000")))
         await hang(local, await local.phase("p", "Running"))
 
@@ -66,7 +66,7 @@ async def test_the_end_of_the_cluster_is_not_held_up_by_a_supervisor_that_hangs(
 async def test_a_pod_that_lost_its_first_process_runs_again_though_its_supervisor_hangs(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as local:
+    async with local_node(tmp_path) as local:
         lasting = container("main", "sleep", "1000")
         await local.run(manifest("p", lasting, restartPolicy="Always"))
         pod = await local.phase("p", "Running")
@@ -85,7 +85,7 @@ async def test_a_pod_that_lost_its_first_process_runs_again_though_its_superviso
 
 
 async def test_only_the_supervisor_that_holds_the_lock_is_killed(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as local:
+    async with local_node(tmp_path) as local:
         await local.run(*(manifest(n, container("main", "sleep", "1000")) for n in ("a", "b")))
         pods = {name: await local.phase(name, "Running") for name in ("a", "b")}
         where = {name: local.home / "pods" / p["metadata"]["uid"] for name, p in pods.items()}

@@ -21,9 +21,16 @@ from muster.local.node.runtime import runtime_choice
 from muster.local.node.runtime.processes import _SOURCE
 from tests.e2e.local_cluster import LocalCluster
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, daemon, needs_namespaces, wait_for
+from tests.local.node.exec_client import ExecClient
+from tests.local.node.local_node import (
+    LocalNode,
+    Raw,
+    daemon,
+    local_node,
+    needs_namespaces,
+    wait_for,
+)
 from tests.local.node.pod_builders import container, manifest
-from tests.local.node.test_pods import Typist
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -33,8 +40,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path, runtime="plain") as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path, runtime="plain") as running:
         yield running
     assert not leftovers.of(tmp_path)
 
@@ -43,7 +50,7 @@ def shell(name: str, script: str, **spec: object) -> Raw:
     return manifest(name, container("main", "sh", "-c", script), **spec)
 
 
-async def test_a_plain_pod_runs_in_its_own_folder_and_its_end_is_told(local: Cluster) -> None:
+async def test_a_plain_pod_runs_in_its_own_folder_and_its_end_is_told(local: LocalNode) -> None:
     await local.run(shell("p", "echo $HOSTNAME; pwd; ls $TMPDIR; touch out; python -V; exit 3"))
 
     assert (await local.ended("p"))["exitCode"] == 3
@@ -53,7 +60,7 @@ async def test_a_plain_pod_runs_in_its_own_folder_and_its_end_is_told(local: Clu
     assert (await local.pod("p"))["status"]["podIP"] == "127.0.0.1"
 
 
-async def test_volumes_are_links_below_the_pods_own_root_and_that_is_said(local: Cluster) -> None:
+async def test_volumes_are_links_below_the_pods_own_root_and_that_is_said(local: LocalNode) -> None:
     mounts = [{"name": "v", "mountPath": "/training_logs"}]
     script = "echo loss > $MUSTER_ROOT/training_logs/loss; cat $MUSTER_ROOT/training_logs/loss"
     await local.run(
@@ -75,7 +82,7 @@ async def test_volumes_are_links_below_the_pods_own_root_and_that_is_said(local:
     await wait_for(said, "the event")
 
 
-async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: Cluster) -> None:
+async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: LocalNode) -> None:
     """Three steps up from the root would be the folder of all pods."""
     mounts = [{"name": "v", "mountPath": "/a/../../../../mounted"}]
     one = container(
@@ -95,7 +102,7 @@ async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: Cluster) -> Non
     assert not (local.home / "cwd").exists()
 
 
-async def test_everything_a_plain_pod_started_ends_with_it(local: Cluster) -> None:
+async def test_everything_a_plain_pod_started_ends_with_it(local: LocalNode) -> None:
     seconds = str(100_000 + os.getpid())  # of no other test on this machine
     await local.run(shell("p", f"setsid sleep {seconds} & sleep 1000"))
     await local.phase("p", "Running")
@@ -112,15 +119,15 @@ def _running(word: str) -> bool:
     return f"sleep {word}" in found.stdout.splitlines()
 
 
-async def test_programs_run_in_a_plain_pod_see_its_environment(local: Cluster) -> None:
+async def test_programs_run_in_a_plain_pod_see_its_environment(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
-    typist = Typist(b"")
+    client = ExecClient(b"")
 
     command = ("sh", "-c", "echo $HOSTNAME; exit 4")
-    code = await local.backend.exec(pod, ExecOptions("main", command), typist)
+    code = await local.backend.exec(pod, ExecOptions("main", command), client)
 
-    assert (typist.out, code) == (b"p\n", 4)
+    assert (client.out, code) == (b"p\n", 4)
 
 
 async def test_plain_pods_outlive_a_killed_daemon(tmp_path: Path) -> None:

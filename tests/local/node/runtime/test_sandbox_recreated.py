@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, daemon, needs_namespaces
+from tests.local.node.local_node import LocalNode, Raw, daemon, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
@@ -40,7 +40,7 @@ def prepared() -> Raw:
     )
 
 
-async def runs(local: Cluster, number: int) -> Raw:
+async def runs(local: LocalNode, number: int) -> Raw:
     """The pod, as soon as its container is in that run, the first being 0."""
 
     def check(pod: Raw) -> bool:
@@ -58,15 +58,15 @@ def prepared_times(pod: Raw) -> int:
 
 @pytest.mark.parametrize("runtime", ["namespaces", "plain"])
 async def test_after_the_cluster_was_down(home: Path, runtime: str) -> None:
-    async with cluster(home, runtime=runtime) as one:
+    async with local_node(home, runtime=runtime) as one:
         await one.run(prepared())
         assert prepared_times(await runs(one, 0)) == 1
-    async with cluster(home, runtime=runtime) as two:
+    async with local_node(home, runtime=runtime) as two:
         assert prepared_times(await runs(two, 1)) == 2
 
 
 async def test_after_its_first_process_was_killed(home: Path) -> None:
-    async with cluster(home) as local:
+    async with local_node(home) as local:
         await local.run(prepared())
         pod = await runs(local, 0)
         record = home / "pods" / pod["metadata"]["uid"] / "pod"
@@ -83,5 +83,5 @@ async def test_but_not_after_its_container_alone_ended_nor_under_another_daemon(
         pod = await runs(one, 0)
         os.kill(one.pid(pod), signal.SIGKILL)
         assert prepared_times(await runs(one, 1)) == 1
-    async with cluster(home) as two:
+    async with local_node(home) as two:
         assert prepared_times(await runs(two, 1)) == 1

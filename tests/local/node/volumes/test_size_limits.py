@@ -8,7 +8,7 @@ import pytest
 
 from muster.local.node.volumes.size_limits import disk_usage, limited_volumes
 from tests.local.node import leftovers
-from tests.local.node.local_node import cluster, needs_namespaces
+from tests.local.node.local_node import local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, pod
 
 
@@ -38,7 +38,7 @@ def test_the_size_of_a_folder_is_that_of_all_files_below(tmp_path: Path) -> None
 async def test_a_pod_that_keeps_too_much_is_evicted(tmp_path: Path) -> None:
     fill = "dd if=/dev/zero of=/v/big bs=1M count=3 2>/dev/null; sleep 1000"
     mounts = [{"name": "v", "mountPath": "/v"}]
-    async with cluster(tmp_path) as local:
+    async with local_node(tmp_path) as local:
         await local.run(
             manifest(
                 "p",

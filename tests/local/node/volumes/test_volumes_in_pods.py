@@ -17,7 +17,7 @@ from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
 from tests.local.node import leftovers
-from tests.local.node.local_node import Cluster, Raw, cluster, needs_namespaces, wait_for
+from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster(tmp_path) as running:
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
         yield running
     assert not leftovers.of(tmp_path)
 
@@ -43,7 +43,7 @@ def shell(name: str, script: str, source: Raw | None = None, **fields: object) -
     )
 
 
-async def test_a_pod_with_a_volume_that_is_not_here_waits_and_says_so(local: Cluster) -> None:
+async def test_a_pod_with_a_volume_that_is_not_here_waits_and_says_so(local: LocalNode) -> None:
     await local.run(shell("p", "true", {"nfs": {"server": "files", "path": "/data"}}))
     pod = await local.until("p", lambda p: p["status"].get("containerStatuses"))
 
@@ -57,7 +57,7 @@ async def test_a_pod_with_a_volume_that_is_not_here_waits_and_says_so(local: Clu
     await wait_for(event, "the event")
 
 
-async def test_a_config_map_is_there_whole_and_cannot_be_written(local: Cluster) -> None:
+async def test_a_config_map_is_there_whole_and_cannot_be_written(local: LocalNode) -> None:
     meta = {"name": "conf", "namespace": "default"}
     binary = {"model": base64.b64encode(b"\0\1\2").decode()}
     await local.client.create(
@@ -72,7 +72,7 @@ async def test_a_config_map_is_there_whole_and_cannot_be_written(local: Cluster)
     assert text.count("Read-only file system") == 2
 
 
-async def test_running_pods_see_their_objects_change(local: Cluster) -> None:
+async def test_running_pods_see_their_objects_change(local: LocalNode) -> None:
     meta = {"name": "conf", "namespace": "default"}
     await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
     await local.client.create(
@@ -105,7 +105,7 @@ async def test_running_pods_see_their_objects_change(local: Cluster) -> None:
     await local.says("p", "0.1 new second words\n")
 
 
-async def test_a_claim_is_the_folder_of_its_volume(local: Cluster, tmp_path: Path) -> None:
+async def test_a_claim_is_the_folder_of_its_volume(local: LocalNode, tmp_path: Path) -> None:
     """Bound here by hand, as a controller binds it."""
     await local.run(shell("p", "cat /v/file", {"persistentVolumeClaim": {"claimName": "data"}}))
     waits = "is not bound to a volume of this node"
@@ -125,7 +125,7 @@ async def test_a_claim_is_the_folder_of_its_volume(local: Cluster, tmp_path: Pat
     assert await local.log("p") == "words"
 
 
-async def test_a_part_of_a_volume_in_memory_can_be_mounted(local: Cluster) -> None:
+async def test_a_part_of_a_volume_in_memory_can_be_mounted(local: LocalNode) -> None:
     pod = shell("p", "echo words > /v/file; stat -f -c %T /v", {"emptyDir": {"medium": "Memory"}})
     mounts = pod["spec"]["containers"][0]["volumeMounts"]
     mounts[0]["subPath"] = "deep/part"
@@ -137,7 +137,7 @@ async def test_a_part_of_a_volume_in_memory_can_be_mounted(local: Cluster) -> No
     assert await local.log("p") == "tmpfs\nwords\n"
 
 
-async def test_a_pod_resolves_its_own_host_name(local: Cluster) -> None:
+async def test_a_pod_resolves_its_own_host_name(local: LocalNode) -> None:
     script = "getent hosts $(hostname); hostname -f"
     for name, fields in {
         "a": {"hostname": "other"},
@@ -156,7 +156,7 @@ async def test_a_pod_resolves_its_own_host_name(local: Cluster) -> None:
 
 
 async def test_the_last_words_of_a_program_are_where_it_was_told_to_write_them(
-    local: Cluster,
+    local: LocalNode,
 ) -> None:
     script = "echo said > /tmp/words; echo logged; exit 1"
     await local.run(shell("p", script, terminationMessagePath="/tmp/words"))
@@ -165,7 +165,7 @@ async def test_the_last_words_of_a_program_are_where_it_was_told_to_write_them(
 
 
 async def test_a_program_that_fails_without_last_words_is_quoted_from_its_log(
-    local: Cluster,
+    local: LocalNode,
 ) -> None:
     policy: Raw = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     script = "seq 200; printf 'out of '; echo luck >&2; exit {}"
@@ -180,7 +180,7 @@ async def test_a_program_that_fails_without_last_words_is_quoted_from_its_log(
     assert "message" not in await local.ended("good")
 
 
-async def test_the_terminal_of_a_pod_is_its_own(local: Cluster) -> None:
+async def test_the_terminal_of_a_pod_is_its_own(local: LocalNode) -> None:
     await local.run(shell("p", "tty; ls /dev/pts; test -t 0 && stty size", tty=True, stdin=True))
 
     assert (await local.ended("p"))["exitCode"] == 0
@@ -198,7 +198,7 @@ def link_interpreters(folder: Path) -> None:
 async def test_an_interpreter_reached_through_a_link_is_there(tmp_path: Path, name: str) -> None:
     link_interpreters(tmp_path)
 
-    async with cluster(tmp_path / "home", python=str(tmp_path / name)) as local:
+    async with local_node(tmp_path / "home", python=str(tmp_path / name)) as local:
         script = "import sys, json; print(sys.prefix)"
         await local.run(manifest("p", container("main", "python", "-c", script)))
         code = (await local.ended("p"))["exitCode"]
@@ -207,7 +207,7 @@ async def test_an_interpreter_reached_through_a_link_is_there(tmp_path: Path, na
     assert (text.strip(), code) == (f"{tmp_path}/link" if "link" in name else sys.base_prefix, 0)
 
 
-async def test_what_a_program_writes_to_its_private_places_is_not_memory(local: Cluster) -> None:
+async def test_what_a_program_writes_to_its_private_places_is_not_memory(local: LocalNode) -> None:
     await local.run(shell("p", "stat -c %d / /tmp /run /var/tmp ~ ~/.cache /dev/shm"))
 
     assert (await local.ended("p"))["exitCode"] == 0

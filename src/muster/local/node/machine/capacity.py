@@ -1,8 +1,8 @@
-"""What this machine offers, and the nodes declared on it.
+"""The machine's resources, and the nodes declared on it.
 
-Used by `local/up.py` to make the agent's nodes. Declared nodes share the machine: each shows all of
-its CPU and memory unless told otherwise, and as many GPUs as declared: real ones as far as there
-are any, each on one node only. Without a declaration the first node has the real ones.
+Declared nodes share the machine: each has all of its CPU and memory unless declared otherwise, and
+as many GPUs as declared. Real GPUs are used first, each on one node only. Without a declaration the
+first node has all real GPUs.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _PODS = 250
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node to offer. Resources are as the API shows them."""
+    """A declared node; resources as in the API."""
 
     name: str
     resources: dict[str, str] = field(default_factory=dict)
     gpus: tuple[int, ...] = ()
-    """The indexes of its real GPUs; those beyond are only declared."""
+    """The indexes of its real GPUs; other GPUs are only declared."""
 
 
 def cpus() -> int:
-    """The processors that we may use."""
+    """The processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -46,7 +46,7 @@ def declare_nodes(
     memory_each: str | None = None,
     gpus_each: int | None = None,
 ) -> list[NodeSpec]:
-    """That many nodes named muster-0, muster-1, …; what is not said is what the machine has."""
+    """Nodes named muster-0, muster-1, …; undeclared resources are those of the machine."""
     resources = {
         "cpu": cpus_each or str(cpus()),
         "memory": memory_each or f"{memory() // 1024}Ki",
@@ -57,19 +57,19 @@ def declare_nodes(
     each = len(real) if gpus_each is None else gpus_each
     nodes = []
     for number in range(count):
-        mine = gpus.gpus_of_node(real, number, each)
-        offered = len(mine) if gpus_each is None else gpus_each
-        gpu = {gpus.RESOURCE: str(offered)} if offered else {}
-        nodes.append(NodeSpec(f"muster-{number}", resources | gpu, mine))
+        own = gpus.gpus_of_node(real, number, each)
+        count = len(own) if gpus_each is None else gpus_each
+        gpu = {gpus.RESOURCE: str(count)} if count else {}
+        nodes.append(NodeSpec(f"muster-{number}", resources | gpu, own))
     return nodes
 
 
 def _disk() -> int:
-    facts = os.statvfs("/")
-    return facts.f_frsize * facts.f_blocks
+    disk = os.statvfs("/")
+    return disk.f_frsize * disk.f_blocks
 
 
-def facts() -> dict[str, str]:
+def node_info() -> dict[str, str]:
     """`status.nodeInfo`."""
     system = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
     return {

@@ -1,7 +1,7 @@
-"""The agent's nodes in the API: registered, kept ready, their heartbeats written.
+"""Registers the agent's nodes and writes their heartbeats.
 
-Run by the agent. A heartbeat is a Lease in `kube-node-lease`, as the kubelet does it; the Node
-object itself is written at the start and every few minutes.
+A heartbeat is a Lease in `kube-node-lease`, as of the kubelet; the Node itself is written at the
+start and every few minutes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def node_object(node: NodeSpec) -> Raw:
 
 
 def node_status(node: NodeSpec, address: str, since: datetime, now: datetime) -> Raw:
-    """The Node's status: ready, with what it offers."""
+    """The Node's status: ready, with its resources."""
     reasons = {
         "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
         "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
@@ -66,7 +66,7 @@ def node_status(node: NodeSpec, address: str, since: datetime, now: datetime) ->
             {"type": "InternalIP", "address": address},
             {"type": "Hostname", "address": node.name},
         ],
-        "nodeInfo": capacity.facts(),
+        "nodeInfo": capacity.node_info(),
         "conditions": [
             {
                 "type": kind,
@@ -82,8 +82,6 @@ def node_status(node: NodeSpec, address: str, since: datetime, now: datetime) ->
 
 
 class NodeHeartbeat:
-    """Registers the nodes, then beats."""
-
     def __init__(
         self, client: Client, nodes: list[NodeSpec], address: str, clock: Callable[[], datetime]
     ) -> None:
@@ -94,13 +92,13 @@ class NodeHeartbeat:
         self._since = clock()
 
     async def run(self) -> None:
-        """Beat until cancelled; an API server that is away is waited for."""
+        """Write heartbeats until cancelled; wait while the API server is away."""
         beats, last = 0, self._clock()
         while True:
             try:
                 missed = self._clock() - last > timedelta(seconds=2 * _BEAT)
                 last = self._clock()
-                if missed or beats % _BEATS_PER_STATUS == 0:  # after a gap we may be taken for lost
+                if missed or beats % _BEATS_PER_STATUS == 0:  # after a gap we may count as lost
                     await self._register()
                 for node in self._nodes:
                     await self._beat(node)
@@ -124,12 +122,12 @@ class NodeHeartbeat:
         await self._remove_undeclared()
 
     async def _remove_undeclared(self) -> None:
-        """Nodes of a former start that this one no longer declares."""
+        """Delete nodes of an earlier start that are not declared any more."""
         listing = await self._client.list(NODES, labels=f"{LOCAL}=true")
         names = {node.name for node in self._nodes}
-        for found in listing.items:
-            if found.metadata.name not in names:
-                await self._client.delete(NODES, found.metadata.key)
+        for node in listing.items:
+            if node.metadata.name not in names:
+                await self._client.delete(NODES, node.metadata.key)
 
     async def _beat(self, node: NodeSpec) -> None:
         key = Key(LEASE_NAMESPACE, node.name)

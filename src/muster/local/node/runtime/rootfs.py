@@ -1,17 +1,17 @@
-"""What a container sees of the file system, planned: pure, and carried out by `standalone.mounts`.
+"""The plan of a container's file system: pure. `standalone/linux/mounts.py` carries it out.
 
-The rule, from the root down: `/` is a fresh directory in which every directory of the host is bound
-read-only at its own path, except
-- `/tmp`, `/run`, `/var/tmp` and `~/.cache` are fresh and writable, and so is `/root` if it is not
-  the user's to enter: jobs are told to work there;
-- the home directory is fresh and writable, with the host's entries bound into it read-only: the
-  user's code and interpreters are there, new names are private;
-- what is `hidden` (the cluster's own state, `~/.kube`) is not there;
-- what must be `visible` (the interpreter, code directories) is, even inside a fresh directory;
+`/` is a new directory in which every directory of the host is mounted read-only at its own path,
+except:
+- `/tmp`, `/run`, `/var/tmp` and `~/.cache` are new and writable, and so is `/root` if the user may
+  not enter it: jobs often work there;
+- the home directory is new and writable, with the host's entries mounted into it read-only: the
+  user's code and interpreters are there, new files are private;
+- `hidden` paths (the cluster's own state, `~/.kube`) do not exist;
+- `visible` paths (the interpreter, code directories) exist even inside new directories;
 - `/proc`, `/sys` and `/dev` are the container's own;
-- layers (a directory per image) lie over the host's files, and volumes over both.
-A host directory that needs an entry it does not have is rebuilt: the entries it has are bound one
-by one, the new one is added. So `/training_logs` exists in the pod, and the host stays as it was.
+- layers (a directory per image) cover the host's files, and volumes cover both.
+A host directory that needs an entry it does not have is rebuilt: its entries are mounted one by
+one, and the new one is added. So `/training_logs` exists in the pod and the host does not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEVICE_PREFIXES = ("nvidia", "dri", "infiniband", "kfd")
 
 
 class Tree(Protocol):
-    """The host's file system, as much of it as planning looks at."""
+    """The part of the host's file system that planning reads."""
 
     def kind(self, path: str) -> str:
         """`dir`, `file`, `link`, or nothing if there is no such path."""
@@ -46,8 +46,6 @@ class Tree(Protocol):
 
 
 class HostTree:
-    """The real one."""
-
     def kind(self, path: str) -> str:
         try:
             mode = os.lstat(path).st_mode
@@ -68,7 +66,7 @@ class HostTree:
 class Mount(NamedTuple):
     """A host file or directory that the container sees at `path`.
 
-    `make` if it is a directory that only the pod can make: in memory of its own.
+    `make` for a directory in the pod's own memory volume, which only the pod can make.
     """
 
     source: str
@@ -79,14 +77,14 @@ class Mount(NamedTuple):
 
 @dataclass(frozen=True)
 class RootfsRules:
-    """What is the same for every container of a cluster."""
+    """The rules for all containers of a cluster."""
 
     home: str
     hidden: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
-    """Small programs to add: by path, their text."""
+    """Scripts to add: text by path."""
 
 
 class _Kind(Enum):
@@ -99,7 +97,7 @@ class _Kind(Enum):
 
 @dataclass
 class _Node:
-    """One path that is not simply the host's; children are such paths below it."""
+    """A path that differs from the host; children are such paths below it."""
 
     path: str
     kind: _Kind | None = None
@@ -138,7 +136,7 @@ def plan_rootfs(
 
 
 def devices(tree: Tree) -> list[Step]:
-    """`/dev`: the harmless devices, the accelerators there are, own terminals."""
+    """`/dev`: harmless devices, accelerators, and terminals of its own."""
     names = [name for name in tree.entries("/dev") if name.startswith(_DEVICE_PREFIXES)]
     steps: list[Step] = [["dir", "/dev", 0o755]]
     steps += [
@@ -152,7 +150,7 @@ def devices(tree: Tree) -> list[Step]:
 
 
 class _Sketch:
-    """The tree of paths that differ from the host, and the walk that turns it into steps."""
+    """The tree of paths that differ from the host, and its conversion to steps."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -173,7 +171,7 @@ class _Sketch:
         node.kind, node.source, node.read_only, node.mode = kind, source, read_only, mode
 
     def mount(self, mount: Mount) -> None:
-        """Put a volume there, in place of anything fresh below that path."""
+        """Mount a volume, in place of new directories below its path."""
         node = self._node(self._resolved(mount.path))
         node.kind, node.source, node.read_only = _Kind.BIND, mount.source, mount.read_only
         fresh = [name for name, child in node.children.items() if child.kind is _Kind.FRESH]
@@ -181,13 +179,13 @@ class _Sketch:
             del node.children[name]
 
     def show(self, path: str) -> None:
-        """Let a path of the host be seen: where it leads and, if a link to it is not, as named."""
+        """Make a path of the host visible: its target and, if it is a hidden link, itself."""
         for as_named in (False, True):
             if self.covered(path, as_named=as_named):
                 self.put(path, _Kind.BIND, source=path, as_named=as_named)
 
     def covered(self, path: str, *, as_named: bool = False) -> bool:
-        """Whether the path lies in something that shows nothing of the host."""
+        """Whether the path is inside a directory that shows nothing of the host."""
         node, found = self._root, False
         for name in _parts(path if as_named else self._resolved(path)):
             if name not in node.children:
@@ -198,7 +196,7 @@ class _Sketch:
         return found
 
     def lay(self, layer: str, below: str) -> None:
-        """Put a layer's files over the host's; a directory that only it has goes in whole."""
+        """Put a layer over the host's files; a directory that only it has is mounted as one."""
         for name in self._tree.entries(layer + below):
             path = f"{below}/{name}"
             both = self._tree.kind(layer + path) == self._tree.kind(path) == "dir"
@@ -219,20 +217,20 @@ class _Sketch:
         return node
 
     def _resolved(self, path: str, depth: int = 0) -> str:
-        """The path without the host's symbolic links, which mean another place inside the root."""
+        """The path with the host's symbolic links resolved, as they are inside the new root."""
         done, node = "/", self._root
         for name in _parts(posixpath.normpath(path)):
             done = posixpath.join(done, name)
             node = node.children.get(name, _Node(done))
-            mine = node.kind in (_Kind.BIND, _Kind.FRESH)
-            if not mine and self._tree.kind(done) == "link" and depth < 40:
+            replaced = node.kind in (_Kind.BIND, _Kind.FRESH)
+            if not replaced and self._tree.kind(done) == "link" and depth < 40:
                 target = posixpath.join(posixpath.dirname(done), self._tree.target(done))
                 rest = path[len(done) :] if path.startswith(done) else ""
                 return self._resolved(posixpath.normpath(target + rest), depth + 1)
         return done
 
     def _rebuild(self, node: _Node, *, entries: bool = True) -> None:
-        """The directory exists and is ours to write: the host's entries, then what differs."""
+        """Fill a new directory: the host's entries, then those that differ."""
         for name in self._tree.entries(node.path) if entries else ():
             path = posixpath.join(node.path, name)
             if name in node.children:
@@ -245,9 +243,9 @@ class _Sketch:
             self._place(child, in_ours=True, shown=entries)
 
     def _place(self, node: _Node, *, in_ours: bool, shown: bool) -> None:
-        """Put one node into a parent that is ours, or the host's and bound already.
+        """Add one node to its parent: a new directory (`in_ours`), or a mounted one of the host.
 
-        `shown` says whether the parent is where the host's entries are seen.
+        `shown` says whether the parent shows the host's entries.
         """
         match node.kind:
             case None:
@@ -269,7 +267,7 @@ class _Sketch:
                 self._rebuild(node, entries=node.kind is _Kind.OPEN)
 
     def _pass_through(self, node: _Node, *, in_ours: bool, shown: bool) -> None:
-        """A directory that is the host's but for something below it."""
+        """A directory of the host with differences below it."""
         here = shown and self._tree.kind(node.path) == "dir"
         if here and all(self._fits(child) for child in node.children.values()):
             if in_ours:
@@ -281,7 +279,7 @@ class _Sketch:
         self._rebuild(node, entries=shown)
 
     def _fits(self, node: _Node) -> bool:
-        """Whether the host has what this node must be mounted on."""
+        """Whether the host has a file or directory to mount this node on."""
         there = self._tree.kind(node.path)
         if node.kind is _Kind.HIDE and not node.children:
             return True

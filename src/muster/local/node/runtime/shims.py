@@ -109,7 +109,7 @@ async def connect_shim(folder: Path, **request: Any) -> AsyncIterator[ShimConnec
         raise ConnectionRefusedError(str(folder)) from error
     try:
         shim = ShimConnection(reader, writer)
-        await shim.send(shim_socket.ASK, json.dumps(request).encode())
+        await shim.send(shim_socket.REQUEST, json.dumps(request).encode())
         yield shim
     finally:
         writer.close()

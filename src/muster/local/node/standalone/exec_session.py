@@ -1,9 +1,8 @@
 """One exec: a program in a running container, its streams relayed to a socket.
 
-`shim` forks one process for each, so that a client that reads slowly blocks nobody but its own
-program. When the client goes away the program is killed; when the program ends, a STATUS frame
-with its exit code is the last thing sent. The first is a STATUS frame too, `{"state": "running"}`;
-a client sends no input before it.
+The shim forks one process per exec, so a client that reads slowly blocks only its own program. When
+the client disconnects, the program is killed; when the program exits, a STATUS frame with its exit
+code is sent last. The first frame is STATUS `{"state": "running"}`; a client sends no input before.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _CANNOT_ENTER = 126
 
 
 class _Streams(NamedTuple):
-    """Our ends: where the program's input goes and where its output comes from; and its own."""
+    """Our ends of the program's input and outputs, and the program's own ends."""
 
     stdin: int
     outputs: dict[int, int]
@@ -35,25 +34,25 @@ class _Streams(NamedTuple):
     terminal: int = -1
 
 
-def serve(client: socket.socket, ask: dict[str, Any], main: int, spec: dict[str, Any]) -> None:
-    """Run the program that `ask` describes next to the process `main` of the container with that
-    `spec`, within the container's memory, to its end."""
+def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[str, Any]) -> None:
+    """Run the requested program in the namespaces of the container's process `main`, within the
+    container's memory limit, until it exits."""
     client.setblocking(True)
-    door = cgroup.door(spec.get("memory") or {})
+    procs = cgroup.open_procs(spec.get("memory") or {})
 
-    def at_home() -> list[int]:
-        cgroup.enter(door)
+    def prepare() -> list[int]:
+        cgroup.enter(procs)
         kernel.die_with_parent(signal.SIGKILL)
         return []
 
     fds = kernel.open_namespaces(main)
-    tty = bool(ask.get("tty"))
-    cwd = ask.get("cwd") or "/"
+    tty = bool(request.get("tty"))
+    cwd = request.get("cwd") or "/"
     env = spec["env"] | ({"TERM": "xterm"} if tty else {})
     try:
         kernel.enter(fds)
-        streams = _terminal(ask) if tty else _pipes()
-        program = spawn.Program(ask["argv"], env, cwd, tty, at_home)
+        streams = _terminal(request) if tty else _pipes()
+        program = spawn.Program(request["argv"], env, cwd, tty, prepare)
         pid, _ = spawn.start(program, streams.theirs)
     except (spawn.StartFailed, OSError) as error:
         code = error.code if isinstance(error, spawn.StartFailed) else _CANNOT_ENTER
@@ -65,14 +64,14 @@ def serve(client: socket.socket, ask: dict[str, Any], main: int, spec: dict[str,
     for fd in set(streams.theirs):
         os.close(fd)
     relay = _Relay(client, streams, pid)
-    if not ask.get("stdin"):
-        relay.stdin.end()
+    if not request.get("stdin"):
+        relay.stdin.close_when_written()
     relay.run()
 
 
-def _terminal(ask: dict[str, Any]) -> _Streams:
+def _terminal(request: dict[str, Any]) -> _Streams:
     ours, theirs = os.openpty()
-    spawn.resize(ours, int(ask.get("rows") or 24), int(ask.get("columns") or 80))
+    spawn.resize(ours, int(request.get("rows") or 24), int(request.get("columns") or 80))
     return _Streams(ours, {ours: shim_socket.STDOUT}, (theirs, theirs, theirs), ours)
 
 
@@ -98,7 +97,7 @@ class _Relay:
             self._select.register(fd, selectors.EVENT_READ, self._from_program)
 
     def run(self) -> None:
-        """Relay until the program has ended and its output is drained, or the client is gone."""
+        """Relay until the program has exited and its output is sent, or the client is gone."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while self._streams.outputs:
                 for key, events in self._select.select():
@@ -110,14 +109,14 @@ class _Relay:
                     shim_socket.STATUS, {"exitCode": code, "signal": number, "message": ""}
                 )
             )
-        shim_socket.hang_up(self._client, 1.0)
+        shim_socket.close_gracefully(self._client, 1.0)
 
     def _from_program(self, fd: int, _: int) -> None:
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return
-        except OSError:  # a terminal whose last user is gone
+        except OSError:  # no process uses the terminal any more
             data = b""
         if data:
             self._client.sendall(shim_socket.frame(self._streams.outputs[fd], data))
@@ -132,13 +131,13 @@ class _Relay:
             raise ConnectionResetError
         for channel, payload in self._frames.feed(data):
             if channel == shim_socket.STDIN:
-                self.stdin.take(payload)
+                self.stdin.write(payload)
             elif channel == shim_socket.CLOSE_STDIN:
-                self.stdin.end()
+                self.stdin.close_when_written()
             elif channel == shim_socket.RESIZE and self._streams.terminal >= 0:
                 size = json.loads(payload)
                 spawn.resize(self._streams.terminal, size["Height"], size["Width"])
-        if self.stdin.full:  # the program reads slowly: hear from the client when it has read
+        if self.stdin.full:  # the program reads slowly: stop reading from the client
             self._select.unregister(self._client)
 
     def _listen(self) -> None:

@@ -1,17 +1,16 @@
-"""The format of a container's log, one record a line, as in the kubelet's logs:
+"""The format of a container's log, one record per line, as in the kubelet's logs:
 
     2026-01-02T03:04:05.000000000Z stdout F text
 
-F ends a line of the program, P is a piece of one that goes on in the next record.
-Written by `shim`, read by the daemon's `logs`.
+F ends a line of the program; P is a part of a line that continues in the next record.
 """
 
 from __future__ import annotations
 
 import time
 
-_LONGEST = 16 * 1024
-_MOST_LINES, _MOST_BYTES = 80, 2048
+_MAX_TEXT = 16 * 1024
+_MAX_LINES, _MAX_BYTES = 80, 2048
 _READ_BACK = 64 * 1024
 
 
@@ -22,7 +21,7 @@ def stamp(nanoseconds: int) -> str:
 
 
 def records(stream: str, data: bytes, nanoseconds: int) -> bytes:
-    """What to append to the log for bytes just read from `stream`."""
+    """The records for bytes just read from `stream`."""
     head = f"{stamp(nanoseconds)} {stream} ".encode()
     *lines, rest = data.split(b"\n")
     out = [_record(head, b"F ", line) for line in lines]
@@ -32,22 +31,22 @@ def records(stream: str, data: bytes, nanoseconds: int) -> bytes:
 
 
 def _record(head: bytes, tag: bytes, text: bytes) -> bytes:
-    pieces = [text[i : i + _LONGEST] for i in range(0, len(text), _LONGEST)] or [b""]
+    pieces = [text[i : i + _MAX_TEXT] for i in range(0, len(text), _MAX_TEXT)] or [b""]
     parts = [head + b"P " + piece + b"\n" for piece in pieces[:-1]]
     return b"".join([*parts, head + tag + pieces[-1] + b"\n"])
 
 
-def last_words(path: str) -> str:
-    """What the program said last, as much of it as a pod's status bears."""
+def last_lines(path: str) -> str:
+    """The end of the program's output, as much as a pod's status may hold."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _READ_BACK))
-            kept = file.read().split(b"\n")[:-1]
+            records = file.read().split(b"\n")[:-1]
     except OSError:
         return ""
-    whole = kept if size <= _READ_BACK else kept[1:]
-    parts = [record.split(b" ", 3) for record in whole]
+    complete = records if size <= _READ_BACK else records[1:]
+    parts = [record.split(b" ", 3) for record in complete]
     lines = b"".join(text + (b"\n" if tag == b"F" else b"") for _, _, tag, text in parts)
-    tail = b"".join(lines.splitlines(keepends=True)[-_MOST_LINES:])
-    return tail[-_MOST_BYTES:].decode(errors="replace")
+    tail = b"".join(lines.splitlines(keepends=True)[-_MAX_LINES:])
+    return tail[-_MAX_BYTES:].decode(errors="replace")

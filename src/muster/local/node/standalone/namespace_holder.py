@@ -1,9 +1,9 @@
-"""Without root: the process that owns the user and network namespaces in which pods are connected.
+"""Without root: the process that owns the user and network namespaces of the pods' bridge.
 
-Started once per cluster by the daemon's `rootless`, with a socket as standard input on which it
-reads `{"folder", "bridge", "address"}`. It makes the namespaces, in which the user counts as root,
-brings the bridge up there, answers `{"ready": true}`, and sleeps. Pods are made inside by `pause`;
-the daemon stays outside and may die and come back.
+One per cluster. It reads `{"folder", "bridge", "address"}` from the socket that is its standard
+input, makes the namespaces, in which the user is root, brings up the bridge there, answers
+`{"ready": true}`, and sleeps. `pause` makes pods inside of them; the daemon stays outside and may
+be restarted.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from muster.local.node.standalone.linux import files, kernel, nftables
 from muster.local.node.standalone.linux.netlink import Netlink
 
 
-def _let_out(wanted: dict[str, str]) -> None:
-    """Pass on what pods send to elsewhere, should a way out come to be here. Nothing outside of
-    this network changes by it."""
-    subnet = ipaddress.IPv4Interface(wanted["address"]).network
+def _enable_nat(request: dict[str, str]) -> None:
+    """Forward packets of pods in case slirp4netns or pasta joins this namespace later. Nothing
+    outside of this namespace changes."""
+    subnet = ipaddress.IPv4Interface(request["address"]).network
     with contextlib.suppress(OSError):
         files.write("/proc/sys/net/ipv4/ip_forward", "1")
-        nftables.masquerade(wanted["bridge"], subnet, wanted["bridge"])
+        nftables.masquerade(request["bridge"], subnet, request["bridge"])
 
 
 def main() -> int:
     channel = socket.socket(fileno=os.dup(0)).makefile("rw", encoding="utf-8")
-    wanted = json.loads(channel.readline() or "null")
-    if wanted is None:
+    request = json.loads(channel.readline() or "null")
+    if request is None:
         return 1
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET)
@@ -38,13 +38,13 @@ def main() -> int:
     files.write("/proc/self/uid_map", f"0 {user} 1")
     files.write("/proc/self/gid_map", f"0 {group} 1")
     with Netlink() as net:
-        net.add_bridge(wanted["bridge"])
+        net.add_bridge(request["bridge"])
         for link in net.links():
             if link.name == "lo":
                 net.set_up(link.number)
-            elif link.name == wanted["bridge"]:
-                net.add_address(link.number, ipaddress.IPv4Interface(wanted["address"]))
-    _let_out(wanted)
+            elif link.name == request["bridge"]:
+                net.add_address(link.number, ipaddress.IPv4Interface(request["address"]))
+    _enable_nat(request)
     channel.write(json.dumps({"ready": True}) + "\n")
     channel.flush()
     null = os.open(os.devnull, os.O_RDWR)
@@ -52,4 +52,4 @@ def main() -> int:
         os.dup2(null, fd)
     os.closerange(3, null + 1024)
     os.chdir("/")
-    return os.execvpe("sleep", ["sleep", "infinity"], {"MUSTER_HOLDER": wanted["folder"]})
+    return os.execvpe("sleep", ["sleep", "infinity"], {"MUSTER_HOLDER": request["folder"]})

@@ -1,8 +1,8 @@
-"""A socket of another network: made there, handed to whoever asked.
+"""Makes a socket in another network namespace and sends its descriptor back.
 
-Started by the daemon's `dialing` with a socket as standard input and, as its argument, `{"pid",
-"listen" | "connect"}`; it sends the descriptor back, or a sentence saying why not. A socket belongs
-for ever to the network in which it was made, so the daemon can use it from outside.
+Its standard input is a socket, its argument is `{"pid", "listen" | "connect"}`; it sends the
+descriptor, or a message with the reason why not. A socket belongs to the network namespace in which
+it was made, so the daemon can use it from outside.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from muster.local.node.standalone.linux import kernel
 
 
 def main() -> int:
-    asked = json.loads(sys.argv[1])
-    back = socket.socket(fileno=os.dup(0))
+    request = json.loads(sys.argv[1])
+    daemon = socket.socket(fileno=os.dup(0))
     try:
-        kernel.enter(kernel.open_namespaces(asked["pid"], ("user", "net")))
-        if "listen" in asked:
-            made = socket.create_server(tuple(asked["listen"]), backlog=1024)
+        kernel.enter(kernel.open_namespaces(request["pid"], ("user", "net")))
+        if "listen" in request:
+            result = socket.create_server(tuple(request["listen"]), backlog=1024)
         else:
-            made = _connected([tuple(address) for address in asked["connect"]])
+            result = _connect([tuple(address) for address in request["connect"]])
     except OSError as error:
         text = os.strerror(error.errno) if error.errno else str(error)
-        back.send(f"no{text}".encode())
+        daemon.send(f"no{text}".encode())
         return 1
-    socket.send_fds(back, [b"ok"], [made.fileno()])
+    socket.send_fds(daemon, [b"ok"], [result.fileno()])
     return 0
 
 
-def _connected(addresses: list[tuple[str, int]]) -> socket.socket:
+def _connect(addresses: list[tuple[str, int]]) -> socket.socket:
     """A connection to the first address that answers."""
-    trouble = OSError("no address")
+    last_error = OSError("no address")
     for address in addresses:
         try:
             return socket.create_connection(address, timeout=10)
         except OSError as error:
-            trouble = error
-    raise trouble
+            last_error = error
+    raise last_error

@@ -1,16 +1,15 @@
-"""A pod's first process: makes the pod's namespaces, then sleeps in them; its death ends the pod.
+"""A pod's first process: makes the namespaces and sleeps in them; when it exits, the pod ends.
 
-Started by the daemon's `sandbox` with a socket as standard input. Two processes take part: the
-starter, which stays in the network of the bridge, and its child, which becomes the pod's first.
+Its standard input is a socket to the daemon. Two processes take part: the starter, which stays in
+the network namespace of the bridge, and its child, which becomes the pod's first process.
 1. The starter reads `{"folder", "hostname", "network", "shared", "join"}`, the child makes the
    namespaces, and the starter answers `{"pid"}`.
-2. When the daemon has written the PID down it sends `{"link", "bridge", "address", "gateway"}`; the
+2. When the daemon has saved the PID, it sends `{"link", "bridge", "address", "gateway"}`; the
    starter makes the link, the child configures its end and answers `{"ready": true}`.
-Whoever dies in between leaves nothing: end of file ends the others.
+If one of the three dies in between, end of file ends the others, and nothing is left.
 
-Afterwards the child is `sleep`, a megabyte, with the pod's folder in its environment for whoever
-looks. It ignores SIGCHLD, which survives exec and makes the kernel reap every orphan of the pod, so
-nothing has to wait for them.
+Then the child becomes `sleep`, which takes a megabyte, with the pod's folder in its environment. It
+ignores SIGCHLD: this survives exec and makes the kernel reap every orphan of the pod.
 """
 
 from __future__ import annotations
@@ -30,66 +29,66 @@ _OWN = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
 
 def main() -> int:
     channel = socket.socket(fileno=os.dup(0)).makefile("rw", encoding="utf-8")
-    wanted = json.loads(channel.readline() or "null")
-    if wanted is None:
+    request = json.loads(channel.readline() or "null")
+    if request is None:
         return 1
-    _join(wanted)
+    _join(request)
     kernel.unshare(kernel.CLONE_NEWPID)
     starter, child = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         starter.close()
-        return _first(channel, child.makefile("rw", encoding="utf-8"), wanted)
+        return _become_first(channel, child.makefile("rw", encoding="utf-8"), request)
     child.close()
-    return _start(channel, starter.makefile("rw", encoding="utf-8"), wanted, pid)
+    return _start(channel, starter.makefile("rw", encoding="utf-8"), request, pid)
 
 
-def _join(wanted: dict[str, Any]) -> None:
-    """Without root, the rights come from the namespaces of a process that holds them."""
-    if wanted.get("join"):
-        names = ("user", "net") if wanted["network"] else ("user",)
-        kernel.enter(kernel.open_namespaces(wanted["join"], names))
+def _join(request: dict[str, Any]) -> None:
+    """Without root, the rights come from the namespaces of the holder process."""
+    if request.get("join"):
+        names = ("user", "net") if request["network"] else ("user",)
+        kernel.enter(kernel.open_namespaces(request["join"], names))
 
 
-def _start(channel: Any, child: Any, wanted: dict[str, Any], pid: int) -> int:
+def _start(channel: Any, child: Any, request: dict[str, Any], pid: int) -> int:
     try:
         if not child.readline():
             return 1
-        _say(channel, {"pid": pid})
-        given = json.loads(channel.readline() or "null")
-        if given is None:
+        _send(channel, {"pid": pid})
+        network = json.loads(channel.readline() or "null")
+        if network is None:
             return 1
-        if wanted["network"]:
-            _link(given, pid)
-        _say(child, given)
+        if request["network"]:
+            _link(network, pid)
+        _send(child, network)
         return 0 if child.readline() else 1
     finally:
         child.close()
 
 
-def _link(given: dict[str, Any], pid: int) -> None:
-    """A veth pair between the bridge and the pod, in place of any that a former pod left."""
+def _link(network: dict[str, Any], pid: int) -> None:
+    """Make a veth pair between the bridge and the pod; replace one that an earlier pod left."""
     with Netlink() as net:
         links = {link.name: link.number for link in net.links()}
-        if given["link"] in links:
-            net.delete(links[given["link"]])
-        net.add_veth(given["link"], links[given["bridge"]], "eth0", pid)
+        if network["link"] in links:
+            net.delete(links[network["link"]])
+        net.add_veth(network["link"], links[network["bridge"]], "eth0", pid)
 
 
-def _first(channel: Any, starter: Any, wanted: dict[str, Any]) -> int:
-    kernel.unshare(_OWN | (kernel.CLONE_NEWNET if wanted["network"] else 0))
-    socket.sethostname(wanted["hostname"])
+def _become_first(channel: Any, starter: Any, request: dict[str, Any]) -> int:
+    kernel.unshare(_OWN | (kernel.CLONE_NEWNET if request["network"] else 0))
+    socket.sethostname(request["hostname"])
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    mounts.carry_out("", wanted["shared"])
-    _say(starter, {"made": True})
-    given = json.loads(starter.readline() or "null")
-    if given is None:
+    mounts.run_steps("", request["shared"])
+    _send(starter, {"made": True})
+    network = json.loads(starter.readline() or "null")
+    if network is None:
         return 1
-    if wanted["network"]:
-        _configure(given)
-    _say(starter, {"done": True})
-    _say(channel, {"ready": True})
-    return _sleep(wanted["folder"])
+    if request["network"]:
+        _configure(network)
+    _send(starter, {"done": True})
+    _send(channel, {"ready": True})
+    return _sleep(request["folder"])
 
 
 def _sleep(folder: str) -> int:
@@ -102,17 +101,17 @@ def _sleep(folder: str) -> int:
     return os.execvpe("sleep", ["sleep", "infinity"], {"MUSTER_POD": folder})
 
 
-def _configure(given: dict[str, Any]) -> None:
+def _configure(network: dict[str, Any]) -> None:
     with Netlink() as net:
         for link in net.links():
             if link.name == "lo":
                 net.set_up(link.number)
             elif link.name == "eth0":
                 net.set_up(link.number)
-                net.add_address(link.number, ipaddress.IPv4Interface(given["address"]))
-                net.add_default_route(ipaddress.IPv4Address(given["gateway"]))
+                net.add_address(link.number, ipaddress.IPv4Interface(network["address"]))
+                net.add_default_route(ipaddress.IPv4Address(network["gateway"]))
 
 
-def _say(channel: Any, body: dict[str, Any]) -> None:
+def _send(channel: Any, body: dict[str, Any]) -> None:
     channel.write(json.dumps(body) + "\n")
     channel.flush()

@@ -1,13 +1,13 @@
-"""The supervisor of one container: parent of its process, keeper of its log and exit code.
+"""The supervisor of one container: the parent of its process, writes its log and exit code.
 
-Started by the daemon's `shims` in a session of its own, with the container's directory as its
-argument, the locked lock file as descriptor 3 and a listening socket as 4. It reads `spec`,
-writes `started`, appends to `log`, and at the end writes `exited`; both by rename, so a reader
-sees all of it or nothing. Nothing here needs the daemon: it may die and come back at any time.
-The lock is held exactly as long as this process lives.
+It runs in a session of its own, with the attempt's directory as its argument, the locked lock file
+as descriptor 3 and a listening socket as 4. It reads `spec`, writes `started`, appends to `log`,
+and at the end writes `exited`; files are replaced by rename, so a reader sees all of a file or
+nothing. It does not need the daemon, which may be restarted at any time. The lock is held exactly
+as long as this process lives.
 
-On the socket: `watch` (STATUS frames: running, then exited), `stop` (SIGTERM, after `grace`
-seconds SIGKILL), `attach`, and `exec` (a process of its own, see `session`).
+Requests on the socket: `watch` (STATUS frames: running, then exited), `stop` (SIGTERM, after
+`grace` seconds SIGKILL), `attach`, and `exec` (in a process of its own, see `exec_session`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCK, LISTENER = 3, 4
 _CHUNK = 64 * 1024
 _LOG_LIMIT = 64 << 20
 _DRAIN = 1.0
-_MOST_DESCRIPTORS = 1 << 20
+_MAX_DESCRIPTORS = 1 << 20
 
 
 class Shim:
@@ -40,9 +40,9 @@ class Shim:
         self._listener = listener
         self._select = selectors.DefaultSelector()
         self._outputs: dict[int, str] = {}
-        self._inlet: StdinWriter | None = None
+        self._stdin: StdinWriter | None = None
         self._terminal = -1
-        self._peers: set[ShimClient] = set()
+        self._clients: set[ShimClient] = set()
         self._sessions: list[int] = []
         self._kill_at: float | None = None
         self._pid = 0
@@ -66,7 +66,7 @@ class Shim:
         self._after_exit()
 
     def _turn(self, pidfd: int) -> bool:
-        """Handle what is ready; whether the container's process has ended."""
+        """Handle the events that are ready; returns whether the container's process has exited."""
         left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
         ended = False
         for key, events in self._select.select(left):
@@ -82,39 +82,41 @@ class Shim:
 
     def _start(self) -> None:
         spec = self._spec
-        outside = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         fds = kernel.open_namespaces(spec["pause"]) if spec.get("pause") else {}
         if "user" in fds:
             kernel.enter({"user": fds.pop("user")})
         if "pid" in fds:
             kernel.enter({"pid": fds.pop("pid")})
 
-        def at_home() -> list[int]:
-            cgroup.enter(cgroup.door(spec.get("memory") or {}))
+        def prepare() -> list[int]:
+            cgroup.enter(cgroup.open_procs(spec.get("memory") or {}))
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
                 mounts.build(spec["root"], spec["steps"])
-            mine = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            return [mine, _own_terminal()] if spec["tty"] else [mine]
+            mounts_fd = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            return [mounts_fd, _own_terminal()] if spec["tty"] else [mounts_fd]
 
-        # With a terminal the child brings its own standard streams: of the pod, not the machine.
-        program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], False, at_home)
-        stdio = _nothing() if spec["tty"] else self._pipe_ends()
+        # With a terminal the child makes its own standard streams: of the pod, not the machine.
+        program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], False, prepare)
+        stdio = _null_streams() if spec["tty"] else self._pipe_ends()
         self._pid, (self._mounts, *terminal) = spawn.start(program, stdio)
         if terminal:
             self._terminal = terminal[0]
-            self._inlet = StdinWriter(self._terminal, self._select, self._hear_all, terminal=True)
+            self._stdin = StdinWriter(
+                self._terminal, self._select, self._listen_to_all, terminal=True
+            )
             self._read_from(self._terminal, "stdout")
         for fd in {*stdio, *fds.values()}:
             os.close(fd)
-        with contextlib.suppress(PermissionError):  # rootless: the way back is closed
-            kernel.enter({"pid": outside})
+        with contextlib.suppress(PermissionError):  # rootless: returning is not allowed
+            kernel.enter({"pid": own_pid_namespace})
         now = log_format.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
         files.write_atomically("started", json.dumps(self._state))
         self._state = {"state": "running"} | self._state
-        self._tell()
+        self._send_status()
 
     def _pipe_ends(self) -> tuple[int, int, int]:
         out_read, out_write = os.pipe()
@@ -124,7 +126,7 @@ class Shim:
         if not self._spec["stdin"]:
             return os.open(os.devnull, os.O_RDONLY), out_write, err_write
         in_read, in_write = os.pipe()
-        self._inlet = StdinWriter(in_write, self._select, self._hear_all)
+        self._stdin = StdinWriter(in_write, self._select, self._listen_to_all)
         return in_read, out_write, err_write
 
     def _read_from(self, fd: int, stream: str) -> None:
@@ -147,9 +149,9 @@ class Shim:
         frame = shim_socket.frame(
             shim_socket.STDOUT if stream == "stdout" else shim_socket.STDERR, data
         )
-        for peer in list(self._peers):
-            if peer.attached:
-                peer.send(frame)
+        for client in list(self._clients):
+            if client.attached:
+                client.send(frame)
 
     def _append(self, records: bytes) -> None:
         with contextlib.suppress(OSError):  # a full disk must not stop the program
@@ -160,51 +162,51 @@ class Shim:
             self._log.write(records)
 
     def _accept(self, _: Any, __: int) -> None:
-        client, _address = self._listener.accept()
-        self._peers.add(ShimClient(client, self._select, self._asked, self._left))
+        connection, _address = self._listener.accept()
+        self._clients.add(ShimClient(connection, self._select, self._on_frame, self._on_close))
 
-    def _left(self, peer: ShimClient) -> None:
-        self._peers.discard(peer)
-        if peer.typing:
-            self._typed_all()
+    def _on_close(self, client: ShimClient) -> None:
+        self._clients.discard(client)
+        if client.typing:
+            self._input_ended()
 
-    def _typed_all(self) -> None:
-        """Whoever typed is done; another may come, unless the pod wants one only."""
-        if self._inlet is not None and self._spec.get("stdin_once"):
-            self._inlet.end()
+    def _input_ended(self) -> None:
+        """A client has closed its input; others may attach, unless the pod has `stdinOnce`."""
+        if self._stdin is not None and self._spec.get("stdin_once"):
+            self._stdin.close_when_written()
 
-    def _asked(self, peer: ShimClient, channel: int, payload: bytes) -> None:
-        if channel == shim_socket.STDIN and self._inlet is not None:
-            self._inlet.take(payload)
-            if self._inlet.full:
-                peer.listen(False)
+    def _on_frame(self, client: ShimClient, channel: int, payload: bytes) -> None:
+        if channel == shim_socket.STDIN and self._stdin is not None:
+            self._stdin.write(payload)
+            if self._stdin.full:
+                client.listen(False)
         elif channel == shim_socket.CLOSE_STDIN:
-            self._typed_all()
+            self._input_ended()
         elif channel == shim_socket.RESIZE and self._terminal >= 0:
             size = json.loads(payload)
             spawn.resize(self._terminal, size["Height"], size["Width"])
-        elif channel == shim_socket.ASK:
-            self._answer(peer, json.loads(payload))
+        elif channel == shim_socket.REQUEST:
+            self._serve(client, json.loads(payload))
 
-    def _hear_all(self) -> None:
-        """The program has read what was typed: whoever typed it may go on."""
-        for peer in self._peers:
-            peer.listen(True)
+    def _listen_to_all(self) -> None:
+        """The program has read all input: read from clients again."""
+        for client in self._clients:
+            client.listen(True)
 
-    def _answer(self, peer: ShimClient, ask: dict[str, Any]) -> None:
-        match ask["op"]:
+    def _serve(self, client: ShimClient, request: dict[str, Any]) -> None:
+        match request["op"]:
             case "watch":
-                peer.watching = True
-                peer.send(shim_socket.message(shim_socket.STATUS, self._state))
+                client.watching = True
+                client.send(shim_socket.message(shim_socket.STATUS, self._state))
             case "attach":
-                peer.watching = peer.attached = True
-                peer.typing = bool(ask.get("stdin"))
+                client.watching = client.attached = True
+                client.typing = bool(request.get("stdin"))
             case "stop":
-                self._stop(float(ask["grace"]))
+                self._stop(float(request["grace"]))
             case "exec":
-                self._exec(peer, ask)
+                self._exec(client, request)
             case _:
-                peer.close()
+                client.close()
 
     def _stop(self, grace: float) -> None:
         deadline = time.monotonic() + grace
@@ -212,19 +214,19 @@ class Shim:
             os.kill(self._pid, signal.SIGTERM)
         self._kill_at = min(deadline, self._kill_at or deadline)
 
-    def _exec(self, peer: ShimClient, ask: dict[str, Any]) -> None:
-        client = peer.release()
+    def _exec(self, client: ShimClient, request: dict[str, Any]) -> None:
+        connection = client.release()
         pid = os.fork()
         if pid == 0:
-            typed = [self._inlet.fd] if self._inlet is not None and self._inlet.fd >= 0 else []
-            for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs, *typed):
+            stdin = [self._stdin.fd] if self._stdin is not None and self._stdin.fd >= 0 else []
+            for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs, *stdin):
                 os.close(fd)
             try:
-                exec_session.serve(client, ask, self._pid, self._spec)
+                exec_session.serve(connection, request, self._pid, self._spec)
             finally:
                 os._exit(0)
         self._sessions.append(pid)
-        client.close()
+        connection.close()
 
     def _after_exit(self) -> None:
         _, status = os.waitpid(self._pid, 0)
@@ -237,19 +239,19 @@ class Shim:
                     key.data(key.fileobj, events)
         code, number = spawn.exit_code(status)
         memory = self._spec.get("memory") or {}
-        words = _last_words()
-        if code and not words and self._spec.get("message_from_log"):
-            words = log_format.last_words("log") or log_format.last_words("log.1")
-        short = code != 0 and cgroup.killed_for_memory(memory)
+        message = _termination_message()
+        if code and not message and self._spec.get("message_from_log"):
+            message = log_format.last_lines("log") or log_format.last_lines("log.1")
+        oom_killed = code != 0 and cgroup.killed_for_memory(memory)
         cgroup.remove(memory)
-        reason = "OOMKilled" if short else "Error" if code else "Completed"
+        reason = "OOMKilled" if oom_killed else "Error" if code else "Completed"
         self._end(
-            {"exitCode": code, "signal": number, "reason": reason, "message": words}
+            {"exitCode": code, "signal": number, "reason": reason, "message": message}
             | {"finishedAt": finished}
         )
 
     def _kill_rest(self) -> None:
-        """Kill what the process left behind."""
+        """Kill the processes that the container's process left."""
         for _ in range(20):
             left = [
                 pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._owns(pid)
@@ -262,41 +264,41 @@ class Shim:
             time.sleep(0.002)
 
     def _owns(self, pid: int) -> bool:
-        """Whether a process is of this container: by its mounts if it has its own, or session.
+        """Whether a process belongs to this container: by its mount namespace, else by its session.
 
-        The descriptor keeps the mount namespace from being freed: the kernel gives the number of a
-        freed one to the next, and what is killed here would be another pod.
+        The open descriptor keeps the mount namespace alive: the kernel reuses the number of a freed
+        one, and we would kill processes of another pod.
         """
         if self._mounts is None or kernel.same_namespace(self._mounts, "self"):
             return _session(pid) == self._pid
         return kernel.same_namespace(self._mounts, pid)
 
-    def _end(self, outcome: dict[str, Any]) -> None:
-        outcome.setdefault("finishedAt", log_format.stamp(time.time_ns()))
-        files.write_atomically("exited", json.dumps(outcome))
-        self._state = {"state": "exited"} | outcome
-        self._tell()
-        for peer in list(self._peers):
-            peer.flush(_DRAIN)
+    def _end(self, end: dict[str, Any]) -> None:
+        end.setdefault("finishedAt", log_format.stamp(time.time_ns()))
+        files.write_atomically("exited", json.dumps(end))
+        self._state = {"state": "exited"} | end
+        self._send_status()
+        for client in list(self._clients):
+            client.flush(_DRAIN)
 
-    def _tell(self) -> None:
-        for peer in list(self._peers):
-            if peer.watching:
-                peer.send(shim_socket.message(shim_socket.STATUS, self._state))
+    def _send_status(self) -> None:
+        for client in list(self._clients):
+            if client.watching:
+                client.send(shim_socket.message(shim_socket.STATUS, self._state))
 
 
-def _nothing() -> tuple[int, int, int]:
+def _null_streams() -> tuple[int, int, int]:
     null = os.open(os.devnull, os.O_RDWR)
     return null, null, null
 
 
 def _own_terminal() -> int:
-    """Put ourselves on a new terminal of the file systems we see; the other end of it."""
-    other, mine = os.openpty()
+    """Move our streams to a new terminal of the container's /dev; returns its other end."""
+    controller, terminal = os.openpty()
     for fd in (0, 1, 2):
-        os.dup2(mine, fd)
+        os.dup2(terminal, fd)
     spawn.take_terminal()
-    return other
+    return controller
 
 
 def _session(pid: int) -> int:
@@ -306,8 +308,8 @@ def _session(pid: int) -> int:
         return 0
 
 
-def _last_words() -> str:
-    """What the program wrote to /dev/termination-log."""
+def _termination_message() -> str:
+    """The text that the program wrote to /dev/termination-log."""
     with contextlib.suppress(OSError), open("termination-log", "rb") as file:
         return file.read()[-4096:].decode(errors="replace")
     return ""
@@ -320,7 +322,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for fd in (LOCK, LISTENER):
         os.set_inheritable(fd, False)
-    os.closerange(LISTENER + 1, _MOST_DESCRIPTORS)  # whatever the daemon had open
+    os.closerange(LISTENER + 1, _MAX_DESCRIPTORS)  # descriptors of the daemon
     spec = json.loads(files.read("spec"))
     Shim(spec, socket.socket(fileno=LISTENER)).run()
     return 0

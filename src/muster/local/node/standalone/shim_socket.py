@@ -1,12 +1,9 @@
-"""Frames on a shim's socket: one byte for the channel, four for the length, then the bytes.
+"""Frames on a shim's socket, and one client of it.
 
-Spoken by `shim` and `session` on one side and the daemon's `shims` on the other. A connection
-opens with one ASK frame holding JSON `{"op": …}`. The other channels have the numbers that
-Kubernetes gives them in exec and attach.
-
-One client of a shim's socket, never waited for: what it does not read in time is its loss.
-
-Used by `shim` alone. A client that says more than can be taken is made to wait, with `listen`.
+A frame is one byte for the channel, four for the length, then the data. A connection begins with
+one REQUEST frame, JSON `{"op": …}`. The other channels have Kubernetes' numbers for exec and
+attach. The shim never waits for a client: one that does not read is disconnected, and one that
+sends too much is not read from for a while (`listen`).
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = 0, 1, 2, 3, 4
-ASK = 254
+REQUEST = 254
 CLOSE_STDIN = 255
 
 _HEADER = struct.Struct(">BI")
@@ -39,41 +36,41 @@ def message(channel: int, body: dict[str, Any]) -> bytes:
 
 
 class FrameReader:
-    """Bytes in, whole frames out."""
+    """Splits received bytes into frames."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        self._held += data
-        whole = []
-        while len(self._held) >= _HEADER.size:
-            channel, length = _HEADER.unpack_from(self._held)
+        self._buffer += data
+        frames = []
+        while len(self._buffer) >= _HEADER.size:
+            channel, length = _HEADER.unpack_from(self._buffer)
             if length > LIMIT:
                 raise ValueError(f"a frame of {length} bytes")
             end = _HEADER.size + length
-            if len(self._held) < end:
+            if len(self._buffer) < end:
                 break
-            whole.append((channel, bytes(self._held[_HEADER.size : end])))
-            del self._held[:end]
-        return whole
+            frames.append((channel, bytes(self._buffer[_HEADER.size : end])))
+            del self._buffer[:end]
+        return frames
 
 
-def hang_up(link: socket.socket, seconds: float) -> None:
-    """End a connection so that what was sent arrives.
+def close_gracefully(connection: socket.socket, seconds: float) -> None:
+    """Close a connection so that all sent data arrives.
 
-    Closing with something unread would reset the connection, and the other side would lose even
-    what it had not read yet. So first say that we are done, and read what still comes.
+    Closing with unread data would reset the connection, and the other side would lose even the data
+    that it has not read yet. So first shut down our side, and read what still comes.
     """
     with contextlib.suppress(OSError):
-        link.settimeout(seconds)
-        link.shutdown(socket.SHUT_WR)
-        while link.recv(64 * 1024):
+        connection.settimeout(seconds)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(64 * 1024):
             pass
-    link.close()
+    connection.close()
 
 
-_MOST = 4 << 20
+_MAX_UNSENT = 4 << 20
 
 
 class ShimClient:
@@ -81,47 +78,47 @@ class ShimClient:
         self,
         client: socket.socket,
         select: selectors.BaseSelector,
-        hear: Callable[[ShimClient, int, bytes], None],
-        gone: Callable[[ShimClient], None],
+        on_frame: Callable[[ShimClient, int, bytes], None],
+        on_close: Callable[[ShimClient], None],
     ) -> None:
         self.watching = False
         self.attached = False
         self.typing = False
         self._client = client
         self._select = select
-        self._hear = hear
-        self._gone = gone
+        self._on_frame = on_frame
+        self._on_close = on_close
         self._frames = FrameReader()
         self._unsent = bytearray()
         self._listening = True
         client.setblocking(False)
         self._register()
 
-    def listen(self, wanted: bool) -> None:
-        """Go on hearing the client, or let it wait with what else it has to say."""
-        self._listening = wanted
+    def listen(self, enabled: bool) -> None:
+        """Read from the client, or let it wait."""
+        self._listening = enabled
         self._register()
 
     def send(self, data: bytes) -> None:
         self._unsent += data
-        if len(self._unsent) > _MOST:
+        if len(self._unsent) > _MAX_UNSENT:
             self.close()
         else:
             self._push()
 
     def flush(self, seconds: float) -> None:
-        """Send the rest and end the connection, waiting at most so long."""
+        """Send the rest and close the connection, waiting at most so long."""
         client = self.release()
         with contextlib.suppress(OSError):
             client.settimeout(seconds)
             client.sendall(self._unsent)
-        hang_up(client, seconds)
+        close_gracefully(client, seconds)
 
     def release(self) -> socket.socket:
-        """Give the connection away."""
+        """Stop serving the connection and return it."""
         self._listening = False
         self._select_for(0)
-        self._gone(self)
+        self._on_close(self)
         return self._client
 
     def close(self) -> None:
@@ -146,7 +143,7 @@ class ShimClient:
         except ValueError:
             data, frames = b"", []
         for channel, payload in frames:
-            self._hear(self, channel, payload)
+            self._on_frame(self, channel, payload)
         if not data:
             self.close()
 
@@ -162,15 +159,15 @@ class ShimClient:
         self._register()
 
     def _register(self) -> None:
-        wanted = selectors.EVENT_READ if self._listening else 0
-        self._select_for(wanted | (selectors.EVENT_WRITE if self._unsent else 0))
+        events = selectors.EVENT_READ if self._listening else 0
+        self._select_for(events | (selectors.EVENT_WRITE if self._unsent else 0))
 
-    def _select_for(self, wanted: int) -> None:
-        """Be woken for these events; a selector does not bear none."""
+    def _select_for(self, events: int) -> None:
+        """Wait for these events; a selector does not accept an empty set."""
         known = self._client in self._select.get_map()
-        if known and wanted:
-            self._select.modify(self._client, wanted, self._ready)
+        if known and events:
+            self._select.modify(self._client, events, self._ready)
         elif known:
             self._select.unregister(self._client)
-        elif wanted:
-            self._select.register(self._client, wanted, self._ready)
+        elif events:
+            self._select.register(self._client, events, self._ready)

@@ -1,7 +1,6 @@
-"""Starting one program as a direct child, after making itself at home somewhere else.
+"""Starting a program as a direct child, after preparing the child (namespaces, root directory).
 
-Called by `shim` for a container's process and by `session` for exec. `StartFailed` carries the
-sentence that the pod's status will show; a program that was started never raises it.
+`StartFailed` carries the message for the pod's status. Once the program runs, it is never raised.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 
 
 _CANNOT_RUN, _NOT_FOUND = 126, 127
-_MOST_GIVEN = 4
+_MAX_DESCRIPTORS = 4
 
 
 class StartFailed(Exception):
-    """The program never ran; the text says why, and the code says it as a shell would."""
+    """The program never ran; `code` is the exit code that a shell would use."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -32,22 +31,19 @@ class StartFailed(Exception):
 
 
 class Program(NamedTuple):
-    """What to run.
-
-    `at_home` runs in the child before anything of `env` or `cwd` is looked up; the descriptors it
-    returns are handed to the parent.
-    """
+    """`prepare` runs in the child before the program is looked up; the descriptors that it returns
+    are sent to the parent."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     tty: bool
-    at_home: Callable[[], list[int]]
+    prepare: Callable[[], list[int]]
 
 
 def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]]:
-    """The PID of the program, running with those descriptors in a session of its own, and the
-    descriptors that `at_home` gave."""
+    """Start the program with these descriptors in a session of its own; returns its PID and the
+    descriptors of `prepare`."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -65,42 +61,42 @@ def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]
             os._exit(code)
     theirs.close()
     with ours:
-        trouble, given = _hear(ours)
-    if trouble:
+        message, descriptors = _receive(ours)
+    if message:
         code, _ = exit_code(os.waitpid(pid, 0)[1])
-        raise StartFailed(f'cannot run "{program.argv[0]}": {trouble}', code)
-    return pid, given
+        raise StartFailed(f'cannot run "{program.argv[0]}": {message}', code)
+    return pid, descriptors
 
 
 def _text(error: OSError, program: str) -> bytes:
     path = os.fsdecode(error.filename or "")
-    known = os.path.basename(path) in ("", os.path.basename(program))  # where PATH ended
-    where = "" if known else f": {path}"
-    return f"{error.strerror}{where}".encode()
+    is_program = os.path.basename(path) in ("", os.path.basename(program))  # searched in PATH
+    suffix = "" if is_program else f": {path}"
+    return f"{error.strerror}{suffix}".encode()
 
 
-def _hear(child: socket.socket) -> tuple[str, list[int]]:
-    """What the child says until it becomes the program: its trouble, and the descriptors."""
-    said, given = b"", list[int]()
+def _receive(child: socket.socket) -> tuple[str, list[int]]:
+    """The child's error message, if any, and descriptors, until it becomes the program."""
+    message, descriptors = b"", list[int]()
     while True:
-        data, fds, _, _ = socket.recv_fds(child, 4096, _MOST_GIVEN)
+        data, fds, _, _ = socket.recv_fds(child, 4096, _MAX_DESCRIPTORS)
         for fd in fds:
-            given.append(fd)
+            descriptors.append(fd)
             os.set_inheritable(fd, False)
         if not data:
-            return said.strip(b"\n").decode(errors="replace"), given
-        said += data
+            return message.strip(b"\n").decode(errors="replace"), descriptors
+        message += data
 
 
 def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket) -> NoReturn:
     os.setsid()
-    for wanted, fd in enumerate(stdio):
-        os.dup2(fd, wanted)
+    for number, fd in enumerate(stdio):
+        os.dup2(fd, number)
     if program.tty:
         take_terminal()
-    given = program.at_home()
-    if given:
-        socket.send_fds(parent, [b"\n"], given)
+    descriptors = program.prepare()
+    if descriptors:
+        socket.send_fds(parent, [b"\n"], descriptors)
     os.makedirs(program.cwd, exist_ok=True)
     os.chdir(program.cwd)
     for number in range(1, signal.NSIG):
@@ -111,12 +107,12 @@ def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket
 
 
 def take_terminal() -> None:
-    """Make standard input, a terminal, the one of our session."""
+    """Make standard input, a terminal, the controlling terminal of our session."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def resize(terminal: int, rows: int, columns: int) -> None:
-    """Tell the programs on a terminal that its window changed."""
+    """Set the window size of a terminal."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

@@ -1,8 +1,8 @@
-"""A program's standard input: what was typed is kept in order and written as the program reads.
+"""A program's standard input: buffers input in order and writes it as the program reads.
 
-Used by `shim` for attach and by `session` for exec, neither of which may wait for a program. What
-is kept is bounded by whoever fills it: while it is `full` nobody should be listened to for more;
-`room` is called when it no longer is. An end waits for what was typed before it.
+Neither attach nor exec may wait for a program. The caller bounds the buffer: while it is `full`, it
+reads no more from its clients; `drained` is called when the buffer is empty again. Closing waits
+for the input before it.
 """
 
 from __future__ import annotations
@@ -18,61 +18,61 @@ _CHUNK = 64 * 1024
 
 
 class StdinWriter:
-    """`fd` is taken over if it is a pipe. A terminal is also read from, by others, and never ends
-    because somebody stops typing."""
+    """Takes ownership of `fd` if it is a pipe. A terminal is also read from, by others, and is not
+    closed when a client closes its input."""
 
     def __init__(
         self,
         fd: int,
         select: selectors.BaseSelector,
-        room: Callable[[], None],
+        drained: Callable[[], None],
         *,
         terminal: bool = False,
     ) -> None:
         self.fd = os.dup(fd) if terminal else fd
         os.set_blocking(self.fd, False)
         self._select = select
-        self._room = room
+        self._drained = drained
         self._terminal = terminal
-        self._unread = bytearray()
-        self._ending = False
+        self._buffer = bytearray()
+        self._closing = False
 
     @property
     def full(self) -> bool:
-        return bool(self._unread)
+        return bool(self._buffer)
 
-    def take(self, data: bytes) -> None:
-        """Write it, or keep it until the program reads; lost if that has closed its input."""
-        if self.fd >= 0 and not self._ending:
+    def write(self, data: bytes) -> None:
+        """Write or buffer the data; dropped if the program has closed its input."""
+        if self.fd >= 0 and not self._closing:
             waiting = self.full
-            self._unread += data
+            self._buffer += data
             if not waiting:
                 self._push()
 
-    def end(self) -> None:
-        """Nobody will type any more."""
-        self._ending = not self._terminal
-        if self._ending and not self._unread:
+    def close_when_written(self) -> None:
+        """There is no more input."""
+        self._closing = not self._terminal
+        if self._closing and not self._buffer:
             self._close()
 
     def _push(self, *_: Any) -> None:
         waited = self.fd in self._select.get_map()
         try:
-            while self._unread:
-                del self._unread[: os.write(self.fd, self._unread[:_CHUNK])]
+            while self._buffer:
+                del self._buffer[: os.write(self.fd, self._buffer[:_CHUNK])]
         except BlockingIOError:
             if not waited:
                 self._select.register(self.fd, selectors.EVENT_WRITE, self._push)
             return
         except OSError:  # the program closed its standard input
-            self._unread.clear()
-            self._ending = True
+            self._buffer.clear()
+            self._closing = True
         if waited:
             self._select.unregister(self.fd)
-        if self._ending:
+        if self._closing:
             self._close()
         if waited:
-            self._room()
+            self._drained()
 
     def _close(self) -> None:
         if self.fd >= 0:

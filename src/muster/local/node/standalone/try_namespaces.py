@@ -1,7 +1,7 @@
-"""Whether this machine lets us make a pod's namespaces: tried, in a process that then ends.
+"""Tries whether this machine allows a pod's namespaces, in a process of its own.
 
-Started by the daemon's `choosing` with `direct` or `user` as its argument; the exit code is 0 if
-everything that `pause` and `holder` do was allowed.
+The argument is `direct` or `user`; the exit code is 0 if everything that `pause` and
+`namespace_holder` need is allowed.
 """
 
 from __future__ import annotations

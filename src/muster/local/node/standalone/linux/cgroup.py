@@ -1,6 +1,6 @@
-"""A container's control group, seen from its shim: entered, asked about, removed.
+"""A container's control group as its shim uses it: enter, check for OOM kills, remove.
 
-The daemon's `runtime/memory.py` makes it and names it in the shim's spec as `{"group", "events"}`.
+The daemon creates the group and passes its paths in the shim's spec as `{"group", "events"}`.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import os
 from muster.local.node.standalone.linux import files
 
 
-def door(memory: dict[str, str]) -> int:
-    """A descriptor for `enter`, to be opened where the group can be seen; -1 if there is no limit.
-    Where groups are ours but the one we come from is not, even entering is forbidden."""
+def open_procs(memory: dict[str, str]) -> int:
+    """A descriptor for `enter`, to be opened while the group is visible; -1 if there is no limit.
+    If we own the group but not the one we are in, entering is forbidden."""
     if memory:
         with contextlib.suppress(OSError):
             return os.open(f"{memory['group']}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
     return -1
 
 
-def enter(door: int) -> None:
+def enter(procs: int) -> None:
     """Put this process, and so its children, into the group."""
-    if door >= 0:
+    if procs >= 0:
         with contextlib.suppress(PermissionError):
-            os.write(door, b"0")
-        os.close(door)
+            os.write(procs, b"0")
+        os.close(procs)
 
 
 def killed_for_memory(memory: dict[str, str]) -> bool:
-    """Whether the kernel killed anything in the group because its memory was used up."""
+    """Whether the kernel killed a process of the group for lack of memory."""
     if not memory:
         return False
     with contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ def killed_for_memory(memory: dict[str, str]) -> bool:
 
 
 def remove(memory: dict[str, str]) -> None:
-    """Remove the group; what stays, because something in it is not gone yet, the daemon sweeps."""
+    """Remove the group; if a process is still in it, the daemon removes it later."""
     if memory:
         with contextlib.suppress(OSError):
             os.rmdir(memory["group"])

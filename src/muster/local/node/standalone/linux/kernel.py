@@ -1,6 +1,6 @@
-"""The Linux calls that Python 3.11 lacks: namespaces, mounts, and dying with one's parent.
+"""Linux system calls that Python 3.11 lacks: namespaces, mounts, and dying with the parent.
 
-Called by `pause`, `shim` and `session`. Each function raises OSError as the `os` module would.
+Each function raises OSError, like those of the `os` module.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
-# The user namespace comes first: it gives the rights to enter the others. Mounts come last:
-# after them /proc is another one.
+# The user namespace is first: it gives the rights to enter the others. Mounts are last: after them
+# /proc is another one.
 NAMESPACES = {
     "user": CLONE_NEWUSER,
     "net": CLONE_NEWNET,
@@ -70,35 +70,35 @@ def unshare(flags: int) -> None:
 
 
 def setns(fd: int, flag: int) -> None:
-    """Enter the namespace behind `fd`; a pid namespace only receives later children."""
+    """Enter the namespace of `fd`; a pid namespace applies only to later children."""
     _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(flag)), "setns")
 
 
 def die_with_parent(signal: int) -> None:
-    """Receive `signal` when the parent ends, however it ends."""
+    """Receive `signal` when the parent exits, however it exits."""
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal), 0, 0, 0), "prctl")
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, in place of the machine's first
-    process, which in a container often does not reap."""
+    """Become the parent of descendants whose own parent exits, instead of the machine's first
+    process, which often does not reap in a container."""
     _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "prctl")
 
 
 def reap_orphans() -> None:
-    """Reap the dead processes of pods that `adopt_orphans` brought us.
+    """Reap the dead processes of pods that we adopted.
 
-    A pid namespace does not end before the last zombie in it is reaped. Our other children, which
-    somebody else of this process may be waiting for, are in our own pid namespace: left alone.
+    A pid namespace exists until the last zombie in it is reaped. Our other children, for which
+    other parts of this process may wait, are in our own pid namespace and are left alone.
     """
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             lines = files.read(f"/proc/{name}/status").splitlines()
-            facts = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-            nested = len(facts.get("NSpid", "").split()) > 1
-            if nested and facts["PPid"] == str(os.getpid()) and facts["State"][0] == "Z":
+            status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+            nested = len(status.get("NSpid", "").split()) > 1
+            if nested and status["PPid"] == str(os.getpid()) and status["State"][0] == "Z":
                 os.waitpid(int(name), os.WNOHANG)
-        except OSError:  # it is gone, or was reaped by another
+        except OSError:  # it is gone, or was reaped by another thread
             continue
 
 
@@ -119,21 +119,21 @@ def unmount(target: str, flags: int = 0) -> None:
 
 def make_read_only(target: str) -> None:
     """Make a mount and everything mounted below it read-only."""
-    wanted = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
+    attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
     result = _libc.syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
         ctypes.c_int(_AT_FDCWD),
         ctypes.c_char_p(target.encode()),
         ctypes.c_uint(_AT_RECURSIVE),
-        ctypes.byref(wanted),
-        ctypes.c_size_t(ctypes.sizeof(wanted)),
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
     )
-    if result < 0:  # before Linux 5.12: this mount alone
+    if result < 0:  # before Linux 5.12: only this mount
         mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
 
 
 def pivot_root(root: str) -> None:
-    """Make the mount at `root` the root directory and let go of the old one."""
+    """Make the mount at `root` the root directory and unmount the old one."""
     os.chdir(root)
     _checked(_libc.pivot_root(b".", b"."), root)
     unmount(".", MNT_DETACH)
@@ -141,25 +141,26 @@ def pivot_root(root: str) -> None:
 
 
 def boot_id() -> str:
-    """A new text after every start of the machine."""
+    """Another text after every start of the machine."""
     return files.read("/proc/sys/kernel/random/boot_id").strip()
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in ticks since boot: with the PID, its identity. 0 if it is gone."""
+    """When a process started, in ticks since boot; with the PID it identifies the process. 0 if it
+    is gone."""
     fields = _stat(pid)
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0
 
 
 def is_exiting(pid: int) -> bool:
-    """Whether a process has begun to end. The first process of a pod stays like that, and nothing
-    can be started beside it, until every process of the pod is reaped."""
+    """Whether a process has begun to exit. The first process of a pod stays in this state, and
+    nothing can be started in the pod, until every process of the pod is reaped."""
     fields = _stat(pid)
     return not fields or bool(int(fields[6]) & _PF_EXITING)
 
 
 def _stat(pid: int) -> list[str]:
-    """What follows the name in a process's `stat`; nothing if there is no such process."""
+    """The fields after the name in a process's `stat`; empty if there is no such process."""
     try:
         return files.read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     except OSError:
@@ -167,7 +168,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def same_namespace(mounts: int, pid: int | str) -> bool:
-    """Whether a process, if it is still there, has the mount namespace of that descriptor."""
+    """Whether a process exists and has the mount namespace of this descriptor."""
     try:
         return os.path.samestat(os.fstat(mounts), os.stat(f"/proc/{pid}/ns/mnt"))
     except OSError:
@@ -179,7 +180,7 @@ def _is_ours(pid: int, name: str) -> bool:
 
 
 def open_namespaces(pid: int, names: tuple[str, ...] = tuple(NAMESPACES)) -> dict[str, int]:
-    """File descriptors of those namespaces of a process that are not ours already."""
+    """Descriptors of the namespaces of a process that differ from ours."""
     return {
         name: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         for name in names
@@ -188,7 +189,7 @@ def open_namespaces(pid: int, names: tuple[str, ...] = tuple(NAMESPACES)) -> dic
 
 
 def enter(fds: dict[str, int]) -> None:
-    """Enter the namespaces of `open_namespaces`, in the order in which that works."""
+    """Enter the namespaces of `open_namespaces`, in the order that works."""
     for name, flag in NAMESPACES.items():
         if name in fds:
             setns(fds[name], flag)

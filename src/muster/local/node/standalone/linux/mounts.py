@@ -1,20 +1,20 @@
-"""Carrying out a plan of `rootfs`: a list of small steps that build a root directory.
+"""Builds a container's root directory from the steps that `runtime/rootfs.py` plans.
 
-A step is a list whose first item says what to do; paths are those of the new root:
+A step is a list whose first item is the operation; paths are those of the new root:
 
     ["make", source]               a directory outside the new root, to bind from
     ["dir", path, mode]            a directory, with its parents
     ["file", path, text, mode]     a file with that text
     ["link", path, target]         a symbolic link
     ["bind", source, path, ro]     a host file or directory seen at `path`
-    ["host", path]                 what the host has there, read-only, if we may see it
-    ["hide", path]                 an empty read-only directory over what is there
-    ["disk", path, mode]           an own directory where the host has one, beside the root
-    ["tmpfs", path, options]       an own tmpfs
+    ["host", path]                 the host's file or directory, read-only, if we may read it
+    ["hide", path]                 an empty read-only directory over the path
+    ["disk", path, mode]           a new directory over one of the host, stored beside the root
+    ["tmpfs", path, options]       a new tmpfs
     ["proc" | "sys" | "pts", path] the kernel's file systems, for these namespaces
 
-Called by `shim` in the container's own mount namespace, so nothing is left when that ends, and by
-`pause` for what the containers of one pod share.
+The shim does this in the container's own mount namespace, so nothing is left when that is gone;
+`pause` mounts what the containers of a pod share.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ Step = list[Any]
 
 
 def build(root: str, steps: list[Step]) -> None:
-    """Build a root directory at `root` from nothing and move into it.
+    """Build a root directory at `root` and make it our root.
 
-    It is on disk, as a container's own layer is elsewhere: what a program writes to `/tmp` is not
-    memory, and does not count as such.
+    It is on disk: files that a program writes to `/tmp` do not count as memory.
     """
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount(root, root, flags=kernel.MS_BIND)
-    carry_out(root, steps)
+    run_steps(root, steps)
     kernel.pivot_root(root)
 
 
-def carry_out(root: str, steps: list[Step]) -> None:
-    for what, *rest in steps:
-        _DO[what](root, *rest)
+def run_steps(root: str, steps: list[Step]) -> None:
+    for operation, *arguments in steps:
+        _OPERATIONS[operation](root, *arguments)
 
 
 def _make(_: str, source: str) -> None:
@@ -104,21 +103,21 @@ def _disk(root: str, path: str, mode: int) -> None:
     _bind(root, source, path, False)
 
 
-_QUIET = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+_RESTRICTED = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 
 def _proc(root: str, path: str) -> None:
     _dir(root, path)
     try:
-        kernel.mount("proc", root + path, "proc", _QUIET)
-    except PermissionError:  # inside a container that covers parts of its own /proc
+        kernel.mount("proc", root + path, "proc", _RESTRICTED)
+    except PermissionError:  # inside a container that hides parts of its /proc
         _bind(root, "/proc", path, False)
 
 
 def _sys(root: str, path: str) -> None:
     _dir(root, path)
     try:
-        kernel.mount("sysfs", root + path, "sysfs", _QUIET | kernel.MS_RDONLY)
+        kernel.mount("sysfs", root + path, "sysfs", _RESTRICTED | kernel.MS_RDONLY)
     except PermissionError:  # a user namespace that does not own the network (hostNetwork)
         _bind(root, "/sys", path, True)
 
@@ -128,7 +127,7 @@ def _pts(root: str, path: str) -> None:
     kernel.mount("devpts", root + path, "devpts", 0, "newinstance,ptmxmode=0666,mode=0620")
 
 
-_DO: dict[str, Callable[..., None]] = {
+_OPERATIONS: dict[str, Callable[..., None]] = {
     "make": _make,
     "dir": _dir,
     "file": _file,

@@ -1,9 +1,8 @@
 """Links, addresses and routes: the few rtnetlink messages that a pod's network needs.
 
-Used by the daemon's `network` (the bridge, one veth pair per pod) and by `pause` (the pod's own
-end). Written out here because a full netlink library takes ten times as long to load as a
-container takes to start. Theory: a message is a header, a fixed struct and attributes
-(length, type, value, padded to 4); the kernel answers with an error number, 0 being success.
+Written here because importing a netlink library takes ten times as long as starting a container. A
+message is a header, a fixed struct and attributes (length, type, value, padded to 4 bytes); the
+kernel answers with an error number, 0 for success.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
-_NEWADDR, _GETADDR = 20, 22
+_NEWADDR = 20
 _NEWROUTE, _GETROUTE = 24, 26
 _ERROR, _DONE = 2, 3
 _REQUEST, _ACK, _EXCL, _CREATE, _DUMP = 0x1, 0x4, 0x200, 0x400, 0x300
 _IFF_UP = 1
 
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_NET_NS_PID = 1, 3, 10, 18, 19
+_IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_NET_NS_PID = 3, 10, 18, 19
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
@@ -44,7 +43,7 @@ class Link(NamedTuple):
 
 
 class Netlink:
-    """A socket to the kernel, of the network namespace in which it was opened."""
+    """A socket to the kernel, for the network namespace in which it was opened."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -61,35 +60,35 @@ class Netlink:
         self.close()
 
     def links(self) -> list[Link]:
-        found = []
+        links = []
         for body in self._dump(_GETLINK, _LINK.pack(0, 0, 0, 0, 0)):
             _, _, index, flags, _ = _LINK.unpack_from(body)
             attributes = _read(body[_LINK.size :])
             name = attributes.get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()
             master = int.from_bytes(attributes.get(_IFLA_MASTER, b""), "little")
-            found.append(Link(index, name, master, bool(flags & _IFF_UP)))
-        return found
+            links.append(Link(index, name, master, bool(flags & _IFF_UP)))
+        return links
 
     def link(self, name: str) -> Link | None:
         return next((link for link in self.links() if link.name == name), None)
 
     def networks(self) -> dict[ipaddress.IPv4Network, int]:
-        """Every IPv4 network that a route leads to, with its link; no default route."""
-        found = {}
+        """The IPv4 networks of all routes except default routes, with their links."""
+        networks = {}
         for body in self._dump(_GETROUTE, _ROUTE.pack(socket.AF_INET, *[0] * 8)):
             length = body[1]
             attributes = _read(body[_ROUTE.size :])
             if length and _RTA_DST in attributes:
                 network = ipaddress.IPv4Network((attributes[_RTA_DST], length), strict=False)
-                found[network] = int.from_bytes(attributes.get(_RTA_OIF, b""), "little")
-        return found
+                networks[network] = int.from_bytes(attributes.get(_RTA_OIF, b""), "little")
+        return networks
 
     def add_bridge(self, name: str) -> None:
         self._create_link(_text(_IFLA_IFNAME, name) + _kind("bridge"))
 
     def add_veth(self, name: str, master: int, peer: str, peer_pid: int) -> None:
         """A pair: `name`, up, in the bridge `master`, and `peer` in the namespace of a process."""
-        other = (
+        peer_link = (
             _LINK.pack(0, 0, 0, 0, 0)
             + _text(_IFLA_IFNAME, peer)
             + _number(_IFLA_NET_NS_PID, peer_pid)
@@ -97,19 +96,19 @@ class Netlink:
         self._create_link(
             _text(_IFLA_IFNAME, name)
             + _number(_IFLA_MASTER, master)
-            + _kind("veth", _attribute(_VETH_PEER, other))
+            + _kind("veth", _attribute(_VETH_PEER, peer_link))
         )
 
     def set_up(self, index: int) -> None:
-        self._ask(_NEWLINK, _LINK.pack(0, 0, index, _IFF_UP, _IFF_UP))
+        self._request(_NEWLINK, _LINK.pack(0, 0, index, _IFF_UP, _IFF_UP))
 
     def delete(self, index: int) -> None:
-        self._ask(_DELLINK, _LINK.pack(0, 0, index, 0, 0))
+        self._request(_DELLINK, _LINK.pack(0, 0, index, 0, 0))
 
     def add_address(self, index: int, interface: ipaddress.IPv4Interface) -> None:
         body = _ADDRESS.pack(socket.AF_INET, interface.network.prefixlen, 0, 0, index)
         packed = interface.ip.packed
-        self._ask(
+        self._request(
             _NEWADDR,
             body + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed),
             _CREATE | _EXCL,
@@ -117,12 +116,12 @@ class Netlink:
 
     def add_default_route(self, gateway: ipaddress.IPv4Address) -> None:
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
-        self._ask(_NEWROUTE, body + _attribute(_RTA_GATEWAY, gateway.packed), _CREATE | _EXCL)
+        self._request(_NEWROUTE, body + _attribute(_RTA_GATEWAY, gateway.packed), _CREATE | _EXCL)
 
     def _create_link(self, attributes: bytes) -> None:
-        self._ask(_NEWLINK, _LINK.pack(0, 0, 0, _IFF_UP, _IFF_UP) + attributes, _CREATE | _EXCL)
+        self._request(_NEWLINK, _LINK.pack(0, 0, 0, _IFF_UP, _IFF_UP) + attributes, _CREATE | _EXCL)
 
-    def _ask(self, kind: int, body: bytes, flags: int = 0) -> None:
+    def _request(self, kind: int, body: bytes, flags: int = 0) -> None:
         self._send(kind, body, _ACK | flags)
         for type_, answer in self._answers():
             if type_ == _ERROR:
@@ -176,11 +175,11 @@ def _kind(name: str, data: bytes = b"") -> bytes:
 
 
 def _read(data: bytes) -> dict[int, bytes]:
-    found = {}
+    attributes = {}
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
         if length < _ATTRIBUTE.size:
             break
-        found[kind & 0x3FFF] = data[_ATTRIBUTE.size : length]
+        attributes[kind & 0x3FFF] = data[_ATTRIBUTE.size : length]
         data = data[_padded(length) :]
-    return found
+    return attributes

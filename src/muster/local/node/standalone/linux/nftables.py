@@ -1,9 +1,9 @@
-"""One rule of the kernel's packet filter: what comes from pods leaves with the machine's address.
+"""One rule of the kernel's packet filter: packets of pods leave with the machine's address (NAT).
 
-Used by the daemon's `outside` as root, and by `gateway` in the holder's namespaces without. The
-messages are written out here, as in `netlink`, because a machine may have no `nft`. Theory: changes
-come in a batch that the kernel takes whole or not at all; a rule is a list of expressions that load
-a field into a register, compare it, and end in a verdict. Numbers are in network byte order.
+The messages are written here, as in `netlink`, because a machine may have no `nft` program. Changes
+come in a batch that the kernel applies as a whole or not at all. A rule is a list of expressions:
+they load a field into a register, compare it, and end with a verdict. Numbers are in network byte
+order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ipaddress
 
 _BEGIN, _END = 0x10, 0x11
-_NEW_TABLE, _GET_TABLE, _DEL_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 1, 2, 3, 6
+_NEW_TABLE, _DEL_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 2, 3, 6
 _NETFILTER, _SUBSYSTEM = 12, 10
 _REQUEST, _ACK, _CREATE = 0x1, 0x4, 0x400
 _NESTED = 0x8000
@@ -30,9 +30,9 @@ _NAME_SIZE = 16
 
 
 def masquerade(table: str, subnet: ipaddress.IPv4Network, bridge: str) -> None:
-    """Give packets of the subnet that leave by another link than the bridge that link's address.
+    """Packets from the subnet that leave by another link than the bridge get that link's address.
 
-    The table is this rule's alone; one of that name from before is replaced.
+    The table has only this rule; an older table of the same name is replaced.
     """
     expressions = (
         _payload(_SOURCE_OFFSET, 4),
@@ -50,34 +50,34 @@ def masquerade(table: str, subnet: ipaddress.IPv4Network, bridge: str) -> None:
         (_NEW_CHAIN, _CREATE, chain),
         (_NEW_RULE, _CREATE, rule),
     ]
-    # A table is made before it is deleted, so that deleting does not depend on its being there.
+    # Creating the table first makes sure that deleting it succeeds.
     _batch([new[0], (_DEL_TABLE, 0, _text(1, table)), *new])
 
 
 def remove(table: str) -> None:
-    """Remove the table; nothing if there is none."""
+    """Remove the table, if it exists."""
     _batch([(_NEW_TABLE, _CREATE, _text(1, table)), (_DEL_TABLE, 0, _text(1, table))])
 
 
 def _batch(changes: list[tuple[int, int, bytes]]) -> None:
-    """Carry out all of the changes, or raise OSError and none."""
+    """Apply all of the changes, or none and raise OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.bind((0, 0))
-        border = struct.pack(">BBH", socket.AF_UNSPEC, 0, _SUBSYSTEM)
-        parts = [_message(_BEGIN, _REQUEST, 0, border)]
+        delimiter = struct.pack(">BBH", socket.AF_UNSPEC, 0, _SUBSYSTEM)
+        parts = [_message(_BEGIN, _REQUEST, 0, delimiter)]
         for number, (kind, flags, body) in enumerate(changes, 1):
-            about = struct.pack(">BBH", socket.AF_INET, 0, 0)
+            family = struct.pack(">BBH", socket.AF_INET, 0, 0)
             full = _SUBSYSTEM << 8 | kind
-            parts.append(_message(full, _REQUEST | _ACK | flags, number, about + body))
-        parts.append(_message(_END, _REQUEST, len(changes) + 1, border))
+            parts.append(_message(full, _REQUEST | _ACK | flags, number, family + body))
+        parts.append(_message(_END, _REQUEST, len(changes) + 1, delimiter))
         kernel.send(b"".join(parts))
-        answered = 0
-        while answered < len(changes):
-            answered += _acknowledged(kernel.recv(1 << 16))
+        acknowledged = 0
+        while acknowledged < len(changes):
+            acknowledged += _acknowledgements(kernel.recv(1 << 16))
 
 
-def _acknowledged(data: bytes) -> int:
-    """How many changes these answers are about; raises the first refusal."""
+def _acknowledgements(data: bytes) -> int:
+    """The number of acknowledged changes in these answers; raises the first error."""
     count = 0
     while data:
         length, kind, _, _, _ = _HEADER.unpack_from(data)
@@ -120,8 +120,8 @@ def _expression(name: str, body: bytes) -> bytes:
 
 
 def _payload(offset: int, length: int) -> bytes:
-    where = _number(2, _NETWORK_HEADER) + _number(3, offset) + _number(4, length)
-    return _expression("payload", _number(1, _REGISTER) + where)
+    field = _number(2, _NETWORK_HEADER) + _number(3, offset) + _number(4, length)
+    return _expression("payload", _number(1, _REGISTER) + field)
 
 
 def _bitwise(mask: bytes) -> bytes:
@@ -133,5 +133,5 @@ def _meta(key: int) -> bytes:
     return _expression("meta", _number(1, _REGISTER) + _number(2, key))
 
 
-def _compare(how: int, value: bytes) -> bytes:
-    return _expression("cmp", _number(1, _REGISTER) + _number(2, how) + _data(3, value))
+def _compare(operator: int, value: bytes) -> bytes:
+    return _expression("cmp", _number(1, _REGISTER) + _number(2, operator) + _data(3, value))

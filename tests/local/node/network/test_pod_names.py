@@ -1,0 +1,97 @@
+"""How pods reach one another, the API and the machine: names and addresses."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.api.kinds import PODS, SERVICES
+from muster.api.meta import Key
+from tests.e2e.footprint import CLUSTERS
+from tests.local.node import leftovers
+from tests.local.node.local_node import LocalNode, local_node, needs_namespaces
+from tests.local.node.pod_builders import python, shell
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+LISTEN = "import socket; s = socket.create_server(('0.0.0.0', 2222)); print('up', flush=True); "
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+async def test_two_pods_listen_on_the_same_port_and_find_each_other_by_name(
+    local: LocalNode,
+) -> None:
+    serve = LISTEN + "c, _ = s.accept(); c.sendall(b'hello from ' + socket.gethostname().encode())"
+    await local.run(python("a", serve), python("b", serve))
+    for name in ("a", "b"):
+        await local.says(name, "up")
+
+    call = "import socket; s = socket.create_connection(('{}', 2222)); print(s.recv(99).decode())"
+    await local.run(
+        python("call-a", call.format("a")), python("call-b", call.format("b.default.svc"))
+    )
+
+    assert await local.says("call-a", "hello from") == "hello from a\n"
+    assert await local.says("call-b", "hello from") == "hello from b\n"
+    assert (await local.ended("a"))["exitCode"] == 0
+
+
+async def test_names_that_come_later_are_seen_by_running_pods(local: LocalNode) -> None:
+    watch = "until getent hosts late && getent hosts svc.default.svc; do sleep 0.02; done"
+    await local.run(shell("early", watch), shell("ps", "sleep 1000"))
+    service = {
+        "metadata": {"name": "svc", "namespace": "default"},
+        "spec": {"clusterIP": "None", "selector": {"app": "ps"}},
+    }
+    await local.client.create(SERVICES, service)
+    await local.phase("early", "Running")
+    await local.run(shell("late", "sleep 1000"))
+
+    assert (await local.ended("early"))["exitCode"] == 0
+    ps = await local.phase("ps", "Running")
+    assert ps["status"]["podIP"] in await local.log("early")
+
+
+async def test_a_replacement_has_the_address_of_its_predecessor(local: LocalNode) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    first = await local.phase("p", "Running")
+    await local.client.delete(PODS, Key("default", "p"), grace=0)
+    await local.gone("p")
+    await local.run(shell("other", "sleep 1000"), shell("p", "sleep 1000"))
+    second = await local.phase("p", "Running")
+
+    assert first["status"]["podIP"] == second["status"]["podIP"]
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
+
+
+async def test_a_pod_can_reach_the_api_at_its_service_name(local: LocalNode) -> None:
+    port = local.port
+    call = (
+        "import socket; "
+        f"print(socket.create_connection(('kubernetes.default.svc', {port})).getpeername())"
+    )
+    await local.run(python("p", call))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+
+
+async def test_a_pod_on_the_hosts_network_has_the_hosts_links(local: LocalNode) -> None:
+    links = 'python3 -c "import socket; print(*(name for _, name in socket.if_nameindex()))"'
+    await local.run(shell("p", links, hostNetwork=True))
+
+    assert (await local.ended("p"))["exitCode"] == 0
+    # Other clusters' links come and go.
+    mine = {name for _, name in socket.if_nameindex() if not CLUSTERS.match(name)}
+    assert mine == {name for name in (await local.log("p")).split() if not CLUSTERS.match(name)}

@@ -1,0 +1,76 @@
+"""Programs run inside pods with exec, and attaching to a container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from muster.local.apiserver.streams.node_backend import ExecOptions
+from tests.local.node import leftovers
+from tests.local.node.exec_client import ExecClient
+from tests.local.node.local_node import LocalNode, local_node, needs_namespaces
+from tests.local.node.pod_builders import container, manifest, shell
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    async with local_node(tmp_path) as running:
+        yield running
+    assert not leftovers.of(tmp_path)
+
+
+async def test_a_program_run_inside_sees_the_pod_and_gives_its_exit_code(local: LocalNode) -> None:
+    await local.run(shell("p", "touch /tmp/mark; echo ready; sleep 1000"))
+    await local.says("p", "ready")
+    pod = await local.phase("p", "Running")
+    command = ("sh", "-c", "ls /tmp/mark; hostname; cat; echo bad >&2; exit 4")
+    client = ExecClient(b"typed\n")
+
+    code = await local.backend.exec(pod, ExecOptions("main", command, stdin=True), client)
+
+    assert (client.out, client.err, code) == (b"/tmp/mark\np\ntyped\n", b"bad\n", 4)
+
+
+async def test_a_terminal_has_the_size_it_is_told(local: LocalNode) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    command = ("sh", "-c", "until [ \"$(stty size)\" = '43 132' ]; do sleep 0.02; done; tty")
+    client = ExecClient(b"", size=(132, 43))
+
+    options = ExecOptions("main", command, stdin=True, tty=True)
+    code = await local.backend.exec(pod, options, client)
+
+    assert (client.out, code) == (b"/dev/pts/0\r\n", 0)
+
+
+async def test_an_unknown_program_run_inside_says_so(local: LocalNode) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    client = ExecClient(b"")
+
+    code = await local.backend.exec(pod, ExecOptions("main", ("nothing-like-it",)), client)
+
+    assert code == 127
+    assert client.err == b'cannot run "nothing-like-it": No such file or directory\n'
+
+
+async def test_attaching_shows_what_the_container_prints_and_gives_it_what_is_typed(
+    local: LocalNode,
+) -> None:
+    """How the container ends is not the attaching's business: that worked."""
+    script = "read word; echo heard $word; echo why > /dev/termination-log; exit 6"
+    await local.run(manifest("p", container("main", "sh", "-c", script, stdin=True)))
+    pod = await local.phase("p", "Running")
+    client = ExecClient(b"hello\n")
+
+    code = await local.backend.exec(pod, ExecOptions("main", stdin=True), client)
+
+    assert (client.out, client.err, code) == (b"heard hello\n", b"", 0)
+    assert (await local.ended("p"))["exitCode"] == 6
