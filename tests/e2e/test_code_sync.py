@@ -134,7 +134,7 @@ def test_the_exit_code_of_a_waiting_submit_is_the_jobs(
     assert "the job bad failed" in done.stderr
 
 
-def test_a_repository_that_is_not_there_fails_the_job_and_says_so(
+def test_a_missing_repository_fails_the_job_with_a_reason(
     local: LocalCluster, repository: Path
 ) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}", "--sync-branch=nowhere")

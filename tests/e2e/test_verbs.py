@@ -73,7 +73,7 @@ def test_what_jobs_and_nodes_use_is_measured(counting: LocalCluster) -> None:
     assert sum(node["used"][1] for node in nodes) > 0
 
 
-def test_a_command_runs_in_an_instance_and_its_exit_code_comes_back(counting: LocalCluster) -> None:
+def test_a_command_runs_in_an_instance_and_returns_its_exit_code(counting: LocalCluster) -> None:
     words = ["attach", "count", "-i", "count-worker-1", "--", "sh", "-c", "hostname; exit 3"]
     done = counting.arena(*words, check=False)
 
@@ -126,7 +126,7 @@ def test_a_job_is_stopped_started_and_scaled(counting: LocalCluster) -> None:
     counting.arena("wait", "count", "--for", "running", "--timeout", "30s")
 
 
-def test_a_followed_log_goes_on_when_the_daemon_was_killed(counting: LocalCluster) -> None:
+def test_a_followed_log_continues_after_the_daemon_was_killed(counting: LocalCluster) -> None:
     follower = subprocess.Popen(
         [ARENA, "logs", "-f", "count"],
         env=counting.env,

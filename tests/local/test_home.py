@@ -53,7 +53,7 @@ def test_a_daemon_waits_for_one_who_is_looking(home: Home) -> None:
     assert home.running() is None
 
 
-def test_one_who_looks_all_the_time_keeps_no_daemon_from_starting(home: Home) -> None:
+def test_a_constant_reader_does_not_keep_a_daemon_from_starting(home: Home) -> None:
     over = threading.Event()
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""The two clusters of the workload stories, each once per session."""
+"""The two clusters that controllers are compared on, each once per session."""
 
 from __future__ import annotations
 

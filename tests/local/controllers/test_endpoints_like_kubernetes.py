@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices: ours are what Kubernetes' own controllers write."""
+"""Endpoints and EndpointSlices: ours are the same as on Kubernetes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Clock:
         return self.now
 
 
-def test_what_was_done_is_expected_until_it_is_seen() -> None:
+def test_a_write_is_pending_until_it_is_observed() -> None:
     expect = Expectations(Clock())
     expect.creation("owner", "a")
     expect.deletion("owner", "uid-b")
@@ -31,7 +31,7 @@ def test_what_was_done_is_expected_until_it_is_seen() -> None:
     assert expect.pending("owner") is None
 
 
-def test_nobody_waits_for_what_failed_or_for_ever() -> None:
+def test_failed_and_old_writes_are_not_pending() -> None:
     clock = Clock()
     expect = Expectations(clock)
     expect.creation("owner", "a")

@@ -1,4 +1,4 @@
-"""A namespace that is deleted takes everything in it along, and waits for what will not go."""
+"""A deleted namespace deletes everything in it, and waits for finalizers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def furnished(place: ClusterUnderTest, *texts: str) -> str:
     return name
 
 
-def test_everything_in_a_namespace_goes_with_it(
+def test_everything_in_a_deleted_namespace_is_deleted(
     both: tuple[ClusterUnderTest, ClusterUnderTest],
 ) -> None:
     for place in both:
@@ -87,7 +87,7 @@ def conditions(place: ClusterUnderTest, name: str) -> dict[str, tuple[str, str, 
     return {row["type"]: (row["status"], row["reason"], row["message"]) for row in rows}
 
 
-def test_a_namespace_says_what_it_waits_for(
+def test_the_conditions_of_a_namespace_say_what_is_left(
     both: tuple[ClusterUnderTest, ClusterUnderTest],
 ) -> None:
     real, ours = both

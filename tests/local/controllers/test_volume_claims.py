@@ -1,4 +1,4 @@
-"""Claims are bound to folders once the scheduler has chosen a node, and not before."""
+"""Claims are bound to directories when the scheduler has chosen a node, not before."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_claim_is_bound_to_its_folder_when_a_node_is_chosen(
     assert found["status"]["phase"] == "Bound"
 
 
-async def test_the_volume_goes_with_its_claim(client: Client) -> None:
+async def test_a_provisioned_volume_is_deleted_with_its_claim(client: Client) -> None:
     chosen = claim(storageClassName=CLASS)
     chosen["metadata"]["annotations"] = {SELECTED_NODE: "muster-0"}
     await client.create(CLAIMS, chosen)
@@ -83,7 +83,7 @@ async def test_the_volume_goes_with_its_claim(client: Client) -> None:
 
 
 @pytest.mark.parametrize("named", ["", CLASS])
-async def test_a_volume_that_somebody_made_is_bound_and_kept_when_its_claim_goes(
+async def test_an_existing_volume_is_bound_and_released_with_its_claim(
     client: Client, named: str
 ) -> None:
     await client.create(CLAIMS, claim(storageClassName=named))

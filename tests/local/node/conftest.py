@@ -1,4 +1,4 @@
-"""Real pods need a machine that lets us make namespaces."""
+"""Tests of real pods need a machine that allows namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods as the API has them, and records as this machine has them, in a line each."""
+"""Pods and records for tests, in a line each."""
 
 from __future__ import annotations
 

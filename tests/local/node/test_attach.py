@@ -1,4 +1,4 @@
-"""Attaching to a container: what is typed arrives, all of it, whenever the program reads."""
+"""Attaching to a container: all input arrives, whenever the program reads."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_program_that_reads_late_still_gets_everything_and_then_the_end(
     assert typist.out.decode().split() == [str(MUCH)]
 
 
-async def test_one_who_types_is_not_heard_while_the_program_does_not_read(
+async def test_input_is_not_read_while_the_program_does_not_read(
     local: LocalNode, tmp_path: Path
 ) -> None:
     """So that what the supervisor keeps for it is bounded."""
@@ -155,7 +155,7 @@ async def test_a_terminal_of_exec_takes_more_than_it_holds(
     assert typist.out.split(b".")[-1].split() == [str(amount).encode()]
 
 
-async def test_a_container_with_a_terminal_is_told_its_kind_unless_it_says_another(
+async def test_a_container_with_a_terminal_has_a_term_variable_unless_it_sets_another(
     local: LocalNode,
 ) -> None:
     ask = ("sh", "-c", 'echo "<$TERM>"')
@@ -170,7 +170,7 @@ async def test_a_container_with_a_terminal_is_told_its_kind_unless_it_says_anoth
         assert (await local.log(name)).strip() == term
 
 
-async def test_the_input_ends_with_the_first_who_typed_if_the_pod_says_so(
+async def test_with_stdin_once_the_input_closes_with_the_first_client(
     local: LocalNode, tmp_path: Path
 ) -> None:
     """Also if that one just goes away."""
@@ -189,7 +189,7 @@ async def test_the_input_ends_with_the_first_who_typed_if_the_pod_says_so(
     assert (await local.log("p")).split() == ["up", str(CHUNK)]
 
 
-async def test_the_input_goes_on_with_whoever_comes_next_if_not(
+async def test_without_stdin_once_the_next_client_continues_the_input(
     local: LocalNode, tmp_path: Path
 ) -> None:
     script = f"head -c {2 * CHUNK} | wc -c"

@@ -32,7 +32,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-async def test_a_big_log_comes_in_few_pieces_and_whole(log: Path) -> None:
+async def test_a_large_log_is_read_completely_in_few_blocks(log: Path) -> None:
     lines = [f"line {number}" for number in range(50_000)]
     written(log, *lines)
 
@@ -60,7 +60,7 @@ async def test_the_tail_begins_at_a_line(log: Path) -> None:
     ("lines", "expected"),
     [(1, "d"), (2, "cd"), (3, "bcd"), (4, "abcd"), (9, "abcd"), (0, "")],
 )
-async def test_the_tail_goes_back_beyond_a_rotation(log: Path, lines: int, expected: str) -> None:
+async def test_the_tail_can_begin_before_a_rotation(log: Path, lines: int, expected: str) -> None:
     written(log.with_name("log.1"), "a", "b")
     written(log, "c", "d")
 
@@ -93,7 +93,7 @@ async def test_a_limit_cuts_in_the_middle_of_a_line(log: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [None, 50_000])
-async def test_what_is_written_while_one_reads_comes_only_to_those_who_follow(
+async def test_lines_written_while_reading_are_returned_only_with_follow(
     log: Path, tail: int | None
 ) -> None:
     lines = [f"line {number}" for number in range(50_000)]

@@ -1,4 +1,4 @@
-"""A daemon killed without warning loses nothing: its pods go on, and the next one finds them."""
+"""A killed daemon loses nothing: its pods continue, and the next daemon finds them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def sweep(home: Path) -> None:
     await agent.teardown()
 
 
-async def test_pods_keep_their_processes_and_their_ends_are_told(
+async def test_pods_keep_their_processes_and_their_exits_are_reported(
     home: Path, tmp_path: Path
 ) -> None:
     """One goes on, one ends while nobody is there, one is deleted afterwards."""
@@ -154,7 +154,7 @@ def sockets(pid: int) -> set[str]:
     return {name for name in found if name.startswith("socket:")}
 
 
-async def test_a_pod_deleted_from_the_api_while_nobody_looked_is_ended(home: Path) -> None:
+async def test_a_pod_deleted_while_the_daemon_was_down_is_killed(home: Path) -> None:
     async with daemon(home) as (_, one):
         await one.run(shell("p", "sleep 1000"))
         pod = await one.phase("p", "Running")
@@ -166,7 +166,7 @@ async def test_a_pod_deleted_from_the_api_while_nobody_looked_is_ended(home: Pat
         until(lambda: not Path(f"/proc/{process}").exists(), what="the pod's end")
 
 
-async def test_what_a_dead_cluster_left_behind_can_be_swept(home: Path) -> None:
+async def test_pods_of_a_killed_daemon_can_be_swept(home: Path) -> None:
     async with daemon(home) as (_, one):
         await one.run(shell("p", "sleep 1000"))
         await one.phase("p", "Running")

@@ -64,7 +64,7 @@ def test_init_containers_run_again_in_new_namespaces_and_the_rest_after_them() -
     assert initialized(one, now)
 
 
-def test_sidecars_run_again_in_new_namespaces_before_what_comes_after_them() -> None:
+def test_sidecars_start_first_in_new_namespaces() -> None:
     sidecar = container("side", restartPolicy="Always")
     one = pod("p", container(), initContainers=[sidecar], restartPolicy="Always")
     starting = replace(running(1, sandbox=1), health=Health(started=False, ready=False))
@@ -92,13 +92,13 @@ def test_a_failed_init_container_fails_a_pod_that_never_restarts() -> None:
         ("Always", 0, None),
     ],
 )
-def test_the_restart_policy_says_whether_an_end_is_the_end(
+def test_the_restart_policy_decides_whether_a_container_restarts(
     policy: str, code: int, expected: str | None
 ) -> None:
     assert outcome(pod(restartPolicy=policy), record(main=exited(code))) == expected
 
 
-def test_the_first_restart_comes_at_once_and_later_ones_after_growing_pauses() -> None:
+def test_the_first_restart_is_immediate_and_later_ones_are_delayed() -> None:
     again = pod(restartPolicy="Always")
 
     assert starts(decide(again, record(main=exited(1)), NOW)) == [("main", 1)]
@@ -126,20 +126,20 @@ def test_a_container_that_ran_well_for_long_is_restarted_without_a_pause() -> No
     assert starts(decide(pod(restartPolicy="Always"), record(main=ran), NOW)) == [("main", 6)]
 
 
-def test_one_container_still_running_keeps_the_pod_going() -> None:
+def test_a_pod_runs_as_long_as_one_container_runs() -> None:
     two = pod("p", container("a"), container("b"))
 
     assert decide(two, record(a=exited(1), b=running()), NOW) == Decision()
 
 
-def test_lost_namespaces_are_made_again_only_if_something_is_to_run() -> None:
+def test_lost_namespaces_are_made_again_only_if_a_container_must_run() -> None:
     lost = record(open=False, main=exited(137))
 
     assert decide(pod(restartPolicy="OnFailure"), lost, NOW) == Decision((Open(),))
     assert decide(pod(restartPolicy="Never"), lost, NOW) == Decision()
 
 
-def test_what_runs_on_in_lost_namespaces_is_ended_before_new_ones_are_made() -> None:
+def test_processes_in_lost_namespaces_are_killed_before_new_ones_are_made() -> None:
     lost = record(open=False, main=running(), other=exited(137))
     two = pod("p", container(), container("other"), restartPolicy="Always")
 
@@ -153,7 +153,7 @@ def test_a_first_process_that_is_ending_is_seen_to_its_end() -> None:
     assert decide(pod(restartPolicy="Never"), ending, NOW) == Decision((Close(),))
 
 
-def test_deletion_asks_first_and_gives_what_is_left_of_the_grace() -> None:
+def test_deletion_stops_containers_within_the_rest_of_the_grace() -> None:
     meta = {"deletionTimestamp": ago(-20).isoformat(), "deletionGracePeriodSeconds": 30}
     leaving = pod("p", meta=meta)
 
@@ -169,7 +169,7 @@ def test_deletion_kills_when_the_grace_is_over() -> None:
     assert decide(pod("p", meta=meta), record(main=running()), NOW) == Decision((Close(), Remove()))
 
 
-def test_a_pod_that_others_declared_finished_is_asked_to_end_then_ended() -> None:
+def test_a_pod_that_others_declared_finished_is_stopped_then_closed() -> None:
     evicted = pod("p", status={"phase": "Failed", "reason": "Evicted"})
     main = evicted.spec.containers[0]
 
@@ -192,7 +192,7 @@ def test_sidecars_are_stopped_after_the_rest_from_the_last_to_the_first() -> Non
     assert outcome(one, record(a=exited(143), b=exited(143), main=done)) == "Succeeded"
 
 
-def test_a_sidecar_that_is_not_yet_started_keeps_the_rest_waiting() -> None:
+def test_later_containers_wait_until_a_sidecar_has_started() -> None:
     one = pod("p", container(), initContainers=[container("side", restartPolicy="Always")])
     starting = replace(running(), health=Health(started=False, ready=False))
 
@@ -200,7 +200,7 @@ def test_a_sidecar_that_is_not_yet_started_keeps_the_rest_waiting() -> None:
     assert starts(decide(one, record(side=exited(1)), NOW)) == [("side", 1)]
 
 
-def test_an_unwell_container_is_stopped_within_its_probes_own_grace() -> None:
+def test_a_failed_container_is_stopped_within_the_grace_of_its_probe() -> None:
     one = pod(restartPolicy="Always")
     failed = replace(running(2), health=Health(failed="main failed liveness probe", grace=3))
 

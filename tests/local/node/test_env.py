@@ -40,7 +40,7 @@ def test_references_are_replaced_where_the_name_is_known(text: str, expected: st
     assert env.expand(text, {"A": "one"}) == expected
 
 
-def test_a_variable_may_use_those_before_it_but_not_those_after() -> None:
+def test_a_variable_may_use_earlier_variables_but_not_later_ones() -> None:
     found = variables(
         {"name": "LATE", "value": "$(HOST)"},
         {"name": "HOST", "value": "ps-0"},
@@ -51,11 +51,11 @@ def test_a_variable_may_use_those_before_it_but_not_those_after() -> None:
     assert found["LATE"] == "$(HOST)"
 
 
-def test_own_variables_win_over_those_every_container_gets() -> None:
+def test_own_variables_override_the_base_environment() -> None:
     assert variables({"name": "PATH", "value": "/opt:$(PATH)"})["PATH"] == "/opt:/bin"
 
 
-def test_fields_of_the_pod_can_be_asked_for() -> None:
+def test_variables_can_have_the_values_of_pod_fields() -> None:
     asked = {
         "NAME": "metadata.name",
         "SPACE": "metadata.namespace",
@@ -123,7 +123,7 @@ def test_config_maps_and_secrets_give_single_values_and_whole_sets() -> None:
     assert "C_not a name" not in found
 
 
-def test_what_is_missing_is_named_unless_it_is_optional() -> None:
+def test_a_missing_reference_is_named_unless_it_is_optional() -> None:
     ref = {"name": "conf", "key": "rate"}
 
     with pytest.raises(MissingReference, match='configmap "conf" not found'):
@@ -141,7 +141,7 @@ def line(**fields: object) -> list[str]:
     return env.command_line(msgspec.convert(fields, Container), {"N": "3"})
 
 
-def test_the_command_comes_before_the_args_and_both_are_expanded() -> None:
+def test_command_and_args_are_joined_and_expanded() -> None:
     assert line(command=["train"], args=["--n=$(N)"]) == ["train", "--n=3"]
 
 
@@ -149,7 +149,7 @@ def test_args_alone_are_the_whole_command_line() -> None:
     assert line(args=["python", "t.py"]) == ["python", "t.py"]
 
 
-def test_neither_command_nor_args_says_what_to_write() -> None:
+def test_a_container_without_command_and_args_is_rejected() -> None:
     with pytest.raises(MissingReference, match="command or args"):
         line()
 

@@ -1,4 +1,4 @@
-"""What people are told when something goes wrong on the node."""
+"""Messages about failures on the node."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
         (TimeoutError(), "TimeoutError"),
     ],
 )
-def test_errors_of_the_system_are_told_without_numbers_and_reprs(
-    error: Exception, words: str
-) -> None:
+def test_system_errors_are_reported_without_numbers_and_reprs(error: Exception, words: str) -> None:
     assert errors.describe(error) == words
 
 
@@ -68,7 +66,7 @@ class Written:
 
 
 @pytest.mark.looptime
-async def test_what_holds_for_a_whole_job_is_said_once_whatever_its_images_are() -> None:
+async def test_events_about_a_whole_job_are_recorded_once_whatever_its_images() -> None:
     client = Written()
     events = PodEvents(client, lambda: NOW)  # type: ignore[arg-type]
 
@@ -102,7 +100,7 @@ async def test_a_client_that_hangs_up_ends_its_program_and_nothing_else(local: L
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_probe_calls_the_pod_by_its_address_and_tells_a_refusal(local: LocalNode) -> None:
+async def test_a_probe_connects_to_the_pods_address_and_reports_a_refusal(local: LocalNode) -> None:
     probe = {"httpGet": {"port": 8080}, "periodSeconds": 1}
     await local.run(
         manifest("serves", container("main", "python", "-c", SHOW_HOST, readinessProbe=probe)),

@@ -26,7 +26,7 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
     assert not leftovers.of(tmp_path)
 
 
-async def test_a_program_run_inside_sees_the_pod_and_gives_its_exit_code(local: LocalNode) -> None:
+async def test_exec_runs_inside_the_pod_and_returns_the_exit_code(local: LocalNode) -> None:
     await local.run(shell("p", "touch /tmp/mark; echo ready; sleep 1000"))
     await local.says("p", "ready")
     pod = await local.phase("p", "Running")
@@ -38,7 +38,7 @@ async def test_a_program_run_inside_sees_the_pod_and_gives_its_exit_code(local: 
     assert (client.out, client.err, code) == (b"/tmp/mark\np\ntyped\n", b"bad\n", 4)
 
 
-async def test_a_terminal_has_the_size_it_is_told(local: LocalNode) -> None:
+async def test_a_terminal_has_the_requested_size(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
     command = ("sh", "-c", "until [ \"$(stty size)\" = '43 132' ]; do sleep 0.02; done; tty")
@@ -50,7 +50,7 @@ async def test_a_terminal_has_the_size_it_is_told(local: LocalNode) -> None:
     assert (client.out, code) == (b"/dev/pts/0\r\n", 0)
 
 
-async def test_an_unknown_program_run_inside_says_so(local: LocalNode) -> None:
+async def test_exec_of_an_unknown_program_fails_with_a_reason(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
     client = ExecClient(b"")
@@ -61,7 +61,7 @@ async def test_an_unknown_program_run_inside_says_so(local: LocalNode) -> None:
     assert client.err == b'cannot run "nothing-like-it": No such file or directory\n'
 
 
-async def test_attaching_shows_what_the_container_prints_and_gives_it_what_is_typed(
+async def test_attach_relays_the_containers_output_and_input(
     local: LocalNode,
 ) -> None:
     """How the container ends is not the attaching's business: that worked."""

@@ -1,4 +1,4 @@
-"""What the API is told about a pod."""
+"""A pod's status in the API."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_one_container_that_ended_makes_the_pod_unready_but_not_finished() -> No
     assert conditions(body)["Ready"] == "False"
 
 
-def test_exit_code_and_signal_are_told() -> None:
+def test_exit_code_and_signal_are_reported() -> None:
     body = told(pod(), record(main=exited(137)))
 
     assert body["phase"] == "Failed"
@@ -63,7 +63,7 @@ def test_exit_code_and_signal_are_told() -> None:
     assert (ended["exitCode"], ended["signal"], ended["reason"]) == (137, 9, "Error")
 
 
-def test_success_is_told_with_the_reason_why_it_is_not_ready() -> None:
+def test_a_succeeded_pod_is_not_ready_because_it_completed() -> None:
     body = told(pod(), record(main=exited(0)))
 
     assert body["phase"] == "Succeeded"
@@ -83,7 +83,7 @@ def test_waiting_for_a_restart_shows_the_last_end_and_the_count() -> None:
     assert body["phase"] == "Running"
 
 
-def test_what_is_told_while_waiting_does_not_change_by_itself() -> None:
+def test_the_status_of_a_waiting_pod_is_stable() -> None:
     again = pod(restartPolicy="Always", status={"startTime": ago(60).isoformat()})
     known = record(main=(exited(1, 1), exited(3, 2)))
 
@@ -110,7 +110,7 @@ def test_ordinary_containers_wait_for_the_init_containers() -> None:
     assert "running" in body["initContainerStatuses"][0]["state"]
 
 
-def test_what_keeps_a_container_from_starting_is_told() -> None:
+def test_the_reason_why_a_container_waits_is_reported() -> None:
     body = told(pod(), record(), main=WaitingReason("CreateContainerConfigError", "no such map"))
 
     waiting = state(body)["waiting"]

@@ -1,4 +1,4 @@
-"""Real pods: processes in namespaces, with their addresses, names, files, logs and ends."""
+"""Real pods: processes in namespaces, their files, logs and exits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
     assert not leftovers.of(tmp_path)
 
 
-async def test_pods_that_end_take_no_others_with_them(local: LocalNode) -> None:
+async def test_pods_that_end_do_not_affect_others(local: LocalNode) -> None:
     """Many at once: ends and starts meet, and the kernel gives freed namespaces' numbers again."""
     names = [f"p{number}" for number in range(40)]
     await local.run(*(shell(name, f"echo {name}") for name in names))
@@ -77,7 +77,7 @@ async def test_the_clusters_own_state_is_hidden(local: LocalNode) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "number"), [("exit 3", 3, None), ("kill -9 $$$$", 137, 9), ("true", 0, None)]
 )
-async def test_exit_codes_and_signals_are_told(
+async def test_exit_codes_and_signals_are_reported(
     local: LocalNode, script: str, code: int, number: int | None
 ) -> None:
     await local.run(shell("p", script))
@@ -87,7 +87,7 @@ async def test_exit_codes_and_signals_are_told(
     assert (await local.pod("p"))["status"]["phase"] == ("Failed" if code else "Succeeded")
 
 
-async def test_a_program_that_cannot_be_run_says_why(local: LocalNode) -> None:
+async def test_a_program_that_cannot_run_has_a_reason(local: LocalNode) -> None:
     await local.run(manifest("p", container("main", "no-such-program")))
 
     ended = await local.ended("p")
@@ -150,7 +150,7 @@ async def test_objects_appear_as_files_and_variables(local: LocalNode) -> None:
     assert await local.log("p") == f'0.5hushapp="p"400\n0.5 {address}\n'
 
 
-async def test_a_pod_waits_for_a_config_map_and_says_so(local: LocalNode) -> None:
+async def test_a_pod_waits_for_a_config_map_with_a_reason(local: LocalNode) -> None:
     ref = {"configMapKeyRef": {"name": "later", "key": "k"}}
     await local.run(manifest("p", container("main", "true", env=[{"name": "K", "valueFrom": ref}])))
     pod = await local.until("p", lambda p: p["status"].get("containerStatuses"))
@@ -181,7 +181,7 @@ async def test_logs_can_be_cut_followed_and_stamped(local: LocalNode) -> None:
     assert [line.split(" ", 1)[1] for line in stamped] == ["a", "b", "half line", "err"]
 
 
-async def test_a_failed_container_is_run_again_and_its_former_log_is_kept(local: LocalNode) -> None:
+async def test_a_failed_container_restarts_and_its_previous_log_is_kept(local: LocalNode) -> None:
     script = "test -e /keep/x && exit 0; touch /keep/x; echo first try; exit 5"
     mounts = [{"name": "keep", "mountPath": "/keep"}]
     pod = manifest(
@@ -199,7 +199,7 @@ async def test_a_failed_container_is_run_again_and_its_former_log_is_kept(local:
     assert await local.log("p", previous=True) == "first try\n"
 
 
-async def test_deletion_asks_before_it_kills(local: LocalNode) -> None:
+async def test_deletion_sends_sigterm_before_sigkill(local: LocalNode) -> None:
     polite = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     await local.run(shell("polite", polite), shell("deaf", deaf))
@@ -228,7 +228,7 @@ async def test_background_children_end_with_their_container(local: LocalNode) ->
     await eventually(ended, what="the end of the child")
 
 
-async def test_an_images_folder_is_laid_over_the_host(local: LocalNode) -> None:
+async def test_an_images_directory_covers_the_host_files(local: LocalNode) -> None:
     layer = local.home / "images" / "tf:1"
     (layer / "opt" / "from-image").mkdir(parents=True)
     (layer / "opt" / "from-image" / "run.sh").write_text("echo from the image")
@@ -238,7 +238,7 @@ async def test_an_images_folder_is_laid_over_the_host(local: LocalNode) -> None:
     assert await local.log("p") == f"from the image\n{len(os.listdir('/opt')) + 1}\n"
 
 
-async def test_the_death_of_the_first_process_is_the_death_of_the_pod(local: LocalNode) -> None:
+async def test_when_the_first_process_dies_the_pod_dies(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
     facts = json.loads((local.home / "pods" / pod["metadata"]["uid"] / "pod").read_text())
@@ -249,7 +249,7 @@ async def test_the_death_of_the_first_process_is_the_death_of_the_pod(local: Loc
     assert pod["status"]["phase"] == "Running"
 
 
-async def test_a_killed_supervisor_takes_its_container_along_and_that_is_told(
+async def test_a_killed_shim_takes_its_container_along_and_that_is_reported(
     local: LocalNode,
 ) -> None:
     await local.run(shell("p", "sleep 1000"))
@@ -275,7 +275,7 @@ async def test_nodes_are_registered_ready_with_what_was_declared(local: LocalNod
     await wait_for(both, "both nodes ready")
 
 
-async def test_the_missing_image_is_mentioned_once_for_all_pods_of_an_owner(
+async def test_the_missing_image_is_reported_once_per_owner(
     local: LocalNode,
 ) -> None:
     owner = {

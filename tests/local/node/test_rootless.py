@@ -1,4 +1,4 @@
-"""The same pods without root: the tests of this folder run again as an ordinary user."""
+"""The same pods without root: tests of this package run again as an ordinary user."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def allow_config_maps(local: LocalNode, account: str) -> None:
 @pytest.mark.slow
 @needs_namespaces
 @pytest.mark.parametrize("on_host", [False, True])
-async def test_a_pod_may_do_with_its_token_what_its_roles_say_and_no_more(
+async def test_a_pods_token_has_exactly_the_rights_of_its_roles(
     local: LocalNode, on_host: bool
 ) -> None:
     await allow_config_maps(local, "trainer")
@@ -137,7 +137,7 @@ async def test_a_token_that_is_due_is_replaced_in_the_running_pod(tmp_path: Path
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_pod_waits_for_its_account_and_says_so(local: LocalNode) -> None:
+async def test_a_pod_waits_for_its_service_account_with_a_reason(local: LocalNode) -> None:
     await local.run(manifest("p", serviceAccountName="late"))
     waiting = await local.until("p", lambda p: p["status"].get("containerStatuses"))
     state = waiting["status"]["containerStatuses"][0]["state"]["waiting"]
@@ -156,7 +156,7 @@ def test_a_token_is_renewed_after_four_fifths_of_its_life_or_a_day() -> None:
     assert renew_at(made, made + timedelta(days=365)) == made + timedelta(days=1)
 
 
-def test_whether_a_pod_gets_a_token_is_said_by_the_pod_then_by_its_account() -> None:
+def test_automount_of_the_pod_overrides_that_of_its_service_account() -> None:
     yes, no = pod(automountServiceAccountToken=True), pod(automountServiceAccountToken=False)
     silent: Raw = {}
     against = {"automountServiceAccountToken": False}
@@ -168,7 +168,7 @@ def test_whether_a_pod_gets_a_token_is_said_by_the_pod_then_by_its_account() -> 
     assert [mounted(p, against) for p in (pod(), yes, no)] == [False, True, False]
 
 
-def test_a_container_with_its_own_mount_there_keeps_it() -> None:
+def test_a_container_keeps_its_own_mount_at_the_token_directory() -> None:
     mine = {"name": "v", "mountPath": TOKEN_DIRECTORY}
     one = pod("p", container("a", volumeMounts=[mine]), container("b"))
 

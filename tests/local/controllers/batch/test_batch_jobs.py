@@ -1,4 +1,4 @@
-"""Jobs: every pod counted once, whatever happens in between; when a job ends, and how."""
+"""Jobs: every pod counted exactly once; when a job ends, and how."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_a_suspended_job_has_no_pods_and_none_of_them_counts() -> None:
     assert len(world.running) == 2
 
 
-def test_a_rule_of_the_failure_policy_ends_the_job_or_forgives() -> None:
+def test_a_rule_of_the_failure_policy_fails_the_job_or_ignores_the_pod() -> None:
     codes = {"onExitCodes": {"operator": "In", "values": [1]}}
     strict = World(podFailurePolicy={"rules": [{"action": "FailJob", **codes}]}, completions=1)
     mild = World(
@@ -302,7 +302,7 @@ def test_runs_of_indexes_are_written_as_kubernetes_writes_them(given: list[int],
     assert pod_tracking.format_indexes(given) == text
 
 
-def test_a_job_goes_when_its_time_after_the_end_is_over() -> None:
+def test_a_job_expires_after_its_time_to_live() -> None:
     world = World(completions=1, ttlSecondsAfterFinished=60)
     assert decide.expires(world.job) is None
     world.settle()

@@ -1,4 +1,4 @@
-"""Jobs under the real kubectl: ours end in the state in which Kubernetes' own end."""
+"""Jobs with the real kubectl: ours end in the same state as on Kubernetes."""
 
 from __future__ import annotations
 

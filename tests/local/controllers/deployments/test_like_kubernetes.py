@@ -1,4 +1,4 @@
-"""Deployments under the real kubectl: ours end in the state in which Kubernetes' own end."""
+"""Deployments with the real kubectl: ours end in the same state as on Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rolling out: bounds that hold at every moment, whatever is slow; what is made and removed."""
+"""Rollouts: bounds that hold at every moment; which sets are created and deleted."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_recreate_never_runs_two_templates_at_once(choices: list[int]) -> None:
     assert (world.pods, world.available) == (3, 3)
 
 
-def test_going_back_to_a_template_brings_its_set_back_under_a_new_number() -> None:
+def test_a_rollback_reuses_the_old_set_under_a_new_revision() -> None:
     world = World(deployment(2))
     world.settle()
     first = next(iter(world.sets))

@@ -73,7 +73,7 @@ async def delete(client: Client, name: str, propagation: str = "Background") -> 
     await client.delete(MAPS, Key("default", name), propagation=propagation)
 
 
-async def test_what_belongs_to_a_deleted_object_goes_with_it_to_the_last_grandchild(
+async def test_all_dependents_of_a_deleted_object_are_deleted(
     client: Client,
 ) -> None:
     top = await make(client, "top")
@@ -88,7 +88,7 @@ async def test_what_belongs_to_a_deleted_object_goes_with_it_to_the_last_grandch
     assert await exists(client, "stranger")
 
 
-async def test_an_object_made_for_an_owner_that_is_gone_already_goes(client: Client) -> None:
+async def test_an_object_created_for_a_deleted_owner_is_deleted(client: Client) -> None:
     top = await make(client, "top")
     await delete(client, "top")
     await make(client, "late", top)
@@ -107,7 +107,7 @@ async def test_another_object_of_the_same_name_is_not_the_owner(client: Client) 
     assert await exists(client, "of-second")
 
 
-async def test_an_object_with_two_owners_goes_with_the_second(client: Client) -> None:
+async def test_an_object_with_two_owners_is_deleted_with_the_second(client: Client) -> None:
     one, two = await make(client, "one"), await make(client, "two")
     await make(client, "shared", one, two)
 
@@ -122,7 +122,7 @@ async def test_an_object_with_two_owners_goes_with_the_second(client: Client) ->
     await gone(client, "shared")
 
 
-async def test_in_the_foreground_the_owner_goes_last(client: Client) -> None:
+async def test_with_foreground_deletion_the_owner_is_deleted_last(client: Client) -> None:
     top = await make(client, "top")
     child = await make(client, "child", top)
     held = {"metadata": {"finalizers": ["example.com/hold"]}}

@@ -1,4 +1,4 @@
-"""What becomes of an object when its owners go."""
+"""What happens to an object when its owners are deleted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def item(uid: str, *owners: str, finalizers: tuple[str, ...] = (), deleting: boo
         ([OwnerState.EXISTS, OwnerState.EXISTS], Keep()),
     ],
 )
-def test_an_object_goes_when_no_owner_is_left(
+def test_an_object_is_deleted_when_no_owner_is_left(
     standing: list[OwnerState], expected: Verdict
 ) -> None:
     names = [f"o{number}" for number in range(len(standing))]
@@ -61,7 +61,7 @@ def test_an_object_with_another_owner_only_loses_the_reference(other: OwnerState
     assert verdict == Drop(one.meta.owner_references[:1])
 
 
-def test_an_object_without_owners_and_one_already_going_are_left_alone() -> None:
+def test_objects_without_owners_or_being_deleted_are_kept() -> None:
     assert judge(item("x"), {}) == Keep()
     assert judge(item("x", "o", deleting=True), {"o": OwnerState.GONE}) == Keep()
 
@@ -69,7 +69,9 @@ def test_an_object_without_owners_and_one_already_going_are_left_alone() -> None
 @pytest.mark.parametrize(
     ("finalizer", "way"), [(ORPHAN, "Orphan"), (FOREGROUND, "Foreground"), ("x/y", "Background")]
 )
-def test_an_object_goes_in_the_way_its_finalizers_ask_for(finalizer: str, way: str) -> None:
+def test_an_object_is_deleted_with_the_propagation_of_its_finalizers(
+    finalizer: str, way: str
+) -> None:
     assert judge(item("x", "o", finalizers=(finalizer,)), {"o": OwnerState.GONE}) == Delete(way)
 
 

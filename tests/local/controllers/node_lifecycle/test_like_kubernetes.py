@@ -1,6 +1,6 @@
-"""Nodes that fall silent or go: ours are treated as Kubernetes' own controllers treat them.
+"""Nodes without heartbeats and deleted nodes: treated as by Kubernetes' own controllers.
 
-Both sides are told to lose patience after a few seconds; no kwok speaks for the nodes here.
+Both sides have a short grace; kwok does not write heartbeats here.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def revived(place: ClusterUnderTest) -> bool:
     return "unreachable" not in said(place, "get", "node", "far", "-o", "jsonpath={.spec}")
 
 
-def test_a_silent_node_is_unreachable_and_its_pods_leave_when_their_patience_ends(
+def test_a_node_without_heartbeats_is_unreachable_and_its_pods_are_evicted(
     impatient: tuple[ClusterUnderTest, ClusterUnderTest],
 ) -> None:
     for place in impatient:

@@ -1,4 +1,4 @@
-"""Silent nodes and the notice their pods get; what a controller remembers of its own doings."""
+"""Nodes without heartbeats: their conditions, taints and evictions."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def keys(rows: list[Raw] | None) -> set[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("ready", "key"), [("False", node_taints.NOT_READY), ("Unknown", node_taints.UNREACHABLE)]
 )
-def test_a_node_that_is_not_ready_keeps_pods_away_and_gives_notice(ready: str, key: str) -> None:
+def test_a_node_that_is_not_ready_gets_both_taints(ready: str, key: str) -> None:
     wanted = node_taints.taints(node(ready), NOW)
 
     assert keys(wanted) == {(key, "NoSchedule"), (key, "NoExecute")}
     assert keys(node_taints.taints(node(ready), NOW, evicts=False)) == {(key, "NoSchedule")}
 
 
-def test_a_ready_node_loses_our_taints_and_keeps_those_of_others() -> None:
+def test_a_ready_node_loses_our_taints_and_keeps_other_taints() -> None:
     theirs = {"key": "gpu", "effect": "NoSchedule", "value": "yes"}
 
     assert node_taints.taints(node("True", taint(), theirs), NOW) == [theirs]
@@ -74,7 +74,7 @@ def test_a_cordoned_node_is_tainted() -> None:
     assert keys(wanted) == {(node_taints.UNSCHEDULABLE, "NoSchedule")}
 
 
-def test_silence_is_told_once() -> None:
+def test_unknown_conditions_are_written_once() -> None:
     rows = {row["type"]: row["reason"] for row in node_taints.unknown_conditions(node(), NOW)}
 
     assert rows["Ready"] == rows["MemoryPressure"] == "NodeStatusUnknown"
@@ -133,7 +133,9 @@ class Place:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(("away", "silenced"), [(0.0, 1), (60.0, 0)])
-async def test_silence_that_we_slept_through_does_not_count(away: float, silenced: int) -> None:
+async def test_heartbeats_missed_while_we_were_suspended_do_not_count(
+    away: float, silenced: int
+) -> None:
     place: Any = Place(node())
     heartbeats = NodeHeartbeats(place, place, lambda: NOW, grace=50.0)
     first = await heartbeats.reconcile(Key("", "n"))

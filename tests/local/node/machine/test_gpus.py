@@ -113,7 +113,7 @@ def test_load_and_memory_are_read_except_of_broken_gpus(
     assert gpus.gpu_use([0, 2, 3]) == {0: GpuUse(0.05, 1 << 30), 3: GpuUse(0.35, 1 << 30)}
 
 
-def test_without_gpus_to_read_the_driver_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gpus_to_read_nvml_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("NVML was initialised"))
 
     assert gpus.gpu_use([]) == {}
@@ -157,7 +157,7 @@ def gpu_container(name: str, count: int) -> Raw:
     return container(name, resources={"limits": {gpus.RESOURCE: count}})
 
 
-def test_no_gpu_is_given_twice_and_an_ended_pods_are_given_again(tmp_path: Path) -> None:
+def test_no_gpu_is_allocated_twice_and_those_of_an_ended_pod_are_free_again(tmp_path: Path) -> None:
     runtime = OpenPods()
     devices = GpuAllocator(tmp_path, runtime, {"muster-0": (0, 1, 2, 3)})  # type: ignore[arg-type]
 

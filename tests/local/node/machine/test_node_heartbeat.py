@@ -1,4 +1,4 @@
-"""The nodes' heartbeats, and what is written again after a silence."""
+"""The nodes' heartbeats, and the status written after a gap."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Writes:
         return SimpleNamespace(items=[])
 
 
-async def test_a_node_that_was_silent_tells_its_status_again_at_once() -> None:
+async def test_a_node_writes_its_status_at_once_after_a_gap() -> None:
     client, slept = Writes(), [0.0]
     loop = asyncio.get_running_loop()
     node = NodeSpec("n", {"cpu": "1"})

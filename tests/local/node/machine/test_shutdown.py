@@ -1,4 +1,4 @@
-"""Which pods are said to have been cut short when the nodes are switched off, and how."""
+"""Which pods are marked as stopped when the cluster stops, and how."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_pod_that_its_owner_replaces_is_cut_short(policy: str) -> None:
         pod(deletionTimestamp="2026-01-01T00:00:00Z"),
     ],
 )
-def test_others_are_left_alone(other: Pod) -> None:
+def test_other_pods_are_not_marked(other: Pod) -> None:
     assert not was_stopped(other, NODES)
 
 

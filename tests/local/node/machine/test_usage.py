@@ -1,4 +1,4 @@
-"""Measuring what containers' processes use."""
+"""Measuring the CPU, memory and GPUs of containers."""
 
 from __future__ import annotations
 

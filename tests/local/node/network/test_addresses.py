@@ -1,4 +1,4 @@
-"""Addresses of pods: clear of the machine's routes, and kept by name."""
+"""Addresses of pods: outside of the machine's routes, one per pod name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def key(name: object) -> Key:
 
 
 @given(st.integers(0, 2**32 - 1), st.sets(st.integers(0, 255), max_size=200))
-def test_the_subnet_touches_no_route(seed: int, taken: set[int]) -> None:
+def test_the_subnet_overlaps_no_route(seed: int, taken: set[int]) -> None:
     routes = [IPv4Network(f"10.{number}.0.0/16") for number in taken]
 
     found = free_subnet(routes, seed)
@@ -28,7 +28,7 @@ def test_the_subnet_touches_no_route(seed: int, taken: set[int]) -> None:
     assert not any(found.overlaps(route) for route in routes)
 
 
-def test_a_machine_whose_routes_cover_everything_is_told_so() -> None:
+def test_routes_that_cover_all_subnets_are_an_error() -> None:
     with pytest.raises(UsageError, match="subnet"):
         free_subnet([IPv4Network("10.0.0.0/8")], 0)
 
@@ -47,7 +47,7 @@ def test_a_name_keeps_its_address_and_names_never_share_one() -> None:
     assert [addresses.allocate(key(i)) for i in range(13)] == [(a, False) for a in given_]
 
 
-def test_the_longest_unused_name_loses_its_address_when_all_are_given() -> None:
+def test_the_least_recently_used_name_loses_its_address_when_the_subnet_is_full() -> None:
     addresses = Addresses(SUBNET)
     first = [addresses.allocate(key(i))[0] for i in range(13)]
     addresses.allocate(key(0))
@@ -69,7 +69,7 @@ def test_names_in_use_never_lose_theirs() -> None:
         addresses.allocate(key("new"), busy=names)
 
 
-def test_what_was_written_down_is_remembered() -> None:
+def test_saved_addresses_are_restored() -> None:
     before = Addresses(SUBNET)
     address, _ = before.allocate(key("a"))
 

@@ -1,7 +1,4 @@
-"""Names of pods and services.
-
-Names are written into the pods that are there; one that goes meanwhile disturbs nobody.
-"""
+"""Names of pods and services in `/etc/hosts`."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ def test_a_pod_has_four_names_in_its_own_namespace_and_three_from_another() -> N
     assert other["a.default.svc"] == ["10.1.0.2"]
 
 
-def test_a_service_gives_the_addresses_of_the_pods_it_selects() -> None:
+def test_a_service_resolves_to_the_addresses_of_its_pods() -> None:
     pods = [pod("a", meta={"labels": {"job": "x"}}), pod("b", meta={"labels": {"job": "x"}})]
 
     table = hosts_file.hosts_entries(
@@ -74,7 +71,7 @@ def test_a_service_gives_the_addresses_of_the_pods_it_selects() -> None:
     assert "none" not in found
 
 
-def test_a_service_keeps_the_last_address_while_its_pod_is_replaced() -> None:
+def test_a_service_resolves_to_the_last_address_while_its_pod_is_replaced() -> None:
     table = hosts_file.hosts_entries([], [service("gone", job="x")], address, last)
 
     assert names(hosts_file.render_hosts_file("default", table))["gone"] == ["10.1.0.9"]
@@ -162,7 +159,7 @@ class Addresses:
 
 
 @pytest.mark.looptime
-async def test_a_pod_that_goes_while_names_are_written_stops_nothing(
+async def test_a_pod_that_vanishes_while_files_are_written_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods = [pod(name) for name in ("a", "b")]

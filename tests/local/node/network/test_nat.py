@@ -1,4 +1,4 @@
-"""The way out of the pods' network, tried in a small world made of namespaces."""
+"""External network access, tried in a small network made of namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node ports: a service's pods answered for at 127.0.0.1."""
+"""Node ports: services reached at 127.0.0.1."""
 
 from __future__ import annotations
 

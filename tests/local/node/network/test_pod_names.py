@@ -48,7 +48,7 @@ async def test_two_pods_listen_on_the_same_port_and_find_each_other_by_name(
     assert (await local.ended("a"))["exitCode"] == 0
 
 
-async def test_names_that_come_later_are_seen_by_running_pods(local: LocalNode) -> None:
+async def test_running_pods_see_later_names(local: LocalNode) -> None:
     watch = "until getent hosts late && getent hosts svc.default.svc; do sleep 0.02; done"
     await local.run(shell("early", watch), shell("ps", "sleep 1000"))
     service = {
@@ -64,7 +64,7 @@ async def test_names_that_come_later_are_seen_by_running_pods(local: LocalNode) 
     assert ps["status"]["podIP"] in await local.log("early")
 
 
-async def test_a_replacement_has_the_address_of_its_predecessor(local: LocalNode) -> None:
+async def test_a_replacement_has_the_address_of_the_old_pod(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     first = await local.phase("p", "Running")
     await local.client.delete(PODS, Key("default", "p"), grace=0)

@@ -1,4 +1,4 @@
-"""Programs that should carry packets without root, and what is said when they do not."""
+"""slirp4netns and pasta, and the messages when they fail."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_device_that_is_not_there_is_named(
     )
 
 
-def test_other_trouble_of_each_program_is_told_in_its_words(
+def test_other_failures_have_the_message_of_each_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "bin", "slirp4netns", "one thing", "another thing", "child failed(1)")
@@ -59,7 +59,5 @@ def test_other_trouble_of_each_program_is_told_in_its_words(
     )
 
 
-def test_that_there_is_no_such_program_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert why_not(tmp_path, monkeypatch) == "neither slirp4netns nor pasta is installed"

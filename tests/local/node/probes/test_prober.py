@@ -1,4 +1,4 @@
-"""Probes and hooks in virtual time: what they make of a container's health, and when."""
+"""Probes and hooks in virtual time: how they change a container's health, and when."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Bench:
         return self.health()
 
 
-def test_a_probe_is_believed_after_as_many_answers_in_a_row_as_it_says() -> None:
+def test_a_probe_changes_state_after_its_threshold_of_equal_results() -> None:
     probe = Probe(success_threshold=2, failure_threshold=3)
     streak = ProbeStreak(False)
     seen = []
@@ -97,7 +97,7 @@ def test_a_probe_is_believed_after_as_many_answers_in_a_row_as_it_says() -> None
     assert seen == [False, False, False, True, True, True, True, True, True, False]
 
 
-async def test_without_probes_running_is_ready_and_nothing_is_asked() -> None:
+async def test_without_probes_a_running_container_is_ready_and_no_handler_runs() -> None:
     bench = Bench(lambda now, handler: False)
     async with bench.watching():
         assert await bench.at(100) == Health()
@@ -128,7 +128,7 @@ async def test_a_failed_liveness_probe_means_the_container_is_to_be_stopped() ->
     assert bench.handlers.times[-1] == 14
 
 
-async def test_nothing_else_is_asked_before_the_startup_probe_has_passed() -> None:
+async def test_no_other_probe_runs_before_the_startup_probe_has_passed() -> None:
     startup = {**HTTP, "periodSeconds": 10, "failureThreshold": 30}
     liveness = {**EXEC, "periodSeconds": 1, "failureThreshold": 1}
 
@@ -150,7 +150,7 @@ async def test_a_container_that_never_starts_is_stopped() -> None:
         assert (await bench.at(4.5)).failed == "main failed startup probe"
 
 
-async def test_a_start_hook_comes_first_and_its_failure_is_the_containers() -> None:
+async def test_the_start_hook_runs_first_and_its_failure_fails_the_container() -> None:
     hook = {"postStart": {"sleep": {"seconds": 4}}}
     good = Bench(lambda now, handler: True, lifecycle=hook, readinessProbe=HTTP)
     async with good.watching():
@@ -163,7 +163,7 @@ async def test_a_start_hook_comes_first_and_its_failure_is_the_containers() -> N
     assert bad.events.events == [("FailedPostStartHook", "PostStartHook failed: no good")]
 
 
-async def test_a_daemon_that_comes_back_believes_what_it_told_before() -> None:
+async def test_a_restarted_daemon_starts_from_the_reported_status() -> None:
     hook = {"postStart": EXEC}
     bench = Bench(lambda now, handler: now > 5, lifecycle=hook, readinessProbe=HTTP)
     told = {"name": "main", "ready": True, "started": True, "restartCount": 0}

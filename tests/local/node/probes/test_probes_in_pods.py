@@ -164,7 +164,7 @@ async def test_a_sidecar_serves_from_before_the_rest_to_after_it(
     assert "terminated" in pod["status"]["initContainerStatuses"][0]["state"]
 
 
-async def test_who_a_pod_wants_to_be_is_ignored_and_said(local: LocalNode) -> None:
+async def test_run_as_user_is_ignored_and_an_event_says_so(local: LocalNode) -> None:
     await local.run(
         manifest("p", container("main", "id", "-u"), securityContext={"runAsUser": 1234})
     )

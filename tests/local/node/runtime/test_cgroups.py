@@ -1,4 +1,4 @@
-"""Memory limits: where groups may be made, and what happens to a container that wants too much."""
+"""Memory limits: where groups can be made, and containers over their limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GREEDY = "x = b'x' * (400 << 20); print(len(x))"
 @pytest.mark.slow
 @needs_namespaces
 @pytest.mark.parametrize("runtime", ["namespaces", "plain"])
-async def test_a_container_that_uses_too_much_is_killed_and_that_is_told(
+async def test_a_container_over_its_memory_limit_is_oom_killed(
     tmp_path: Path, runtime: str
 ) -> None:
     groups = cgroups.find_memory_cgroups(tmp_path)

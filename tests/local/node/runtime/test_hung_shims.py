@@ -1,4 +1,4 @@
-"""Supervisors that hang, here because they were stopped: their pods end nevertheless."""
+"""Shims that hang, here because they were stopped: their pods end nevertheless."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ def shell(name: str, script: str, **spec: object) -> Raw:
     return manifest(name, container("main", "sh", "-c", script), **spec)
 
 
-async def test_a_plain_pod_runs_in_its_own_folder_and_its_end_is_told(local: LocalNode) -> None:
+async def test_a_plain_pod_runs_in_its_own_folder_and_its_exit_is_reported(
+    local: LocalNode,
+) -> None:
     await local.run(shell("p", "echo $HOSTNAME; pwd; ls $TMPDIR; touch out; python -V; exit 3"))
 
     assert (await local.ended("p"))["exitCode"] == 3
@@ -60,7 +62,9 @@ async def test_a_plain_pod_runs_in_its_own_folder_and_its_end_is_told(local: Loc
     assert (await local.pod("p"))["status"]["podIP"] == "127.0.0.1"
 
 
-async def test_volumes_are_links_below_the_pods_own_root_and_that_is_said(local: LocalNode) -> None:
+async def test_volumes_are_links_below_the_pods_own_root_and_an_event_says_so(
+    local: LocalNode,
+) -> None:
     mounts = [{"name": "v", "mountPath": "/training_logs"}]
     script = "echo loss > $MUSTER_ROOT/training_logs/loss; cat $MUSTER_ROOT/training_logs/loss"
     await local.run(
@@ -202,7 +206,7 @@ print(json.dumps([choice.kind, choice.note]))
 
 
 @needs_namespaces
-def test_a_machine_that_forbids_namespaces_gets_the_plain_runtime_and_hears_why() -> None:
+def test_a_machine_that_forbids_namespaces_gets_the_plain_runtime_with_a_reason() -> None:
     """A user namespace in which no other may be made stands in for such a machine."""
     inside = ["unshare", "--user", "--map-root-user", sys.executable, "-c", FORBIDDEN, _SOURCE]
     done = subprocess.run(inside, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What a container will see of the file system, planned on an imagined host."""
+"""The planned file system of a container, on an imagined host."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_volume_over_an_existing_directory_is_bound_over_the_bound_parent() ->
     assert ["bind", "/v", "/data/set", True] in found
 
 
-def test_a_directory_that_lacks_the_entry_is_rebuilt_with_those_it_has() -> None:
+def test_a_directory_without_the_entry_is_rebuilt_with_its_other_entries() -> None:
     found = steps(Mount("/v", "/usr/share/mine"))
 
     assert at(found, "/usr") == ["host"]
@@ -175,7 +175,7 @@ def test_a_layer_lies_over_the_host_entry_by_entry() -> None:
     assert at(found, "/usr/share/doc") == ["host"]
 
 
-def test_only_harmless_devices_and_accelerators_are_given() -> None:
+def test_pods_have_only_harmless_devices_and_accelerators() -> None:
     found = steps()
 
     assert at(found, "/dev/null") == at(found, "/dev/nvidia0") == ["bind"]

@@ -1,4 +1,4 @@
-"""What a killed daemon left is ended in the way in which it ran, whatever the next one is told."""
+"""Pods of a killed daemon are stopped by the runtime that started them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_down_ends_all_that_ran_without_namespaces(local: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("namespaces", "plain"), ("plain", "namespaces")])
-def test_up_in_another_way_ends_what_ran_in_the_former_one(
+def test_up_with_another_runtime_stops_the_pods_of_the_earlier_one(
     local: LocalCluster, first: str, second: str
 ) -> None:
     start(local, first)
@@ -87,7 +87,9 @@ def ended(local: LocalCluster) -> tuple[str, str, list[str]] | None:
 
 
 @pytest.mark.parametrize("again", ["plain", "auto"])
-def test_up_in_the_same_way_or_in_any_finds_what_runs(local: LocalCluster, again: str) -> None:
+def test_up_with_the_same_runtime_or_auto_finds_running_pods(
+    local: LocalCluster, again: str
+) -> None:
     start(local, "plain")
     before = sleeping()
     local.kill_daemon()

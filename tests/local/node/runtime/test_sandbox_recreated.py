@@ -1,4 +1,4 @@
-"""A pod whose namespaces are made anew begins anew: with its init containers."""
+"""A pod whose namespaces are made again starts with its init containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a shim is seen, however its files and sockets go, and whoever started it."""
+"""The exit of a shim is noticed, whatever happens to its files and sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that outlive the daemon: light, and exact about streams and logs."""
+"""The programs that outlive the daemon: few imports, exact streams and logs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_carriage_returns_do_not_end_a_line() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
-def test_what_was_written_is_what_is_read_however_it_was_cut(pieces: list[bytes]) -> None:
+def test_log_records_are_read_back_whatever_the_chunks(pieces: list[bytes]) -> None:
     written = b"".join(log_format.records("stdout", piece, AT) for piece in pieces)
     renderer = container_logs.LogRenderer(timestamps=False, since=None)
 

@@ -1,4 +1,4 @@
-"""What a pod's volumes contain, and how they are mounted."""
+"""The files of a pod's volumes, and how they are mounted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_binary_data_of_a_config_map_is_among_its_files(tmp_path: Path, source: 
         ({"hostPath": {"path": "/"}}, False),
     ],
 )
-def test_volumes_made_of_objects_are_only_read(source: Raw, read_only: bool) -> None:
+def test_volumes_made_of_objects_are_read_only(source: Raw, read_only: bool) -> None:
     mounted = [{"name": "v", "mountPath": "/v"}]
     one = pod("p", container("main", volumeMounts=mounted), volumes=[{"name": "v", **source}])
 
@@ -76,7 +76,7 @@ def test_volumes_made_of_objects_are_only_read(source: Raw, read_only: bool) -> 
     assert [mount.read_only for mount in found] == [read_only]
 
 
-def test_a_volume_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+def test_a_volume_that_was_only_half_written_is_written_again(tmp_path: Path) -> None:
     folder = prepared(tmp_path, {"configMap": {"name": "c"}})
     half = folder.with_name(f".{folder.name}")
     folder.rename(half)
@@ -125,7 +125,7 @@ def test_an_object_that_is_gone_is_shown_as_it_was(tmp_path: Path) -> None:
     assert (folder / "text").read_text() == "words"
 
 
-def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+def test_unchanged_files_are_not_written_again(tmp_path: Path) -> None:
     source = {"configMap": {"name": "c"}}
     folder = prepared(tmp_path, source)
     before = (folder / "..data").readlink()
@@ -152,7 +152,7 @@ def test_a_change_that_was_cut_short_is_finished_the_next_time(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["c", "absent"])
-def test_a_key_that_may_be_absent_is_left_out(tmp_path: Path, name: str) -> None:
+def test_an_optional_key_that_is_missing_is_left_out(tmp_path: Path, name: str) -> None:
     items = [{"key": "text", "path": "text"}, {"key": "none", "path": "none"}]
     part = {"configMap": {"name": name, "optional": True, "items": items}}
 

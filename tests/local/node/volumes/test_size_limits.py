@@ -1,4 +1,4 @@
-"""A pod that keeps more in an emptyDir than it may."""
+"""Pods over the size limit of an emptyDir."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_size_of_a_folder_is_that_of_all_files_below(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_pod_that_keeps_too_much_is_evicted(tmp_path: Path) -> None:
+async def test_a_pod_over_the_size_limit_of_a_volume_is_evicted(tmp_path: Path) -> None:
     fill = "dd if=/dev/zero of=/v/big bs=1M count=3 2>/dev/null; sleep 1000"
     mounts = [{"name": "v", "mountPath": "/v"}]
     async with local_node(tmp_path) as local:

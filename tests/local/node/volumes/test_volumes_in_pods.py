@@ -1,4 +1,4 @@
-"""Files that real pods find: volumes, their own name, their terminal, private places."""
+"""Files in real pods: volumes, host name, terminal, private directories."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shell(name: str, script: str, source: Raw | None = None, **fields: object) -
     )
 
 
-async def test_a_pod_with_a_volume_that_is_not_here_waits_and_says_so(local: LocalNode) -> None:
+async def test_a_pod_with_an_unsupported_volume_waits_with_a_reason(local: LocalNode) -> None:
     await local.run(shell("p", "true", {"nfs": {"server": "files", "path": "/data"}}))
     pod = await local.until("p", lambda p: p["status"].get("containerStatuses"))
 
@@ -155,7 +155,7 @@ async def test_a_pod_resolves_its_own_host_name(local: LocalNode) -> None:
     assert "w-0.job.default.svc.cluster.local\n" in await local.log("b")
 
 
-async def test_the_last_words_of_a_program_are_where_it_was_told_to_write_them(
+async def test_the_termination_message_is_read_from_its_path(
     local: LocalNode,
 ) -> None:
     script = "echo said > /tmp/words; echo logged; exit 1"
@@ -207,7 +207,7 @@ async def test_an_interpreter_reached_through_a_link_is_there(tmp_path: Path, na
     assert (text.strip(), code) == (f"{tmp_path}/link" if "link" in name else sys.base_prefix, 0)
 
 
-async def test_what_a_program_writes_to_its_private_places_is_not_memory(local: LocalNode) -> None:
+async def test_files_in_private_directories_do_not_count_as_memory(local: LocalNode) -> None:
     await local.run(shell("p", "stat -c %d / /tmp /run /var/tmp ~ ~/.cache /dev/shm"))
 
     assert (await local.ended("p"))["exitCode"] == 0

@@ -1,4 +1,4 @@
-"""What the kernel says of processes, in the states between life and death."""
+"""What the kernel reports about processes that start or exit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.stdin.read()
 """
 
 
-def test_the_first_process_of_a_pod_is_going_until_the_last_of_the_pod_is_reaped() -> None:
+def test_the_first_process_of_a_pod_is_exiting_until_the_last_one_is_reaped() -> None:
     """Its child in the pod is dead too, but its parent outside has not asked after it."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", FAMILY], stdin=pipe, stdout=pipe) as parent:

@@ -96,7 +96,7 @@ def kube(control_plane_binaries: Path, tmp_path_factory: pytest.TempPathFactory)
         kube.stop()
 
 
-def test_a_gang_that_does_not_fit_is_not_bound_at_all_and_says_why(kube: Kube) -> None:
+def test_a_gang_that_does_not_fit_is_not_bound_and_has_a_reason(kube: Kube) -> None:
     kube.submit("big", workers=3)
 
     def explained() -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The whole thread on the local cluster: submit, gang, place, run, read, survive, clean up."""
+"""A job on the local cluster: submit, gang, place, run, read logs, survive kills, clean up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     assert Footprint.now().beyond(before, cluster.home) == []
 
 
-def test_a_gang_that_does_not_fit_waits_whole_and_says_why(local: LocalCluster) -> None:
+def test_a_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(local: LocalCluster) -> None:
     local.submit("big", "--gang", "--gpus=1", "--workers=3", "--ps=1", command=TRAIN)
 
     def explained() -> dict[str, Any] | None:
