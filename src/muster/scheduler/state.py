@@ -88,7 +88,7 @@ class State:
         if before == key and self._one_of_many(slot, new, key):
             return
         if slot is not None and slot.kind is SlotKind.ASSUMED:
-            self._happened(Wake.BOUND)
+            self.events |= Wake.BOUND
         if before is None and key in self.records and self.records[key].run.expects:
             self.records[key].run.expects.pop(0)
         for gang in {before, key} - {None}:

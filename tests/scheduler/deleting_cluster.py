@@ -1,0 +1,128 @@
+"""A cluster in memory whose pods are marked and deleted by calls that can fail and take a while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from muster.api.core import Pod
+from muster.api.kinds import PODS
+from muster.api.meta import Condition, Key
+from muster.errors import Conflict, MusterError, NotFound
+from muster.scheduler.decisions import takedown
+from muster.scheduler.decisions.decision import Delete
+from muster.scheduler.effects.deleter import Deleter
+from muster.scheduler.loop import Loop
+from muster.scheduler.state import State
+from tests.scheduler.builders import gang, node, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster, FakeEffects
+
+replace = msgspec.structs.replace
+Fault = Callable[[str, str], MusterError | None]
+
+
+class Server(FakeCluster):
+    """A cluster whose pods are marked and deleted through calls that can fail and take a while."""
+
+    def __init__(self) -> None:
+        self.denies: Fault = lambda verb, name: None
+        self.calls: list[tuple[str, str, float]] = []
+        self.under_way = self.most = 0
+        self.said_of: list[tuple[str, str]] = []
+        self.leads = True
+        self.gone: list[Pod] = []
+        super().__init__()
+
+    def scheduler(self, state: State) -> None:
+        super().scheduler(state)
+        self.takedown = Deleter(self, self._heard, may_act=lambda: self.leads)
+        self.loop = Loop(state, _Orders(self), clock=lambda: asyncio.get_running_loop().time())
+        self.binder._settled = self.loop.settled
+
+    def _heard(self, delete: Delete, pod: Pod, why: str) -> None:
+        self.said_of.append((pod.metadata.name, why))
+        takedown.deletion_failed(self.state, pod, why)
+        self.loop.wake()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[FakeCluster]:
+        async with super().running(), asyncio.TaskGroup() as group:
+            task = group.create_task(self.takedown.run())
+            try:
+                yield self
+            finally:
+                task.cancel()
+
+    async def patch(self, kind: Any, key: Key, body: Any, **how: Any) -> None:
+        assert (kind, how["subresource"]) == (PODS, "status")
+        found = await self._call("mark", key, body["metadata"]["uid"])
+        (made,) = body["status"]["conditions"]
+        when = datetime.fromisoformat(made["lastTransitionTime"])
+        told = Condition(made["type"], made["status"], made["reason"], made["message"], when)
+        notes = {**found.metadata.annotations, **body["metadata"].get("annotations", {})}
+        conditions = (*found.status.conditions, told)
+        self.add(
+            replace(
+                found,
+                metadata=replace(found.metadata, annotations=notes),
+                status=replace(found.status, conditions=conditions),
+            )
+        )
+
+    async def delete(self, kind: Any, key: Key, *, uid: str) -> None:
+        assert kind is PODS
+        found = await self._call("delete", key, uid)
+        self.gone.append(found)
+        self.delete_pod(key.name)
+
+    async def _call(self, verb: str, key: Key, uid: str) -> Pod:
+        self.calls.append((verb, key.name, asyncio.get_running_loop().time()))
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await asyncio.sleep(0.05)  # pace: virtual
+        finally:
+            self.under_way -= 1
+        error = self.denies(verb, key.name)
+        if error is not None:
+            raise error
+        found = self.pods.get(key)
+        if found is None:
+            raise NotFound(f"{key} not found", status=404)
+        if found.metadata.uid != uid:
+            raise Conflict(f"{key} is another pod", status=409)
+        return found
+
+    def times(self, verb: str, name: str) -> list[float]:
+        return [when for what, who, when in self.calls if (what, who) == (verb, name)]
+
+
+class _Orders(FakeEffects):
+    def delete(self, delete: Delete) -> None:
+        self._server.deletes.append(delete)
+        self._server.takedown.submit(delete)
+
+    @property
+    def _server(self) -> Server:
+        assert isinstance(self._cluster, Server)
+        return self._cluster
+
+
+def wants_room(server: Server) -> None:
+    server.add(volcano_group("high", 20, created=9), *gang("high", 20, gpus=1, priority=5))
+
+
+async def full_server() -> Server:
+    """Forty GPUs, all used by a low gang that needs every member, and who wants half of them."""
+    made = Server()
+    made.add(node("n1", gpus=40))
+    made.add(volcano_group("low", 40), *gang("low", 40, gpus=1))
+    async with made.running():
+        await made.settle()
+    assert len(made.bound("low")) == 40
+    return made
