@@ -62,11 +62,11 @@ def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> 
     members = tuple(sorted(pods, key=lambda pod: pod.metadata.name))
     row = _row(members, rows)
     state, text = _verdict(members, row)
-    told = tuple(map(_member, members))
+    rows_of_members = tuple(map(_member, members))
     if row is None:
         names = [gang_named_by(pod) for pod in members[:1]]
         gang = str(names[0]) if names and names[0] is not None else ""
-        return JobExplanation(name, state, text, gang=gang, members=told)
+        return JobExplanation(name, state, text, gang=gang, members=rows_of_members)
     return JobExplanation(
         name,
         state,
@@ -79,7 +79,7 @@ def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> 
         since=row.since,
         priority=row.priority,
         held=row.held,
-        members=told,
+        members=rows_of_members,
     )
 
 
@@ -154,6 +154,10 @@ def _condition_message(pod: Pod) -> str:
     return scheduled.message or scheduled.reason
 
 
-def place_in_words(told: JobExplanation) -> str:
+def place_in_words(explanation: JobExplanation) -> str:
     """`2nd of 7 in line`; empty where it is not in line."""
-    return f"{ordinal(told.place)} of {told.in_line} in line" if told.place else ""
+    return (
+        f"{ordinal(explanation.place)} of {explanation.in_line} in line"
+        if explanation.place
+        else ""
+    )

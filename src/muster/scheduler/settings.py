@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     placement: Literal["pack", "spread"] = "pack"
     """What gangs get that do not ask by the annotation `muster.dev/placement`."""
     rack_label: str = ""
-    """The label of nodes that names their rack: gangs are kept within as few as can be."""
+    """The label of nodes that names their rack: gangs are placed in as few racks as possible."""
     weights: Weights = Weights()
 
 
@@ -108,8 +108,8 @@ def _written_twice(node: Node | None) -> str:
 def merge_reloaded(old: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
     """Settings that a running scheduler goes on with, and what takes a restart to change."""
     left = [name for name in NEEDS_RESTART if getattr(old, name) != getattr(fresh, name)]
-    kept = {name: getattr(old, name) for name in left}
-    return msgspec.structs.replace(fresh, **kept), [NEEDS_RESTART[name] for name in left]
+    unchanged = {name: getattr(old, name) for name in left}
+    return msgspec.structs.replace(fresh, **unchanged), [NEEDS_RESTART[name] for name in left]
 
 
 class SettingsFile:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muster.scheduler.cluster.nodes import Codes, NodeTable
 
 MAX_COUNTS = 512
-"""Counts kept at once; beyond it all are dropped and made again as they are asked for."""
+"""Counts at one time; beyond it all are dropped and made again when needed."""
 
 
 class Use(NamedTuple):
@@ -69,21 +69,21 @@ class PodCount:
         """Count on one row, and in the domains it is in."""
         self.counts[row] += n
         for _, codes, sums in self._sums.values():
-            if codes[row] < len(sums):  # else labels changed since, and they are summed anew
+            if codes[row] < len(sums):  # else labels changed since, and the sums are made again
                 sums[codes[row]] += n
 
     def sums(self, nodes: NodeTable, topology: str) -> Vector:
         """The counts by domain, in the codes of that label's column. Not to be written to."""
         column = nodes.column(topology)
         stamp = (nodes.version, nodes.layout, len(column.values))
-        kept = self._sums.get(topology)
-        if kept is None or kept[0] != stamp:
+        cached = self._sums.get(topology)
+        if cached is None or cached[0] != stamp:
             summed = np.bincount(column.codes, self.counts, len(column.values)).astype(np.int64)
-            kept = self._sums[topology] = (stamp, column.codes, summed)
-        return kept[2]
+            cached = self._sums[topology] = (stamp, column.codes, summed)
+        return cached[2]
 
     def forget_answers(self) -> None:
-        """Namespaces changed: judge every class anew."""
+        """Namespaces changed: check every class again."""
         self._answers.clear()
 
     def _speaks_of(self, term: PodTerm, cls: PodClass) -> bool:
@@ -128,7 +128,7 @@ class PodCounts:
             users.setdefault(use.row, Counter())[port.address] += use.n
 
     def rebuild(self, size: int, uses: Iterable[Use]) -> None:
-        """Start again: rows have moved, or pods have been classified anew."""
+        """Start again: rows have moved, or pods have been classified again."""
         self.size = size
         self._ports, self.claims = {}, {}
         self._forget(self._counting, self._matching)
@@ -152,7 +152,7 @@ class PodCounts:
         return found
 
     def namespace_changed(self) -> None:
-        """A namespace's labels changed: counts that choose namespaces by label are made anew."""
+        """A namespace's labels changed: counts that choose namespaces by label are made again."""
         self._forget(self._counting, self._matching)
         for pod_count in (*self._carried.values(), *self._liked.values()):
             pod_count.forget_answers()

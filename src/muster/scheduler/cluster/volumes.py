@@ -46,7 +46,7 @@ class Volumes:
         """By driver and node, how many volumes can be attached."""
         self.version = 0
         self.reach: dict[str, tuple[tuple[int, int], PersistentVolume, Mask]] = {}
-        """Nodes from which each volume can be reached, kept by `labels` until nodes change."""
+        """Nodes from which each volume can be reached, cached until nodes change."""
 
     def put_claim(self, key: Key, claim: VolumeClaim | None) -> None:
         self.version += 1
@@ -116,18 +116,18 @@ class Volumes:
     def candidates(self, claim: VolumeClaim) -> list[PersistentVolume]:
         """Volumes that a waiting claim could get, the smallest first."""
         key = claim.metadata.key
-        kept = self._candidates.get(key)
-        if kept is None or kept[0] != self.version:
-            kept = self._candidates[key] = (self.version, self._find(claim))
-        return kept[1]
+        cached = self._candidates.get(key)
+        if cached is None or cached[0] != self.version:
+            cached = self._candidates[key] = (self.version, self._find(claim))
+        return cached[1]
 
     def promised(self, claim: VolumeClaim) -> PersistentVolume | None:
         """The volume that a waiting claim has been given, and is not bound to yet."""
         choice = self.chosen.get(claim.metadata.key)
         if choice is not None:
             return self.volumes.get(choice.volume)
-        kept = self._claimed.get(claim.metadata.key, {}).values()
-        return next((volume for volume in kept if volume.is_claimed_by(claim)), None)
+        claimed = self._claimed.get(claim.metadata.key, {}).values()
+        return next((volume for volume in claimed if volume.is_claimed_by(claim)), None)
 
     def _find(self, claim: VolumeClaim) -> list[PersistentVolume]:
         choice = self.chosen.get(claim.metadata.key)

@@ -49,7 +49,7 @@ NEVER = -1e9
 TEMPORARY_ERRORS = ServerError | TooManyRequests | Conflict | Unauthorized
 """Answers that may be another in a moment; a server that starts knows nobody at first."""
 QUIET_FAILURES = 3
-"""Failures that may be a moment's, before they are told or a pod is deleted without its mark."""
+"""Failures that may be temporary, before they are reported or a pod is deleted without its mark."""
 
 
 class DeleteClient(Protocol):
@@ -108,7 +108,7 @@ class Deleter:
         self._refused = WarnOnce(log)
 
     def submit(self, delete: Delete) -> None:
-        """Delete all these pods, as soon as may be; what is under way already is not begun anew."""
+        """Delete all these pods, as soon as possible; deletions under way are not started again."""
         since = takedown.decided_at(delete, datetime.now(UTC))
         pods = {p.metadata.uid: p for p in delete.pods if p.metadata.uid not in self._open}
         for pod in delete.pods:

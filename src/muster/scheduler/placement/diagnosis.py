@@ -58,8 +58,8 @@ def _largest(snapshot: Snapshot, cls: PodClass, may: Mask) -> dict[str, int]:
 def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
     left = np.ones(len(snapshot.nodes), np.bool_)
     for item in filters.FILTERS:
-        kept = left & item.mask(snapshot, cls)
-        gone = int(left.sum() - kept.sum())
+        passing = left & item.mask(snapshot, cls)
+        gone = int(left.sum() - passing.sum())
         if gone:
             yield item.says, gone
-        left = kept
+        left = passing

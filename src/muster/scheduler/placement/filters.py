@@ -51,11 +51,11 @@ def _static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def _cached_mask(snapshot: Snapshot, cls: PodClass, make: Callable[..., Mask]) -> Mask:
-    """A mask that only nodes decide, kept for the class until a node changes."""
+    """A mask that only nodes decide, cached for the class until a node changes."""
     stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
-    kept = cls.cache.get(make.__name__)
-    if isinstance(kept, tuple) and kept[0] == stamp:
-        mask: Mask = kept[1]
+    cached = cls.cache.get(make.__name__)
+    if isinstance(cached, tuple) and cached[0] == stamp:
+        mask: Mask = cached[1]
         return mask
     mask = make(snapshot, cls)
     cls.cache[make.__name__] = (stamp, mask)
@@ -69,16 +69,16 @@ def copies(snapshot: Snapshot, cls: PodClass) -> Vector:
     """
     nodes = snapshot.nodes
     stamp = (nodes.version, nodes.layout, snapshot.volumes.version, snapshot.log_generation)
-    kept = cls.cache.get("copies")
-    if isinstance(kept, _Cached) and kept.stamp == stamp:
-        if kept.position < len(snapshot.touched):
-            rows = np.array(sorted({*snapshot.touched[kept.position :]}), np.intp)
+    cached = cls.cache.get("copies")
+    if isinstance(cached, _Cached) and cached.stamp == stamp:
+        if cached.position < len(snapshot.touched):
+            rows = np.array(sorted({*snapshot.touched[cached.position :]}), np.intp)
             room = nodes.free[cls.columns[:, None], rows] // cls.amounts[:, None]
-            kept.vector[rows] = np.where(
+            cached.vector[rows] = np.where(
                 static_mask(snapshot, cls)[rows], np.maximum(room.min(axis=0), 0), 0
             )
-            kept.position = len(snapshot.touched)
-        return kept.vector
+            cached.position = len(snapshot.touched)
+        return cached.vector
     vector = _room(snapshot, cls) * static_mask(snapshot, cls)
     cls.cache["copies"] = _Cached(stamp, len(snapshot.touched), vector)
     return vector
@@ -107,7 +107,7 @@ def fits_if_empty(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes that other pods allow; asked anew after every copy of a coupled class."""
+    """Nodes that other pods allow; computed again after every copy of a coupled class."""
     mask = pod_rules.meets_others_anti_affinity(snapshot, cls)
     if cls.ports:
         mask &= pod_rules.has_host_ports(snapshot, cls)

@@ -106,11 +106,11 @@ def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
 
 
 def _spread_view(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> tuple[Mask | None, Codes]:
-    """The nodes whose pods a spread counts (None for all) and its domains, kept for the class."""
+    """The nodes whose pods a spread counts (None for all) and its domains, cached for the class."""
     stamp = (snapshot.nodes.version, snapshot.nodes.layout)
-    kept = cls.cache.get(repr(item))
-    if isinstance(kept, tuple) and kept[0] == stamp:
-        return kept[1], kept[2]
+    cached = cls.cache.get(repr(item))
+    if isinstance(cached, tuple) and cached[0] == stamp:
+        return cached[1], cached[2]
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for other in cls.spread:
         if other.required or other is item:

@@ -89,9 +89,9 @@ def _wasted(snapshot: Snapshot, cls: PodClass) -> Vector | None:
     """Nodes with special resources (GPUs and the like) that this class does not ask for."""
     nodes = snapshot.nodes
     stamp = (nodes.version, nodes.layout, len(nodes.allocatable))
-    kept = cls.cache.get("wasted")
-    if isinstance(kept, tuple) and kept[0] == stamp:
-        found: Vector | None = kept[1]
+    cached = cls.cache.get("wasted")
+    if isinstance(cached, tuple) and cached[0] == stamp:
+        found: Vector | None = cached[1]
         return found
     found = _find_wasted(snapshot, cls)
     cls.cache["wasted"] = (stamp, found)

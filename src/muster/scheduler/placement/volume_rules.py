@@ -63,9 +63,9 @@ def can_provision(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
 
 def reaches_volume(snapshot: Snapshot, volume: PersistentVolume) -> Mask:
     """Nodes from which a volume can be reached: its node affinity, and its labels of zones."""
-    nodes, kept = snapshot.nodes, snapshot.volumes.reach
+    nodes, cached = snapshot.nodes, snapshot.volumes.reach
     stamp = (nodes.version, nodes.layout)
-    found = kept.get(volume.metadata.name)
+    found = cached.get(volume.metadata.name)
     if found is not None and found[0] == stamp and found[1] is volume:
         return found[2]
     affinity = volume.spec.node_affinity
@@ -73,7 +73,7 @@ def reaches_volume(snapshot: Snapshot, volume: PersistentVolume) -> Mask:
     if affinity is not None and affinity.required is not None:
         mask &= any_term(nodes, affinity.required)
     mask &= _zone_mask(nodes, volume)
-    kept[volume.metadata.name] = (stamp, volume, mask)
+    cached[volume.metadata.name] = (stamp, volume, mask)
     return mask
 
 
@@ -169,7 +169,7 @@ class PendingClaim(NamedTuple):
 def promised_volumes(snapshot: Snapshot, but: Collection[Key]) -> set[str]:
     """The volumes of claims that nothing else would satisfy, of pods that have a place.
 
-    In this trial or by a room kept. A claim for which a volume can be made gives way to others.
+    In this trial or by a hold. A claim for which a volume can be made gives way to others.
     """
     volumes = snapshot.volumes
     placed = ((volumes.claims.get(key), rows) for key, rows in snapshot.pod_counts.claims.items())
