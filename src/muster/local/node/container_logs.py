@@ -67,17 +67,17 @@ def _tail(path: Path, lines: int, size: int) -> tuple[int, int]:
     if not lines or not size:
         return size, lines
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as log:
-        end, found = log.rfind(b"\n", 0, size) + 1, 0
+        end, count = log.rfind(b"\n", 0, size) + 1, 0
         last = end
         while end > 0:
             start = log.rfind(b"\n", 0, end - 1) + 1
             # A record marked F ends a line, so the one after it begins the next.
             if end != last and log[start + _TAG : start + _TAG + 1] == b"F":
-                found += 1
-                if found == lines:
+                count += 1
+                if count == lines:
                     return end, 0
             end = start
-    return 0, lines - found - 1
+    return 0, lines - count - 1
 
 
 async def read(path: Path, options: LogOptions, alive: Callable[[], bool]) -> AsyncIterator[bytes]:

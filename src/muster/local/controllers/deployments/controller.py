@@ -42,28 +42,30 @@ class Deployments:
         self._informers = informers
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        found = self._informers.deployments.get(key)
-        if found is None:
+        deployment = self._informers.deployments.get(key)
+        if deployment is None:
             return None
-        pending = self._pod_control.expectations.pending(found.metadata.uid)
+        pending = self._pod_control.expectations.pending(deployment.metadata.uid)
         if pending is not None:
             return RequeueAfter(pending)
-        sets = await self._sets(found)
-        for step in decisions.decide(found, sets, old_pods_left=self._old_pods_left(found, sets)):
-            if await self._do(found, step):
+        sets = await self._sets(deployment)
+        for step in decisions.decide(
+            deployment, sets, old_pods_left=self._old_pods_left(deployment, sets)
+        ):
+            if await self._do(deployment, step):
                 return None  # the event of this write calls again
-        return await self._report(found, sets)
+        return await self._report(deployment, sets)
 
-    async def _sets(self, found: Deployment) -> list[ReplicaSet]:
+    async def _sets(self, deployment: Deployment) -> list[ReplicaSet]:
         objects = find_owned(
-            found.metadata,
-            from_labels(found.spec.selector),
-            candidates(self._informers.sets, found.metadata),
+            deployment.metadata,
+            from_labels(deployment.spec.selector),
+            candidates(self._informers.sets, deployment.metadata),
         )
-        return await self._pod_control.adopt_and_release(found.metadata, REPLICA_SETS, objects)
+        return await self._pod_control.adopt_and_release(deployment.metadata, REPLICA_SETS, objects)
 
-    def _old_pods_left(self, found: Deployment, sets: Sequence[ReplicaSet]) -> bool:
-        new = revisions.current(found, sets)
+    def _old_pods_left(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
+        new = revisions.current(deployment, sets)
         return any(
             not pod.finished
             for one in sets
@@ -71,29 +73,31 @@ class Deployments:
             for pod in self._informers.pods.by(OWNER, one.metadata.uid)
         )
 
-    async def _report(self, found: Deployment, sets: Sequence[ReplicaSet]) -> RequeueAfter | None:
+    async def _report(
+        self, deployment: Deployment, sets: Sequence[ReplicaSet]
+    ) -> RequeueAfter | None:
         now = self._pod_control.clock()
-        new = revisions.current(found, sets)
+        new = revisions.current(deployment, sets)
         old = [one for one in sets if one is not new]
-        status = progress.status(found, new, old, now)
-        if await self._pod_control.write_status(found.metadata, found.status, status):
+        status = progress.status(deployment, new, old, now)
+        if await self._pod_control.write_status(deployment.metadata, deployment.status, status):
             return None  # the event of this write calls again
-        again = progress.deadline_in(found, status, now)
+        again = progress.deadline_in(deployment, status, now)
         return None if again is None else RequeueAfter(again)
 
-    async def _do(self, found: Deployment, step: Step) -> bool:
+    async def _do(self, deployment: Deployment, step: Step) -> bool:
         """Carry out one step; returns whether the next ones must wait for its event."""
         match step:
             case CreateSet():
-                return await self._create_set(found, step)
+                return await self._create_set(deployment, step)
             case UpdateSet():
-                await self._update_set(found, step)
+                await self._update_set(deployment, step)
             case SetRevision():
                 annotations = {revisions.REVISION: str(step.revision)}
                 await self._client.patch(
                     DEPLOYMENTS,
-                    found.metadata.key,
-                    {"metadata": {"uid": found.metadata.uid, "annotations": annotations}},
+                    deployment.metadata.key,
+                    {"metadata": {"uid": deployment.metadata.uid, "annotations": annotations}},
                 )
                 return True
             case DeleteSet():
@@ -102,49 +106,49 @@ class Deployments:
                     await self._client.delete(REPLICA_SETS, meta.key, uid=meta.uid)
         return False
 
-    async def _create_set(self, found: Deployment, step: CreateSet) -> bool:
-        meta = found.metadata
+    async def _create_set(self, deployment: Deployment, step: CreateSet) -> bool:
+        meta = deployment.metadata
         body = revisions.new_set(
-            found, owner_reference(DEPLOYMENTS, meta), step.replicas, step.revision
+            deployment, owner_reference(DEPLOYMENTS, meta), step.replicas, step.revision
         )
-        body["metadata"]["annotations"] |= decisions.size_annotations(found)
+        body["metadata"]["annotations"] |= decisions.size_annotations(deployment)
         name, expectations = body["metadata"]["name"], self._pod_control.expectations
         expectations.creation(meta.uid, name)
         try:
             await self._client.create(REPLICA_SETS, body)
         except AlreadyExists:
             expectations.failed(meta.uid, name)
-            await self._check_collision(found, body)
+            await self._check_collision(deployment, body)
             return True
         except BaseException:
             expectations.failed(meta.uid, name)
             raise
         if step.replicas:
-            self._record_scaling(found, name, 0, step.replicas)
-        if progress.has_deadline(found):
-            conditions = progress.created(found, name, self._pod_control.clock())
+            self._record_scaling(deployment, name, 0, step.replicas)
+        if progress.has_deadline(deployment):
+            conditions = progress.created(deployment, name, self._pod_control.clock())
             await self._pod_control.write_status(
-                meta, found.status, {**found.status, "conditions": conditions}
+                meta, deployment.status, {**deployment.status, "conditions": conditions}
             )
         return True
 
-    async def _check_collision(self, found: Deployment, body: Raw) -> None:
+    async def _check_collision(self, deployment: Deployment, body: Raw) -> None:
         """The name exists: it is our own set, or another template has the same hash."""
-        meta = found.metadata
+        meta = deployment.metadata
         live = await self._client.get(
             REPLICA_SETS, meta.key._replace(name=body["metadata"]["name"])
         )
         owner = live.metadata.controller
-        template = revisions.without_hash(found.spec.template)
+        template = revisions.without_hash(deployment.spec.template)
         same = revisions.without_hash(live.spec.template) == template
         if same and owner is not None and owner.uid == meta.uid:
             return
-        count = int(found.status.get("collisionCount") or 0) + 1
+        count = int(deployment.status.get("collisionCount") or 0) + 1
         await self._pod_control.write_status(
-            meta, found.status, {**found.status, "collisionCount": count}
+            meta, deployment.status, {**deployment.status, "collisionCount": count}
         )
 
-    async def _update_set(self, found: Deployment, step: UpdateSet) -> None:
+    async def _update_set(self, deployment: Deployment, step: UpdateSet) -> None:
         meta = step.target.metadata
         removed: dict[str, str | None] = dict.fromkeys(meta.annotations.keys() - step.annotations)
         body = {
@@ -153,9 +157,9 @@ class Deployments:
         }
         await self._client.patch(REPLICA_SETS, meta.key, body)
         if step.replicas != step.target.spec.replicas:
-            self._record_scaling(found, meta.name, step.target.spec.replicas, step.replicas)
+            self._record_scaling(deployment, meta.name, step.target.spec.replicas, step.replicas)
 
-    def _record_scaling(self, found: Deployment, name: str, before: int, after: int) -> None:
+    def _record_scaling(self, deployment: Deployment, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {after}"
-        self._pod_control.record(found.metadata, EventText("ScalingReplicaSet", message))
+        self._pod_control.record(deployment.metadata, EventText("ScalingReplicaSet", message))

@@ -94,44 +94,46 @@ class ReplicaSets:
         self._informers = informers
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        found = self._informers.sets.get(key)
-        if found is None:
+        replica_set = self._informers.sets.get(key)
+        if replica_set is None:
             return None  # garbage collection deletes its pods
-        pending = self._pod_control.expectations.pending(found.metadata.uid)
+        pending = self._pod_control.expectations.pending(replica_set.metadata.uid)
         if pending is not None:
             return RequeueAfter(pending)
         objects = find_owned(
-            found.metadata,
-            from_labels(found.spec.selector),
-            candidates(self._informers.pods, found.metadata),
+            replica_set.metadata,
+            from_labels(replica_set.spec.selector),
+            candidates(self._informers.pods, replica_set.metadata),
         )
-        pods = await self._pod_control.adopt_and_release(found.metadata, PODS, objects)
-        error = await self._scale(found, pods)
+        pods = await self._pod_control.adopt_and_release(replica_set.metadata, PODS, objects)
+        error = await self._scale(replica_set, pods)
         now = self._pod_control.clock()
-        new = status(found, pods, str(error) if error else "", now)
-        await self._pod_control.write_status(found.metadata, found.status, new)
+        new = status(replica_set, pods, str(error) if error else "", now)
+        await self._pod_control.write_status(replica_set.metadata, replica_set.status, new)
         if error is not None:
             raise error
-        again = available_in(found, pods, now)
+        again = available_in(replica_set, pods, now)
         return None if again is None else RequeueAfter(again)
 
-    async def _scale(self, found: ReplicaSet, pods: list[Pod]) -> Exception | None:
+    async def _scale(self, replica_set: ReplicaSet, pods: list[Pod]) -> Exception | None:
         """Create or delete pods; returns why some could not be created."""
-        plan = decide(found, pods, self._neighbours(found))
-        meta = found.metadata
+        plan = decide(replica_set, pods, self._neighbours(replica_set))
+        meta = replica_set.metadata
         if plan.delete:
             await self._pod_control.delete_pods(meta, plan.delete)
         owner = owner_reference(REPLICA_SETS, meta)
         bodies = [
             pod_from_template(
-                found.spec.template, generate_name(f"{meta.name}-"), meta.namespace, owner
+                replica_set.spec.template, generate_name(f"{meta.name}-"), meta.namespace, owner
             )
             for _ in range(plan.create)
         ]
         return await self._pod_control.create_pods(meta, bodies)
 
-    def _neighbours(self, found: ReplicaSet) -> list[Pod]:
+    def _neighbours(self, replica_set: ReplicaSet) -> list[Pod]:
         """The pods of all replica sets of the same deployment."""
-        controller = found.metadata.controller
-        sets = [found] if controller is None else self._informers.sets.by(OWNER, controller.uid)
+        controller = replica_set.metadata.controller
+        sets = (
+            [replica_set] if controller is None else self._informers.sets.by(OWNER, controller.uid)
+        )
         return [pod for one in sets for pod in self._informers.pods.by(OWNER, one.metadata.uid)]

@@ -1,6 +1,6 @@
 """Stopping the cluster: pods that still ran are marked as ended by the machine, not by a failure.
 
-Where the API cannot be told any more, `pod_status` writes the same at the next `up`. The controller
+If the API cannot be written any more, `pod_status` writes the same at the next `up`. The controller
 of a marked pod replaces it whatever its restart policy says, and does not count a failure: the next
 `up` starts its job again. A pod without a controller whose containers may restart is not marked:
 the next `up` restarts them in the same pod.

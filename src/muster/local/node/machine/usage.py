@@ -102,14 +102,14 @@ def _tree(pid: int) -> list[psutil.Process]:
     """A container's processes, and those started by exec: grandchildren of the shim."""
     try:
         first = psutil.Process(pid)
-        found = [first, *first.children(recursive=True)]
+        processes = [first, *first.children(recursive=True)]
         shim = first.parent()
         if shim is not None and shim.pid not in (1, os.getpid()):  # the shim has just been killed
             for relay in shim.children():
-                found += relay.children(recursive=True) if relay.pid != pid else ()
+                processes += relay.children(recursive=True) if relay.pid != pid else ()
     except psutil.Error:
         return []
-    return found
+    return processes
 
 
 def usage_between(before: UsageSample, after: UsageSample, now: datetime) -> Usage:

@@ -186,14 +186,14 @@ class _Sketch:
 
     def covered(self, path: str, *, as_named: bool = False) -> bool:
         """Whether the path is inside a directory that shows nothing of the host."""
-        node, found = self._root, False
+        node, covered = self._root, False
         for name in _parts(path if as_named else self._resolved(path)):
             if name not in node.children:
-                return found
+                return covered
             node = node.children[name]
             if node.kind is not None:
-                found = node.kind in (_Kind.FRESH, _Kind.HIDE)
-        return found
+                covered = node.kind in (_Kind.FRESH, _Kind.HIDE)
+        return covered
 
     def lay(self, layer: str, below: str) -> None:
         """Put a layer over the host's files; a directory that only it has is mounted as one."""
