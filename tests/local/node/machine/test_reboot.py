@@ -25,9 +25,11 @@ def pull_the_plug(local: LocalCluster) -> None:
     """What a restart does: every process and link is gone, and the boot has another name."""
     data = local.home / "data"
     local.kill_daemon()
-    for pid in leftovers.of(data).processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    # All at once: no shim may see its container killed and report that.
+    for step in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in leftovers.of(data).processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, step)
     until(lambda: not leftovers.of(data).processes, what="the end of all processes")
     with Netlink() as net:
         for name in leftovers.of(data).links:
