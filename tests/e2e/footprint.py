@@ -30,6 +30,7 @@ DIRECTORIES = (
 )
 # What runs beside us is not ours: a cluster's links and control groups carry a mark of its own.
 CLUSTERS = re.compile("mu(ster-?)?[0-9a-f]{8}")
+FORWARDING = "muster-forwarding-"
 OTHERS = ("muster-cp-", "muster-bench-", "muster-demo-", "muster-trial-")
 SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
 
@@ -94,8 +95,15 @@ def _files() -> list[str]:
         for folder in DIRECTORIES
         if Path(folder).is_dir()
         for name in os.listdir(folder)
+        if not _is_of_another_network(name)
     ]
     mine = [
         f"file {path}" for path in Path("/tmp").glob("muster*") if not path.name.startswith(OTHERS)
     ]
     return listed + mine + [f"file {path}" for path in Path.home().iterdir()]
+
+
+def _is_of_another_network(name: str) -> bool:
+    """Whether a file notes the forwarding switches of a network namespace that is not ours."""
+    own = f"{FORWARDING}{os.stat('/proc/self/ns/net').st_ino}"
+    return name.startswith(FORWARDING) and name != own
