@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from muster.local.apiserver.streams.node_backend import NodeBackend
+    from muster.local.apiserver.streams.node_interface import NodeBackend
     from tests.controlplane.control_plane import ControlPlane
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from muster.local.apiserver.streams.node_backend import Consumption
+from muster.local.apiserver.streams.node_interface import Consumption
 from tests.local.apiserver.running_server import running_server
 from tests.local.apiserver.views.test_resource_metrics import MeteredNode
 

@@ -10,7 +10,7 @@ import pytest
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.errors import LeaseLost, Unreachable
-from muster.observe.health import Health
+from muster.telemetry.health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

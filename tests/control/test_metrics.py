@@ -9,7 +9,7 @@ import pytest
 from muster.control.loop import RequeueAfter
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
-from muster.observe.metrics import REGISTRY
+from muster.telemetry.metrics import REGISTRY
 
 pytestmark = pytest.mark.looptime
 

@@ -8,7 +8,7 @@ import pytest
 
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
-from muster.jobs import parse, unparsable
+from muster.jobs import invalid_job, parse
 from muster.jobs.job import Job
 
 CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}
@@ -65,7 +65,7 @@ def test_policies_of_a_job_with_an_unknown_manager_still_count() -> None:
     policy = {"managedBy": "foo", "ttlSecondsAfterFinished": 5}
     raw = {"kind": "TFJob", "spec": {"tfReplicaSpecs": WORKER, "runPolicy": policy}}
 
-    assert unparsable.job_from_metadata(raw).policy.ttl_seconds == 5
+    assert invalid_job.job_from_metadata(raw).policy.ttl_seconds == 5
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from muster.operator.actions import (
     Requeue,
     VerifyJob,
 )
-from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
+from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 from muster.operator.decide.decide import decide
 from muster.operator.observed import Observed
 from muster.operator.settings import Settings

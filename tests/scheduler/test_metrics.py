@@ -6,7 +6,7 @@ import pytest
 
 from muster.api.core import Pod
 from muster.errors import Invalid
-from muster.observe.metrics import REGISTRY
+from muster.telemetry.metrics import REGISTRY
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 

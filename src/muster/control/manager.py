@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from muster.control.work_queue import WorkQueue
-    from muster.observe.health import Health
+    from muster.telemetry.health import Health
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.observe import metrics
+from muster.telemetry import metrics
 
 if TYPE_CHECKING:
     from muster.control.loop import Outcome

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob
-from muster.jobs import fields, mpi, names, pod_template, pytorch, run_policy
+from muster.jobs import fields, mpi_spec, names, pod_template, pytorch_spec, run_policy
 from muster.jobs.fields import boolean, choice, integer, lookup, mapping, objects, text
 from muster.jobs.job import Job, ReplicaSpec, RunPolicy
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
@@ -48,7 +48,7 @@ def parse_job(raw: Raw) -> Job:
     if array is not None and kind == "TFJob":
         roles: Iterator[_WrittenRole] = _from_array(array)
     elif single:
-        roles = mpi.from_template(spec)
+        roles = mpi_spec.from_template(spec)
     else:
         roles = _from_map(spec, job_kind)
     first = array is not None or single
@@ -57,12 +57,14 @@ def parse_job(raw: Raw) -> Job:
     if array is not None:
         job = replace(job, has_phases=True, chief=_termination(spec, job))
     if kind == "MPIJob":
-        replicas = mpi.main_named(spec, job.replica_specs)
-        options = mpi.options(spec, replicas, single_template=single)
-        job = replace(job, replica_specs=mpi.with_defaults(spec, replicas, options), mpi=options)
+        replicas = mpi_spec.main_named(spec, job.replica_specs)
+        options = mpi_spec.options(spec, replicas, single_template=single)
+        job = replace(
+            job, replica_specs=mpi_spec.with_defaults(spec, replicas, options), mpi=options
+        )
     _check(job)
     if kind == "PyTorchJob":
-        job = replace(job, warnings=(*job.warnings, *pytorch.check(job)))
+        job = replace(job, warnings=(*job.warnings, *pytorch_spec.check(job)))
     return job
 
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from muster.control.loop import RequeueAfter
 from muster.errors import InvalidJob
 from muster.jobs import parse
+from muster.jobs.invalid_job import job_from_metadata, job_from_pods
 from muster.jobs.job import MANAGED_BY_MUSTER
 from muster.jobs.job_status import decode_status
-from muster.jobs.unparsable import job_from_metadata, job_from_pods
 from muster.operator.build import host_ports
 from muster.operator.decide.decide import decide
 from muster.operator.observe.informers import OWNER

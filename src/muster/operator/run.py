@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from muster.control.manager import Lead
     from muster.kube.client import Client
-    from muster.observe.health import Health
+    from muster.telemetry.health import Health
 
 
 @dataclass(frozen=True)

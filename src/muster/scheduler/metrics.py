@@ -5,7 +5,7 @@ Declared here, counted where it happens; gauges are set once a second by `line`.
 
 from __future__ import annotations
 
-from muster.observe.metrics import counter, gauge, histogram
+from muster.telemetry.metrics import counter, gauge, histogram
 
 DECISION_SECONDS = histogram("decision_seconds", "Time to decide about one gang")
 BIND_SECONDS = histogram("bind_seconds", "Time from a plan to a bind that is settled")

@@ -23,7 +23,6 @@ from muster.api.storage import (
 )
 from muster.control.manager import Manager
 from muster.kube.watch.informer import Informer
-from muster.observe.health import Health
 from muster.scheduler import published_line
 from muster.scheduler.decisions import takedown
 from muster.scheduler.effects.binder import Binder
@@ -35,6 +34,7 @@ from muster.scheduler.loop import Loop
 from muster.scheduler.other_schedulers import NameLeases
 from muster.scheduler.settings import NAMES, Settings, SettingsFile, load
 from muster.scheduler.state import State
+from muster.telemetry.health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable

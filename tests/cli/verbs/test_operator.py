@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from muster.cli import daemon
+from muster.cli import daemon_options
 from muster.cli.verbs import operator
 from muster.operator import run
-from muster.operator.build import gang_dialect
+from muster.operator.build import dialect_choice
 
 if TYPE_CHECKING:
     from muster.client.target import Target
@@ -27,12 +27,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     async def note(client: object, options: Options, stop: object) -> None:
         found.append(options.settings)
 
-    def at_once(target: Target, options: daemon.DaemonOptions, work: object) -> None:
-        context = daemon.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
+    def at_once(target: Target, options: daemon_options.DaemonOptions, work: object) -> None:
+        context = daemon_options.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
         asyncio.run(work(context))  # type: ignore[operator]
 
     monkeypatch.setattr(run, "run", note)
-    monkeypatch.setattr(daemon, "run", at_once)
+    monkeypatch.setattr(daemon_options, "run", at_once)
     return found
 
 
@@ -63,7 +63,7 @@ def test_the_domain_may_come_from_the_environment(started: list[Settings]) -> No
     assert [one.domain for one in started] == ["cluster.local"]
 
 
-@pytest.mark.parametrize("dialect", gang_dialect.DIALECT_CHOICES)
+@pytest.mark.parametrize("dialect", dialect_choice.DIALECT_CHOICES)
 def test_every_dialect_is_accepted(dialect: str, started: list[Settings]) -> None:
     CliRunner().invoke(operator.command, [f"--gang-dialect={dialect}"])
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.streams.node_backend import ExecOptions, LogOptions, Pipe, Streams
+    from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions, Pipe, Streams
 
 
 class FakeNode:

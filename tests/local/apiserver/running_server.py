@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from muster.local.apiserver.streams.node_backend import NodeBackend
+    from muster.local.apiserver.streams.node_interface import NodeBackend
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"

@@ -18,9 +18,9 @@ from muster.api.storage import SELECTED_NODE
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
-from muster.local.controllers import volume_binding
+from muster.local.controllers import volume_matching
+from muster.local.controllers.persistent_volume_controller import CLASS, needs_volume
 from muster.local.controllers.run import ControllerManager
-from muster.local.controllers.volume_claims import CLASS, needs_volume
 from tests.waiting import eventually
 
 KEY = Key("default", "data")
@@ -137,7 +137,7 @@ def test_a_claim_gets_the_smallest_volume_that_suits_it(
     wants = claim(**({"storageClassName": ""} | asked))
     wants["metadata"]["uid"] = "u1"
 
-    found = volume_binding.choose_volume(wants, volumes)
+    found = volume_matching.choose_volume(wants, volumes)
 
     assert (found and found["metadata"]["name"]) == gets
 

@@ -31,7 +31,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from muster.local.node.backend import Backend
+    from muster.local.node.node_api import Backend
 
 
 def may_make_namespaces() -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.apiserver.streams.node_interface import ExecOptions
 from tests.local.node import leftovers
 from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest

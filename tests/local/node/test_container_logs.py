@@ -8,22 +8,24 @@ from typing import Any
 
 import pytest
 
-from muster.local.apiserver.streams.node_backend import LogOptions
-from muster.local.node import container_logs
-from muster.local.node.standalone import log_format
+from muster.local.apiserver.streams.node_interface import LogOptions
+from muster.local.node import container_log_reader
+from muster.local.node.standalone import log_writer
 
 NOW = 1_790_000_000_000_000_000
 
 
 def written(path: Path, *lines: str, end: str = "\n") -> None:
     text = ("\n".join(lines) + end if lines else "").encode()
-    path.write_bytes(log_format.records("stdout", text, NOW))
+    path.write_bytes(log_writer.records("stdout", text, NOW))
 
 
 async def pieces(path: Path, **options: Any) -> list[bytes]:
     return [
         piece
-        async for piece in container_logs.read(path, LogOptions("main", **options), lambda: False)
+        async for piece in container_log_reader.read(
+            path, LogOptions("main", **options), lambda: False
+        )
     ]
 
 
@@ -98,11 +100,11 @@ async def test_lines_written_while_reading_are_returned_only_with_follow(
 ) -> None:
     lines = [f"line {number}" for number in range(50_000)]
     written(log, *lines)
-    reading = container_logs.read(log, LogOptions("main", tail=tail), lambda: True)
+    reading = container_log_reader.read(log, LogOptions("main", tail=tail), lambda: True)
 
     got = [await anext(reading)]
     with log.open("ab") as file:
-        file.write(log_format.records("stdout", b"later\n", NOW))
+        file.write(log_writer.records("stdout", b"later\n", NOW))
     got += [piece async for piece in reading]
 
     assert b"".join(got).decode().splitlines() == lines
@@ -113,7 +115,7 @@ async def test_a_rotation_while_one_reads_takes_nothing_away(log: Path, follow: 
     older = [f"older {number}" for number in range(50_000)]
     written(log.with_name("log.1"), *older)
     written(log, "newer")
-    reading = container_logs.read(log, LogOptions("main", follow=follow), lambda: False)
+    reading = container_log_reader.read(log, LogOptions("main", follow=follow), lambda: False)
 
     got = [await anext(reading)]
     os.replace(log, log.with_name("log.1"))

@@ -13,7 +13,7 @@ import pytest
 
 from muster import errors
 from muster.api.kinds import EVENTS
-from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.apiserver.streams.node_interface import ExecOptions
 from muster.local.node.events import PodEvents
 from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient

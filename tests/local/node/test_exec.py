@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.apiserver.streams.node_interface import ExecOptions
 from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient
 from tests.local.node.local_node import LocalNode, local_node, needs_namespaces

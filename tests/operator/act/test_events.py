@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.kube.client import Client
-from muster.observe.metrics import REGISTRY
 from muster.operator.run import Options, build
+from muster.telemetry.metrics import REGISTRY
 from tests.operator.builders import NOW, manifest, replica
 from tests.operator.fake_apiserver import Server
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import parse
+from muster.jobs.invalid_job import job_from_metadata
 from muster.jobs.job import Job
 from muster.jobs.summary import summarize
-from muster.jobs.unparsable import job_from_metadata
 from muster.operator.decide.decide import decide
 from muster.operator.observed import Observed
 from muster.operator.settings import Settings

@@ -11,7 +11,7 @@ from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import parse
-from muster.jobs.unparsable import job_from_metadata
+from muster.jobs.invalid_job import job_from_metadata
 from muster.operator.decide.decide import decide
 from tests.operator.builders import Model, manifest, replica
 

@@ -23,7 +23,7 @@ from muster.api.kinds import (
 )
 from muster.api.meta import Key, Raw
 from muster.jobs import names
-from muster.operator.decide import ensure
+from muster.operator.decide import missing_objects
 from muster.operator.observe import own_writes
 from muster.operator.run import Options, run
 from tests.operator.builders import replica
@@ -165,7 +165,7 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
     client: Client, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_writes, "QUOTA_PAUSE", 1.0)
-    monkeypatch.setattr(ensure, "QUOTA_RETRY", 1.0)
+    monkeypatch.setattr(missing_objects, "QUOTA_RETRY", 1.0)
     quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
     quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "2"}}}
     await client.create(quotas, quota)

@@ -24,7 +24,7 @@ from muster.api.storage import NO_PROVISIONER, STORAGE_CLASSES, VOLUME_CLAIMS, V
 from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.client import Client
-from muster.operator.build.gang_dialect import GROUP_KINDS
+from muster.operator.build.dialect_choice import GROUP_KINDS
 from muster.operator.frameworks.registry import OWNED
 from tests.operator import rbac
 from tests.operator.builders import replica

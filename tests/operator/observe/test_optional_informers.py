@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.kube.client import Client
-from muster.observe.health import Health
 from muster.operator.run import Options, build
+from muster.telemetry.health import Health
 from tests.operator.builders import manifest, replica
 from tests.operator.fake_apiserver import Server
 

@@ -8,7 +8,7 @@ from muster.api.meta import Key
 from muster.cli.failures import Failures
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import arena_info, note
-from muster.client.jobs import changes, lookup
+from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound
 
 
@@ -31,7 +31,7 @@ def command(target: Target, names: tuple[str, ...], type_: str) -> None:
         for name in dict.fromkeys(names):
             with failures.collecting():
                 try:
-                    noun = changes.delete_job_or_pod(client, Key(namespace, name), type_)
+                    noun = job_operations.delete_job_or_pod(client, Key(namespace, name), type_)
                 except NotFound:
                     note(f"The training job '{name}' does not exist,skip to delete it", "error")
                     raise

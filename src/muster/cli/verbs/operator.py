@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli import daemon
+from muster.cli import daemon_options
 from muster.cli.arena_parser import ArenaCommand
 from muster.cli.options import Target, cluster_options
 from muster.errors import no_such
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     default="",
     help="Image with a shell and nslookup, in which PyTorch workers wait for their master.",
 )
-@daemon.daemon_options
+@daemon_options.daemon_options
 @cluster_options
 def command(target: Target, **given: Any) -> None:
     """Run the job operator.
@@ -56,12 +56,12 @@ def command(target: Target, **given: Any) -> None:
 
     settings = _settings(given)
 
-    async def work(context: daemon.DaemonContext) -> None:
+    async def work(context: daemon_options.DaemonContext) -> None:
         lead = context.election.run_as_leader if context.election else None
         run_options = Options(target.namespace, settings, lead=lead, health=context.health)
         await run(context.client, run_options, context.stop)
 
-    daemon.run(target, daemon.DaemonOptions("operator", **given), work)
+    daemon_options.run(target, daemon_options.DaemonOptions("operator", **given), work)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
@@ -80,7 +80,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 def _checked_dialect(dialect: str) -> str:
     """The dialect, if there is one of that name."""
-    from muster.operator.build.gang_dialect import DIALECT_CHOICES
+    from muster.operator.build.dialect_choice import DIALECT_CHOICES
 
     if dialect in DIALECT_CHOICES:
         return dialect

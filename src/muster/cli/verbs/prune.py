@@ -13,7 +13,7 @@ from muster.cli.failures import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
 from muster.cli.show.messages import note, note_once
 from muster.cli.show.units import duration
-from muster.client.jobs import changes, lookup
+from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def command(
     with cluster.connect() as client:
         namespace = "" if all_namespaces else target.namespace_in(cluster)
         jobs = lookup.list_jobs(client, namespace, type_, note_once)
-        old = [job for job in jobs if changes.has_ended_since(job, now, limit)]
+        old = [job for job in jobs if job_operations.has_ended_since(job, now, limit)]
         if not old:
             print("No job need to be deleted")
             return

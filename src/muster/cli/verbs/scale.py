@@ -9,7 +9,7 @@ import click
 from muster.cli.failures import change_each_job
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
-from muster.client.jobs import changes
+from muster.client.jobs import job_operations
 from muster.errors import UsageError
 from muster.jobs.submission.flag_values import MAX_INT32
 from muster.jobs.summary import RUNNING, summarize
@@ -47,7 +47,7 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
         raise UsageError("no number is given: write --workers N or --ps N")
 
     def scale(client: BlockingClient, job: FoundJob) -> str:
-        operations = changes.scale(client, job, counts)
+        operations = job_operations.scale(client, job, counts)
         is_running = summarize(job.raw, []).status == RUNNING
         if is_running and any("/template/" in row["path"] for row in operations):
             note("running instances keep the former numbers in their environment and labels")

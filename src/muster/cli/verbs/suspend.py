@@ -8,7 +8,7 @@ import click
 
 from muster.cli.failures import change_each_job
 from muster.cli.options import Target, cluster_options, name_argument, type_option
-from muster.client.jobs import changes
+from muster.client.jobs import job_operations
 
 
 @click.command(name="suspend")
@@ -22,4 +22,4 @@ def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     Example:
       arena suspend hello
     """
-    change_each_job(target, names, type_, partial(changes.set_suspended, suspend=True))
+    change_each_job(target, names, type_, partial(job_operations.set_suspended, suspend=True))

@@ -62,7 +62,7 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
     import uvloop
 
     from muster.local.up import Settings, serve
-    from muster.observe import logging_setup
+    from muster.telemetry import logging_setup
 
     logging_setup.setup(format=log_format)
     home = Home.of_user()

@@ -16,7 +16,7 @@ from muster.api.kinds import PODS
 from muster.api.meta import find_condition
 from muster.client import ignore
 from muster.client.jobs.instances import WaitNotice
-from muster.client.jobs.resumable_log import ResumableLog
+from muster.client.jobs.log_deduplication import ResumableLog
 from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
 from muster.jobs.summary import instance
 

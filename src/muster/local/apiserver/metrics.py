@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.exposition import choose_encoder
 
 from muster.local.apiserver.streams.pod_streams import STREAMED
-from muster.observe.metrics import REGISTRY, counter, gauge, histogram
+from muster.telemetry.metrics import REGISTRY, counter, gauge, histogram
 
 if TYPE_CHECKING:
     from muster.local.apiserver.http.requests import Route

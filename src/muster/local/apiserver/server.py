@@ -29,7 +29,7 @@ from muster.local.apiserver.access.authorization import Authorizer
 from muster.local.apiserver.access.credentials import ServerCredentials, load_or_create
 from muster.local.apiserver.access.escalation import Escalation
 from muster.local.apiserver.access.service_account_tokens import Tokens
-from muster.local.apiserver.controllers import Controllers
+from muster.local.apiserver.after_write import Controllers
 from muster.local.apiserver.http import bodies, options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from muster.local.apiserver.http.requests import Route
     from muster.local.apiserver.resource import Resource
-    from muster.local.apiserver.streams.node_backend import NodeBackend
+    from muster.local.apiserver.streams.node_interface import NodeBackend
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import Raw, key_of
 from muster.errors import AlreadyExists, NotFound
 from muster.kube.watch.informer import Informer
-from muster.local.controllers import endpoints
+from muster.local.controllers import endpoint_addresses
 from muster.local.controllers.informers import NAMESPACE
 from muster.local.controllers.pod_control import generate_name
 
@@ -41,7 +41,7 @@ class EndpointsController:
         self.slices: Informer[Raw] = Informer(
             client,
             SLICES,
-            labels=f"{endpoints.MANAGED_BY}={endpoints.MANAGER}",
+            labels=f"{endpoint_addresses.MANAGED_BY}={endpoint_addresses.MANAGER}",
             indexes={_SERVICE: lambda one: (str(_service(one)),)},
         )
 
@@ -68,16 +68,16 @@ class EndpointsController:
         service = self._informers.services.get(key)
         if service is None:
             await self._delete_endpoints(key)
-        elif endpoints.selects(service) and service.metadata.deletion_timestamp is None:
+        elif endpoint_addresses.selects(service) and service.metadata.deletion_timestamp is None:
             pods = self._informers.pods.by(NAMESPACE, key.namespace)
-            groups = endpoints.pods_by_ports(service, pods)
-            await self._write_endpoints(key, endpoints.endpoints(service, groups))
-            await self._write_slices(service, endpoints.slices(service, groups))
+            groups = endpoint_addresses.pods_by_ports(service, pods)
+            await self._write_endpoints(key, endpoint_addresses.endpoints(service, groups))
+            await self._write_slices(service, endpoint_addresses.slices(service, groups))
 
     async def _delete_endpoints(self, key: Key) -> None:
         """Slices are deleted with their owner; Endpoints have no owner."""
         stored = self.endpoints.get(key)
-        if stored is not None and endpoints.is_ours(stored):
+        if stored is not None and endpoint_addresses.is_ours(stored):
             with contextlib.suppress(NotFound):
                 await self._client.delete(ENDPOINTS, key, uid=stored["metadata"]["uid"])
 
@@ -86,7 +86,7 @@ class EndpointsController:
         if stored is None:
             with contextlib.suppress(AlreadyExists):  # its event is on the way
                 await self._client.create(ENDPOINTS, desired)
-        elif not endpoints.same(stored, desired):
+        elif not endpoint_addresses.same(stored, desired):
             await self._client.replace(ENDPOINTS, _updated(stored, desired))
 
     async def _write_slices(self, service: Service, desired: list[Raw]) -> None:
@@ -96,12 +96,12 @@ class EndpointsController:
         )
         missing = []
         for new in desired:
-            stored = next((one for one in unused if endpoints.can_become(one, new)), None)
+            stored = next((one for one in unused if endpoint_addresses.can_become(one, new)), None)
             if stored is None:
                 missing.append(new)
                 continue
             unused.remove(stored)
-            if not endpoints.same(stored, new):
+            if not endpoint_addresses.same(stored, new):
                 await self._client.replace(SLICES, _updated(stored, new))
         for new in missing:
             await self._create_slice(service, new)
@@ -123,4 +123,4 @@ def _updated(stored: Raw, desired: Raw) -> Raw:
 def _service(one: Raw) -> Key:
     key = key_of(one)
     labels = one["metadata"].get("labels") or {}
-    return key._replace(name=labels.get(endpoints.SERVICE_NAME, ""))
+    return key._replace(name=labels.get(endpoint_addresses.SERVICE_NAME, ""))

@@ -28,9 +28,9 @@ from muster.local.controllers.namespace_deletion import NamespaceDeletion
 from muster.local.controllers.node_lifecycle.heartbeats import GRACE, NodeHeartbeats
 from muster.local.controllers.node_lifecycle.pod_gc import MISSING_NODE_GRACE, PodGc
 from muster.local.controllers.node_lifecycle.taint_eviction import TaintEviction
+from muster.local.controllers.persistent_volume_controller import VolumeClaims
 from muster.local.controllers.pod_control import PodControl
 from muster.local.controllers.root_ca import RootCaPublisher
-from muster.local.controllers.volume_claims import VolumeClaims
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

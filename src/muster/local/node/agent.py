@@ -18,7 +18,11 @@ from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.kube.watch.informer import Informer
-from muster.local.node.backend import Backend
+from muster.local.node.config_maps_and_secrets import (
+    ReferenceInformers,
+    ReferenceReader,
+    VolumeFreshness,
+)
 from muster.local.node.container_start import ContainerStarter, ContainerStarterParts
 from muster.local.node.container_stop import ContainerStopper
 from muster.local.node.events import PodEvents
@@ -30,12 +34,12 @@ from muster.local.node.network.hosts_file import HostsFiles
 from muster.local.node.network.interface import HostNetwork
 from muster.local.node.network.node_ports import NodePorts
 from muster.local.node.network.rootless import RootlessNetwork
+from muster.local.node.node_api import Backend
 from muster.local.node.pod import PODS_TO_RUN
 from muster.local.node.pod_loop import PodLoop, PodLoopParts
+from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerRunner
 from muster.local.node.probes.prober import Prober
-from muster.local.node.probes.tasks import ContainerTasks
-from muster.local.node.references import ReferenceInformers, ReferenceReader, VolumeFreshness
 from muster.local.node.runtime import cgroups, runtime_choice
 from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
 from muster.local.node.runtime.plain_runtime import PlainRuntime

@@ -18,11 +18,11 @@ from muster.local.node.volumes.directories import in_memory, mounts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.local.node.config_maps_and_secrets import ReferenceReader, VolumeFreshness
     from muster.local.node.events import PodEvents
     from muster.local.node.machine.gpus import GpuAllocator
     from muster.local.node.network.hosts_file import HostsFiles
     from muster.local.node.pod import Container, Pod
-    from muster.local.node.references import ReferenceReader, VolumeFreshness
     from muster.local.node.runtime.interface import Runtime
     from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
     from muster.local.node.volumes.directories import VolumeDirectories

@@ -15,8 +15,8 @@ from muster.local.node.runtime.pod_records import AttemptKey
 if TYPE_CHECKING:
     from muster.local.node.events import PodEvents
     from muster.local.node.pod import Container, Handler, Pod
+    from muster.local.node.probes.container_tasks import ContainerTasks
     from muster.local.node.probes.prober import RunsHandlers
-    from muster.local.node.probes.tasks import ContainerTasks
     from muster.local.node.runtime.interface import Runtime
 
 _MIN_AFTER_HOOK = 2.0

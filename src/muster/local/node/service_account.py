@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from muster.api.kinds import SERVICE_ACCOUNTS
 from muster.errors import MissingReference, NotFound
+from muster.local.node.config_maps_and_secrets import ROOT_CA
 from muster.local.node.pod import VolumeMount
-from muster.local.node.references import ROOT_CA
 from muster.local.node.standalone.linux import files
 from muster.local.node.volumes.volume_sources import (
     ConfigMapFiles,

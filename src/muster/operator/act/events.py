@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import POD_DISRUPTION_BUDGETS, PODS, SERVICES
 from muster.errors import MusterError
 from muster.operator.actions import Create, Delete, DeleteJob, EmitEvent
-from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
+from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,7 @@ from muster.api import quantity
 from muster.api.gang_dialects import DIALECT_BY_NAME, LATE_ANNOTATION, GroupSpec, PodMarks
 from muster.errors import InvalidQuantity
 from muster.operator.actions import EmitEvent
-from muster.operator.build.gang_dialect import (
-    GROUP_KINDS,
-    dialect_of,
-    gang_roles,
-    wanted_dialect,
-)
+from muster.operator.build.dialect_choice import GROUP_KINDS, dialect_of, gang_roles, wanted_dialect
 from muster.operator.build.labels import job_selector, metadata
 
 if TYPE_CHECKING:

@@ -31,7 +31,14 @@ from muster.operator.actions import (
 )
 from muster.operator.build import gang
 from muster.operator.build.labels import role_of
-from muster.operator.decide import adoption, backoff, conditions, ensure, invalid_spec, limits
+from muster.operator.decide import (
+    adoption,
+    backoff,
+    conditions,
+    invalid_spec,
+    job_limits,
+    missing_objects,
+)
 from muster.operator.decide.gang_object import delete_group_objects
 from muster.operator.decide.outcome import assess
 from muster.operator.decide.waiting_reason import explain, terminating_pods
@@ -115,19 +122,21 @@ def _decide_active(
     updated = replace(job, status=status)
     wanted = registry.framework_of(job).replicas(updated, observed)
     surplus, staying = _surplus(updated, wanted, observed, settings, now)
-    missing = ensure.without_pod(wanted, staying)
+    missing = missing_objects.without_pod(wanted, staying)
     delay = backoff.waiting_for_backoff(status, missing, now) or terminating_pods(wanted, staying)
     after, problems = explain(job, status, pods, observed, delay)
     return [
         *adopted,
         *_write(job, after, [*events, *problems]),
-        *ensure.delete_pods((*assessment.replaced, *surplus)),
-        *(() if job.from_pods else ensure.delete_unused_services(job, observed)),
+        *missing_objects.delete_pods((*assessment.replaced, *surplus)),
+        *(() if job.from_pods else missing_objects.delete_unused_services(job, observed)),
         *(
-            ensure.delete_pods(ensure.unscheduled_pods(staying))
+            missing_objects.delete_pods(missing_objects.unscheduled_pods(staying))
             if rejection
             else adoption.adopt_leftovers(
-                job, ensure.create_missing(updated, missing, staying, settings, now), observed
+                job,
+                missing_objects.create_missing(updated, missing, staying, settings, now),
+                observed,
             )
         ),
         *_deadlines(updated, now),
@@ -169,9 +178,9 @@ def _surplus(
     job: Job, wanted: list[Replica], observed: Observed, settings: Settings, now: datetime
 ) -> tuple[list[Pod], Observed]:
     """The pods that are not wanted any more, and what is left without them."""
-    surplus = ensure.surplus_pods(job, wanted, observed)
+    surplus = missing_objects.surplus_pods(job, wanted, observed)
     staying = _with_deletions(observed, surplus, now)
-    surplus += ensure.pods_of_another_dialect(job, staying, settings)
+    surplus += missing_objects.pods_of_another_dialect(job, staying, settings)
     return surplus, _with_deletions(observed, surplus, now)
 
 
@@ -184,8 +193,8 @@ def _suspend(
     return [
         *_write(job, after, events),
         *delete_group_objects(job, observed),
-        *ensure.delete_pods(conditions.not_terminating(observed.pods)),
-        *(Delete(SERVICES, name) for name in sorted(ensure.service_names(observed))),
+        *missing_objects.delete_pods(conditions.not_terminating(observed.pods)),
+        *(Delete(SERVICES, name) for name in sorted(missing_objects.service_names(observed))),
     ]
 
 
@@ -214,12 +223,12 @@ def _end(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list
     used = {pod.metadata.name for pod in staying if pod.finished}
     unused = set()
     if _clean_pod_policy(job, status) != "None":
-        unused = ensure.service_names(observed) - used
+        unused = missing_objects.service_names(observed) - used
     change = status_change(status, conditions.with_active(job, status, staying))
     return [
         *([PatchStatus(change)] if change else ()),
         *delete_group_objects(job, observed),
-        *ensure.delete_pods(leaving),
+        *missing_objects.delete_pods(leaving),
         *(Delete(SERVICES, name) for name in sorted(unused)),
         *_expiry(job, status, now),
     ]
@@ -233,7 +242,7 @@ def _staying_pods(job: Job, status: JobStatus, observed: Observed) -> list[Pod]:
 
 def _clean_pod_policy(job: Job, status: JobStatus) -> str:
     policy = job.policy.clean_pod_policy
-    if policy == "None" and (limits.ended_by_limit(job, status) or status.is_rejected):
+    if policy == "None" and (job_limits.ended_by_limit(job, status) or status.is_rejected):
         return "Running"  # A job over its limit, or one that can never start, must not run on.
     return policy
 
@@ -258,8 +267,8 @@ def _with_deletions(observed: Observed, pods: Iterable[Pod], now: datetime) -> O
 
 def _deadlines(job: Job, now: datetime) -> list[Action]:
     both = (
-        limits.seconds_to_deadline(job, job.status, now),
-        limits.seconds_to_start(job, job.status, now),
+        job_limits.seconds_to_deadline(job, job.status, now),
+        job_limits.seconds_to_start(job, job.status, now),
     )
     return [Requeue(left) for left in both if left is not None]
 

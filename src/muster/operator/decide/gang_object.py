@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.gang_dialects import LATE_ANNOTATION
 from muster.operator.actions import Action, Create, Delete, Patch
-from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
+from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from muster.jobs import names, pod_status
 from muster.operator.actions import EmitEvent
 from muster.operator.build.labels import index_of, role_of
-from muster.operator.decide import backoff, conditions, gang_restart, limits, pod_failure
+from muster.operator.decide import backoff, conditions, gang_restart, job_limits, pod_failure
 from muster.operator.decide.pod_failure import FailureAction
 from muster.operator.frameworks import registry
 
@@ -92,7 +92,7 @@ class _Assessor:
 
     def _count_in_place(self, pods: Sequence[Pod]) -> list[Pod]:
         staying = conditions.not_terminating(pods)
-        self.status, restarted = limits.count_in_place(self.job, self.status, staying)
+        self.status, restarted = job_limits.count_in_place(self.job, self.status, staying)
         return restarted
 
     def _has_succeeded(self) -> bool:
@@ -176,9 +176,9 @@ class _Assessor:
         failed = self.restarting = [pod for pod, _ in recreated]
         retries = sum(action is FailureAction.RETRY for _, action in recreated)
         as_gang = gang_restart.restarts_as_gang(self.job)
-        self.status = limits.add_restarts(self.status, min(retries, 1) if as_gang else retries)
+        self.status = job_limits.add_restarts(self.status, min(retries, 1) if as_gang else retries)
         self._report_exit_codes(failed)
-        if not limits.backoff_limit_reached(self.job, self.status):
+        if not job_limits.backoff_limit_reached(self.job, self.status):
             if any(self._launches(pod) for pod in failed):
                 attempt = self.status.launcher_attempt + 1
                 self.status = replace(self.status, launcher_attempt=attempt)
@@ -208,8 +208,8 @@ class _Assessor:
     def _end_by_limit(self) -> bool:
         """End the job if it restarted too often, was active for too long or started too late."""
         job, status = self.job, self.status
-        left = limits.seconds_to_deadline(job, status, self.now)
-        if limits.backoff_limit_reached(job, status):
+        left = job_limits.seconds_to_deadline(job, status, self.now)
+        if job_limits.backoff_limit_reached(job, status):
             cause = f"it has reached the specified backoff limit{self._last_restarted()}"
         elif left is not None and left <= 0:
             cause = "it was active longer than specified deadline"
@@ -221,13 +221,13 @@ class _Assessor:
         return True
 
     def _is_late(self) -> bool:
-        left = limits.seconds_to_start(self.job, self.status, self.now)
+        left = job_limits.seconds_to_start(self.job, self.status, self.now)
         return left is not None and left <= 0 and not self.framework.running(self.job, self.by_role)
 
     def _last_restarted(self) -> str:
         """The pod whose restart was one too many, if it still exists."""
         staying = conditions.not_terminating(self.counted)
-        restarted = self.restarting or [pod for pod in staying if limits.restarts_of_pod(pod)]
+        restarted = self.restarting or [pod for pod in staying if job_limits.restarts_of_pod(pod)]
         return f". {_first_failure(pod_status.first_failed(restarted))}" if restarted else ""
 
     def _run(self, wanted: int) -> None:

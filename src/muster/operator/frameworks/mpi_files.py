@@ -46,7 +46,7 @@ def agent(container: str) -> str:
 @cache
 def exec_client() -> str:
     """The program by which the agent reaches a worker without kubectl: package data, read once."""
-    return resources.files(__package__).joinpath("kubexec.py").read_text()
+    return resources.files(__package__).joinpath("mpi_kubexec.py").read_text()
 
 
 def hostfile(hosts: Sequence[str], slots: int, implementation: str) -> str:

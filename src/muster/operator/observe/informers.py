@@ -19,7 +19,7 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import identity_of
 from muster.operator import metrics
-from muster.operator.build.gang_dialect import GROUP_KIND_BY_RESOURCE
+from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 from muster.operator.build.labels import owner_rows
 from muster.operator.decide.invalid_spec import any_running
 from muster.operator.frameworks.registry import OWNED

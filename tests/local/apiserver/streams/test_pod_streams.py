@@ -10,7 +10,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from muster.local.apiserver.streams import exec_websocket
-from muster.local.apiserver.streams.node_backend import ExecOptions, LogOptions
+from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions
 from tests.local.apiserver.fake_node import FakeNode
 from tests.local.apiserver.running_server import MERGE, running_server
 

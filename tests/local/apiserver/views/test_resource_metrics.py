@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.streams.node_backend import Consumption, Usage
-from muster.observe.metrics import REGISTRY
+from muster.local.apiserver.streams.node_interface import Consumption, Usage
+from muster.telemetry.metrics import REGISTRY
 from tests.local.apiserver.fake_node import FakeNode
 from tests.local.apiserver.running_server import running_server
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.local.node.network.user_mode import UserModeNetwork
+from muster.local.node.network.outbound_rootless import UserModeNetwork
 
 
 def install(folder: Path, name: str, *said: str) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from muster.local.node.container_stop import ContainerStopper
 from muster.local.node.pod import Container, Handler, Pod, Probe
+from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerResult
 from muster.local.node.probes.prober import Prober, ProbeStreak
-from muster.local.node.probes.tasks import ContainerTasks
 from muster.local.node.runtime.pod_records import Attempt, Health, State
 from tests.local.node.pod_builders import container, pod, record
 

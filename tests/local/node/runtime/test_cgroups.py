@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.apiserver.streams.node_interface import ExecOptions
 from muster.local.node.runtime import cgroups
 from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient

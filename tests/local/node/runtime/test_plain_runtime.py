@@ -14,7 +14,7 @@ import pytest
 
 from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import Key
-from muster.local.apiserver.streams.node_backend import ExecOptions
+from muster.local.apiserver.streams.node_interface import ExecOptions
 from muster.local.node.agent import Agent, Settings
 from muster.local.node.machine.capacity import declare_nodes
 from muster.local.node.runtime import runtime_choice

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api.quantity import whole_amount
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.kinds import fields, node_ports
+from muster.local.apiserver.kinds import fields, service_node_ports
 from muster.local.apiserver.kinds.pod_resources import ONE
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
@@ -61,7 +61,7 @@ def _defaults(service: Raw) -> None:
             ipFamilies=["IPv4"] if selects else ["IPv4", "IPv6"],
             ipFamilyPolicy="SingleStack" if selects else "RequireDualStack",
         )
-    if spec["type"] in node_ports.TYPES:
+    if spec["type"] in service_node_ports.TYPES:
         fields.fill(spec, externalTrafficPolicy="Cluster")
     if spec["sessionAffinity"] == "ClientIP":
         fields.fill(
@@ -87,7 +87,10 @@ def _prepare_update(new: Raw, old: Raw) -> None:
     dropped: tuple[str, ...] = ()
     if external_name and before["type"] != "ExternalName":
         dropped = _ADDRESS_FIELDS
-    if spec.get("type") not in node_ports.TYPES and before["type"] in node_ports.TYPES:
+    if (
+        spec.get("type") not in service_node_ports.TYPES
+        and before["type"] in service_node_ports.TYPES
+    ):
         dropped += _EXTERNAL_FIELDS
     for name in dropped:
         if spec.get(name) == before.get(name):
@@ -166,7 +169,7 @@ def _check_external(spec: Raw) -> api_errors.Causes:
     type_, policy = spec.get("type"), spec.get("externalTrafficPolicy")
     if type_ != "LoadBalancer" and spec.get("loadBalancerSourceRanges"):
         yield api_errors.forbidden_field("spec.LoadBalancerSourceRanges", _BALANCED_ONLY)
-    if policy and type_ not in node_ports.TYPES and not spec.get("externalIPs"):
+    if policy and type_ not in service_node_ports.TYPES and not spec.get("externalIPs"):
         detail = "may only be set for externally-accessible services"
         yield api_errors.invalid_value("spec.externalTrafficPolicy", policy, detail)
     port = spec.get("healthCheckNodePort")
@@ -263,8 +266,8 @@ SERVICES = Resource(
         check=_check,
         check_name=names.check_label,
         check_update=_check_update,
-        admit_create=node_ports.admit_create,
-        admit_update=node_ports.admit_update,
+        admit_create=service_node_ports.admit_create,
+        admit_update=service_node_ports.admit_update,
         delete_answer="object",
         charge=_charge,
         columns=("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector+"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.streams.node_backend import ExecOptions, NodeBackend
+    from muster.local.apiserver.streams.node_interface import ExecOptions, NodeBackend
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255

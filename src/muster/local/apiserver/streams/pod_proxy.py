@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Call
-    from muster.local.apiserver.streams.node_backend import NodeBackend
+    from muster.local.apiserver.streams.node_interface import NodeBackend
 
 _NOT_FORWARDED = frozenset(
     {

@@ -12,13 +12,13 @@ from muster.errors import StatusError
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.http.requests import query_bool
 from muster.local.apiserver.streams import exec_websocket, pod_proxy
-from muster.local.apiserver.streams.node_backend import ExecOptions, LogOptions
+from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.store.store import Store
-    from muster.local.apiserver.streams.node_backend import NodeBackend
+    from muster.local.apiserver.streams.node_interface import NodeBackend
 
 _LONG_AGO = 10**9
 STREAMED = frozenset({"log", "exec", "attach", "portforward", "proxy"})

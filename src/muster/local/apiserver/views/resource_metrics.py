@@ -11,13 +11,13 @@ from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, objects
 from muster.local.apiserver.http.options import selection
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
-from muster.local.apiserver.streams.node_backend import Consumption, UsageSource
+from muster.local.apiserver.streams.node_interface import Consumption, UsageSource
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.registry import Registry
     from muster.local.apiserver.store.store import Store
-    from muster.local.apiserver.streams.node_backend import NodeBackend, Usage
+    from muster.local.apiserver.streams.node_interface import NodeBackend, Usage
 
 GROUP = "metrics.k8s.io"
 _METADATA = ("name", "namespace", "labels", "creationTimestamp")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
-from muster.local.apiserver.streams.node_backend import Consumption, Usage
+from muster.local.apiserver.streams.node_interface import Consumption, Usage
 from muster.local.node.machine.gpus import GpuUse, allocated_gpus, gpu_use
 
 if TYPE_CHECKING:

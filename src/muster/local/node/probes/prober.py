@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from muster.local.node.events import PodEvents
     from muster.local.node.pod import Container, Handler, Pod, Probe
+    from muster.local.node.probes.container_tasks import ContainerTasks
     from muster.local.node.probes.handlers import HandlerResult
-    from muster.local.node.probes.tasks import ContainerTasks
     from muster.local.node.runtime.pod_records import Attempt, PodRecord
 
 

@@ -3,6 +3,6 @@
 They import only the standard library and one another (a test enforces it), because one runs per
 container and must start in tens of milliseconds. Reading order: shim (the supervisor),
 exec_session, pause (the pod's first process), spawn, shim_socket (frames on the shim's socket),
-stdin, log_format, linux/ (system calls and netlink); namespace_holder, open_socket and
+stdin, log_writer, linux/ (system calls and netlink); namespace_holder, open_socket and
 try_namespaces are small programs of their own.
 """

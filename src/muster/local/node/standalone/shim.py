@@ -22,14 +22,13 @@ import sys
 import time
 from typing import Any
 
-from muster.local.node.standalone import exec_session, log_format, shim_socket, spawn
+from muster.local.node.standalone import exec_session, log_writer, shim_socket, spawn
 from muster.local.node.standalone.linux import cgroup, files, kernel, mounts
 from muster.local.node.standalone.shim_socket import ShimClient
 from muster.local.node.standalone.stdin import StdinWriter
 
 LOCK, LISTENER = 3, 4
 _CHUNK = 64 * 1024
-_LOG_LIMIT = 64 << 20
 _DRAIN = 1.0
 _MAX_DESCRIPTORS = 1 << 20
 
@@ -48,7 +47,7 @@ class Shim:
         self._pid = 0
         self._mounts: int | None = None
         self._state: dict[str, Any] = {"state": "starting"}
-        self._log = open("log", "ab", buffering=0)  # noqa: SIM115 - held for life
+        self._log = log_writer.LogWriter("log")
 
     def run(self) -> None:
         listener = self._listener
@@ -112,7 +111,7 @@ class Shim:
             os.close(fd)
         with contextlib.suppress(PermissionError):  # rootless: returning is not allowed
             kernel.enter({"pid": own_pid_namespace})
-        now = log_format.stamp(time.time_ns())
+        now = log_writer.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
         files.write_atomically("started", json.dumps(self._state))
         self._state = {"state": "running"} | self._state
@@ -145,21 +144,13 @@ class Shim:
             del self._outputs[fd]
             return
         stream = self._outputs[fd]
-        self._append(log_format.records(stream, data, time.time_ns()))
+        self._log.write(stream, data)
         frame = shim_socket.frame(
             shim_socket.STDOUT if stream == "stdout" else shim_socket.STDERR, data
         )
         for client in list(self._clients):
             if client.attached:
                 client.send(frame)
-
-    def _append(self, records: bytes) -> None:
-        with contextlib.suppress(OSError):  # a full disk must not stop the program
-            if self._log.tell() + len(records) > _LOG_LIMIT:
-                os.replace("log", "log.1")
-                self._log.close()
-                self._log = open("log", "ab", buffering=0)  # noqa: SIM115
-            self._log.write(records)
 
     def _accept(self, _: Any, __: int) -> None:
         connection, _address = self._listener.accept()
@@ -230,7 +221,7 @@ class Shim:
 
     def _after_exit(self) -> None:
         _, status = os.waitpid(self._pid, 0)
-        finished = log_format.stamp(time.time_ns())
+        finished = log_writer.stamp(time.time_ns())
         self._kill_rest()
         deadline = time.monotonic() + _DRAIN
         while self._outputs and time.monotonic() < deadline:
@@ -241,7 +232,7 @@ class Shim:
         memory = self._spec.get("memory") or {}
         message = _termination_message()
         if code and not message and self._spec.get("message_from_log"):
-            message = log_format.last_lines("log") or log_format.last_lines("log.1")
+            message = log_writer.last_lines("log") or log_writer.last_lines("log.1")
         oom_killed = code != 0 and cgroup.killed_for_memory(memory)
         cgroup.remove(memory)
         reason = "OOMKilled" if oom_killed else "Error" if code else "Completed"
@@ -274,7 +265,7 @@ class Shim:
         return kernel.same_namespace(self._mounts, pid)
 
     def _end(self, end: dict[str, Any]) -> None:
-        end.setdefault("finishedAt", log_format.stamp(time.time_ns()))
+        end.setdefault("finishedAt", log_writer.stamp(time.time_ns()))
         files.write_atomically("exited", json.dumps(end))
         self._state = {"state": "exited"} | end
         self._send_status()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from muster import errors
 from muster.errors import CannotRun, StatusError
-from muster.local.node import container_logs
+from muster.local.node import container_log_reader
 from muster.local.node.machine.usage import UsageMeter
 from muster.local.node.runtime.pod_records import read_attempt
 from muster.local.node.standalone import shim_socket
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.streams.node_backend import (
+    from muster.local.apiserver.streams.node_interface import (
         ExecOptions,
         LogOptions,
         Pipe,
@@ -62,7 +62,7 @@ class Backend:
         def alive() -> bool:
             return read_attempt(path.parents[1], number).alive
 
-        async for data in container_logs.read(path, options, alive):
+        async for data in container_log_reader.read(path, options, alive):
             yield data
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:

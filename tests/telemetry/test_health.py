@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.observe.health import Health
+from muster.telemetry.health import Health
 
 
 def test_a_process_without_checks_is_healthy() -> None:

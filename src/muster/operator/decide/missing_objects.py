@@ -11,8 +11,8 @@ from muster.api.kinds import PODS, SERVICES
 from muster.operator.actions import Action, Create, Delete, Patch, Requeue
 from muster.operator.build import host_ports
 from muster.operator.build.addresses import addresses_of
+from muster.operator.build.dialect_choice import has_marks_of
 from muster.operator.build.gang import gang_of
-from muster.operator.build.gang_dialect import has_marks_of
 from muster.operator.build.labels import role_of
 from muster.operator.build.pods import pod_manifest
 from muster.operator.build.services import service_manifest

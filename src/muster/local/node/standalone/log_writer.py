@@ -1,4 +1,4 @@
-"""The format of a container's log, one record per line, as in the kubelet's logs:
+"""Writing a container's log, and rotating it. One record per line, as in the kubelet's logs:
 
     2026-01-02T03:04:05.000000000Z stdout F text
 
@@ -7,11 +7,35 @@ F ends a line of the program; P is a part of a line that continues in the next r
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 
+_LOG_LIMIT = 64 << 20
 _MAX_TEXT = 16 * 1024
 _MAX_LINES, _MAX_BYTES = 80, 2048
 _READ_BACK = 64 * 1024
+
+
+class LogWriter:
+    """The log file of one container; when it is full it is renamed to `.1`, which is replaced."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open as long as the shim lives
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def write(self, stream: str, data: bytes) -> None:
+        """Append bytes just read from `stream`. A full disk must not stop the program."""
+        lines = records(stream, data, time.time_ns())
+        with contextlib.suppress(OSError):
+            if self._file.tell() + len(lines) > _LOG_LIMIT:
+                os.replace(self._path, f"{self._path}.1")
+                self._file.close()
+                self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
+            self._file.write(lines)
 
 
 def stamp(nanoseconds: int) -> str:

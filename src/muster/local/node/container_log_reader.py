@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from muster.local.apiserver.streams.node_backend import LogOptions
+    from muster.local.apiserver.streams.node_interface import LogOptions
 
 _POLL = 0.05
 _BLOCK = 256 * 1024

@@ -17,7 +17,7 @@ from muster.api.meta import Key, Raw, key_of
 from muster.api.storage import SELECTED_NODE
 from muster.errors import AlreadyExists, NotFound
 from muster.kube.watch.informer import Informer
-from muster.local.controllers import volume_binding
+from muster.local.controllers import volume_matching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ class VolumeClaims:
             await self._client.patch(PERSISTENT_VOLUME_CLAIMS, key, change)
         elif needs_volume(claim):
             await self._bind(claim, await self._provision(claim))
-        elif (volume := volume_binding.choose_volume(claim, self.volumes.all())) is not None:
+        elif (volume := volume_matching.choose_volume(claim, self.volumes.all())) is not None:
             await self._bind(claim, volume)
 
     async def _release_volumes(self, key: Key, claim: Raw | None) -> None:
@@ -72,7 +72,7 @@ class VolumeClaims:
         uid = claim["metadata"]["uid"] if claim is not None else None
         for volume in list(self.volumes.all()):
             current = volume["spec"].get("claimRef", {}).get("uid") in (None, "", uid)
-            if current or not volume_binding.is_reserved_for(volume, key):
+            if current or not volume_matching.is_reserved_for(volume, key):
                 continue
             name = Key("", volume["metadata"]["name"])
             with contextlib.suppress(NotFound):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from muster.observe.health import Health, HealthReport
+    from muster.telemetry.health import Health, HealthReport
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)

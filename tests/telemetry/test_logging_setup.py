@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.errors import UsageError
-from muster.observe import logging_setup
+from muster.telemetry import logging_setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ import click
 from muster.cli.show.messages import note
 from muster.kube.client import Client
 from muster.kube.leader_election import LeaderElection
-from muster.observe import logging_setup, metrics
-from muster.observe.health import Health
+from muster.telemetry import logging_setup, metrics
+from muster.telemetry.health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

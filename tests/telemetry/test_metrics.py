@@ -9,8 +9,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from muster.errors import UsageError
-from muster.observe import metrics
-from muster.observe.health import Health
+from muster.telemetry import metrics
+from muster.telemetry.health import Health
 
 if TYPE_CHECKING:
     pass
