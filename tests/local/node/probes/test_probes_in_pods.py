@@ -13,6 +13,7 @@ from muster.api.meta import Key
 from tests.local.node import leftovers
 from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -110,7 +111,8 @@ async def test_a_container_that_is_not_alive_is_killed_and_run_again(
     pod = await local.until("p", again, "run again")
     last = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
     assert (last["exitCode"], last["signal"]) == (143, 15)
-    assert (gate / "begun").read_text() == "begun\nbegun\n"
+    begun = "begun\nbegun\n"
+    await eventually(lambda: (gate / "begun").read_text() == begun, what="the second start")
     killed = "Container main failed liveness probe, will be restarted"
     await wait_for(lambda: events(local, "Killing", killed), "the event")
 
