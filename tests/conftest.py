@@ -21,6 +21,9 @@ asyncio.set_event_loop(None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# A broken promise of the scheduler stops a test; in production it is logged and retried.
+os.environ["MUSTER_ASSERT"] = "1"
+
 if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
     own_network.enter()
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,38 +15,31 @@ from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.scheduler import service
+from tests.modules_called import modules_called
 from tests.test_architecture import walks
+from tests.waiting import eventually
 
 MAX_MODULES = 20
 ROOM = {"cpu": "8", "memory": "8Gi", "pods": "110"}
 GANG = ("g-0", "g-1", "g-2")
+LEASES = "other_schedulers.py"
+"""Renews leases at the start and every ten seconds, whether gangs come or not."""
 GROUP = "pod-group.scheduling.sigs.k8s.io"
-
-
-@contextmanager
-def modules_called(folder: Path) -> Iterator[dict[str, set[str]]]:
-    """The modules of a package, each with the functions that are called meanwhile."""
-    found: dict[str, set[str]] = {}
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        file = Path(frame.f_code.co_filename)
-        if event == "call" and file.is_relative_to(folder):
-            module = str(file.relative_to(folder))
-            found.setdefault(module, set()).add(frame.f_code.co_name)
-
-    sys.setprofile(note)
-    try:
-        yield found
-    finally:
-        sys.setprofile(None)
 
 
 async def bound(client: Client, *names: str) -> None:
     """Wait until all these pods have a node."""
-    async with asyncio.timeout(20):
-        for name in names:
-            while not (await client.get(PODS, Key("default", name))).spec.node_name:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)  # pace: the server's and the scheduler's turn
+
+    async def all_have_nodes() -> bool:
+        pods = [await client.get(PODS, Key("default", name)) for name in names]
+        return all(pod.spec.node_name for pod in pods)
+
+    await eventually(all_have_nodes, what="the pods are bound")
+
+
+def published(called: dict[str, set[str]]) -> bool:
+    """Whether the publisher of the line had its turn, the last after a bind."""
+    return "_publish" in called.get("effects/line_publisher.py", ())
 
 
 def manifest(name: str, cpu: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -72,18 +61,20 @@ async def test_one_gang_passes_few_modules_on_its_way_to_its_nodes(tmp_path: Pat
         for name in ("n1", "n2"):
             await client.create(NODES, {"metadata": {"name": name}})
             await client.patch(NODES, Key("", name), {"status": status}, subresource="status")
-        group.create_task(service.run(client, service.Options(), stop))
-        await client.create(PODS, manifest("first", "1", {}))
-        await bound(client, "first")
-        await asyncio.sleep(1)  # pace: what a start costs is over
-        with modules_called(Path(scheduler.__file__).parent) as passed:
+        with modules_called(scheduler) as started:
+            group.create_task(service.run(client, service.Options(), stop))
+            await client.create(PODS, manifest("first", "1", {}))
+            await bound(client, "first")
+            await eventually(lambda: published(started), what="the start is over")
+        with modules_called(scheduler) as passed:
             labels = {f"{GROUP}/name": "g", f"{GROUP}/min-available": "3"}
             for name in GANG:
                 await client.create(PODS, manifest(name, "2", labels))
             await bound(client, *GANG)
-            await asyncio.sleep(1.5)  # pace: the reporter and the line publisher have written
+            await eventually(lambda: published(passed), what="the line is published")
         stop.set()
     await server.stop()
+    passed.pop(LEASES, None)
 
     assert {"loop.py", "decisions/decide.py", "effects/binder.py"} <= passed.keys()
     names = ", ".join(sorted(passed))
