@@ -2,7 +2,7 @@
 
 `python -m benchmarks.scheduler_decisions [NODES] [GANGS] [SIZE]` prints pods per second of
 CPU time, for uniform gangs and for gangs coupled by anti-affinity and spread. The measured time
-includes a pod's arrival (roster, snapshot, class) and the record of its bind.
+includes a pod's arrival (gang index, snapshot, class) and the record of its bind.
 """
 
 from __future__ import annotations

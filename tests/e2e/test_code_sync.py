@@ -13,7 +13,7 @@ from muster.api.kinds import CONFIG_MAPS, SECRETS
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from tests.e2e.local_cluster import LocalCluster
-from tests.jobs.submission.git_repositories import PASSWORD, Repository, served
+from tests.jobs.build.git_repositories import PASSWORD, Repository, served
 from tests.prerequisites import missing_prerequisite
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Condition, Key
 from muster.errors import Conflict, MusterError, NotFound
-from muster.scheduler.decisions import takedown
+from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.effects.deleter import Deleter
 from muster.scheduler.loop import Loop
@@ -46,7 +46,7 @@ class Server(FakeCluster):
 
     def _heard(self, delete: Delete, pod: Pod, why: str) -> None:
         self.said_of.append((pod.metadata.name, why))
-        takedown.deletion_failed(self.state, pod, why)
+        gang_deletion.deletion_failed(self.state, pod, why)
         self.loop.wake()
 
     @asynccontextmanager

@@ -22,7 +22,7 @@ from muster.api.storage import PersistentVolume, StorageClass, VolumeClaim
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decide import check_rest, consider
 from muster.scheduler.decisions.decision import Bind, Delete
-from muster.scheduler.gangs.line import Parked
+from muster.scheduler.gangs.waiting_line import Parked
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests.scheduler.builders import GPU, START, node, pod, volcano_group
@@ -285,7 +285,7 @@ class RandomHistory:
     def check_rests(self) -> None:
         """Every gang with pending members has a reason, and something that will wake it."""
         state = self.state
-        for key, gang in state.roster.gangs.items():
+        for key, gang in state.index.gangs.items():
             rest = state.record(key).rest
             assert check_rest(state, gang, rest) == "", key
             if isinstance(rest, Parked):
@@ -296,7 +296,7 @@ class RandomHistory:
 
     def check_nothing_was_missed(self) -> None:
         """A look at every gang binds nothing more than the events did."""
-        for key in list(self.state.roster.gangs):
+        for key in list(self.state.index.gangs):
             self.state.mark_due(key)
         self.decide()
         assert self.in_flight == [], "a gang that fits was not woken"

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from muster.api.core import Pod
-from muster.scheduler import published_line
-from muster.scheduler.effects.line_publisher import encode_line
+from muster.scheduler import waiting_line_config_map
+from muster.scheduler.effects.waiting_line_publisher import encode_line
 from muster.scheduler.job_explanation import explain_job, place_in_words
-from muster.scheduler.published_line import WaitingGang
+from muster.scheduler.waiting_line_config_map import WaitingGang
 from tests.scheduler.builders import gang, pod
 
 WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu; 3 nodes full, 1 tainted"
@@ -110,8 +110,8 @@ def test_a_job_without_pods_and_gated_pods_are_told_apart() -> None:
 def test_the_line_survives_being_published_and_read() -> None:
     line = [row("default/big", 1, held=2)]
 
-    assert published_line.read(encode_line(line)) == line
-    assert published_line.read({"line": "not json"}) == []
+    assert waiting_line_config_map.read(encode_line(line)) == line
+    assert waiting_line_config_map.read({"line": "not json"}) == []
 
 
 def test_explaining_imports_neither_arrays_nor_an_event_loop() -> None:

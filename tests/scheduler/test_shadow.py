@@ -10,7 +10,7 @@ import pytest
 from muster.api.gang_dialects import GangKey
 from muster.scheduler.decisions.decision import Bind, Delete, Report
 from muster.scheduler.decisions.reasons import Reason
-from muster.scheduler.service import Options, Service
+from muster.scheduler.run import Options, Service
 from muster.scheduler.settings import Settings
 from tests.scheduler.builders import pod
 

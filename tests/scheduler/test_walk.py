@@ -14,7 +14,7 @@ from muster.api.meta import Key
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
-from muster.scheduler import service
+from muster.scheduler import run
 from tests.modules_called import modules_called
 from tests.test_architecture import walks
 from tests.waiting import eventually
@@ -39,7 +39,7 @@ async def bound(client: Client, *names: str) -> None:
 
 def published(called: dict[str, set[str]]) -> bool:
     """Whether the publisher of the line had its turn, the last after a bind."""
-    return "_publish" in called.get("effects/line_publisher.py", ())
+    return "_publish" in called.get("effects/waiting_line_publisher.py", ())
 
 
 def manifest(name: str, cpu: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ async def test_one_gang_passes_few_modules_on_its_way_to_its_nodes(tmp_path: Pat
             await client.create(NODES, {"metadata": {"name": name}})
             await client.patch(NODES, Key("", name), {"status": status}, subresource="status")
         with modules_called(scheduler) as started:
-            group.create_task(service.run(client, service.Options(), stop))
+            group.create_task(run.run(client, run.Options(), stop))
             await client.create(PODS, manifest("first", "1", {}))
             await bound(client, "first")
             await eventually(lambda: published(started), what="the start is over")

@@ -29,7 +29,7 @@ from muster.local.node.machine import shutdown
 from muster.local.node.machine.capacity import declare_nodes
 from muster.operator import run as operator
 from muster.operator.settings import Settings as JobSettings
-from muster.scheduler import service as scheduler
+from muster.scheduler import run as scheduler
 from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:

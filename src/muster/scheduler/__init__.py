@@ -2,6 +2,6 @@
 
 Reading order: `cluster` (the cluster as arrays), `gangs` (who belongs together and whose turn it
 is), `placement` (where pods could go), `state` (everything known), `decisions` (what to do about
-one gang), `effects` (API calls), `loop` (the scheduling loop) and `service` (the daemon).
-`published_line`, `job_explanation` and `other_schedulers` serve commands.
+one gang), `effects` (API calls), `loop` (the scheduling loop) and `run` (the daemon).
+`waiting_line_config_map`, `job_explanation` and `other_schedulers` serve commands.
 """

@@ -1,7 +1,7 @@
 """Everything the scheduler knows, kept current by watch events; no await, no client, no clock.
 
-It joins the snapshot (room), the roster (membership), the records of gangs and the line. Decisions
-are recorded here at once, so that the next gang's decision builds on them.
+It joins the snapshot (room), the gang index (membership), the records of gangs and the line.
+Decisions are recorded here at once, so that the next gang's decision builds on them.
 
 Promise: when a member leaves its room and its gang still needs it, the room passes to a hold
 within the same call, so there is no moment in which another gang could take it.
@@ -15,7 +15,10 @@ from muster.api.gang_dialects import GangKey
 from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
 from muster.scheduler.gangs import holds
-from muster.scheduler.gangs.line import (
+from muster.scheduler.gangs.gang_index import Gang, GangIndex
+from muster.scheduler.gangs.members import Members, find_missing, pod_seen, sort_members
+from muster.scheduler.gangs.phase import GangRecord
+from muster.scheduler.gangs.waiting_line import (
     DueGangs,
     Idle,
     LinePosition,
@@ -24,10 +27,7 @@ from muster.scheduler.gangs.line import (
     Wake,
     line_position,
 )
-from muster.scheduler.gangs.members import Members, find_missing, pod_seen, sort_members
-from muster.scheduler.gangs.phase import GangRecord
-from muster.scheduler.gangs.roster import Gang, Roster
-from muster.scheduler.placement.known_failures import KnownFailures
+from muster.scheduler.placement.failed_demands import KnownFailures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ class State:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.snapshot = Snapshot()
-        self.roster = Roster(settings.names)
+        self.index = GangIndex(settings.names)
         self.parked = ParkedGangs()
         self.records: dict[GangKey, GangRecord] = {}
         self.assumed: dict[str, str] = {}
@@ -76,8 +76,8 @@ class State:
         assert pod is not None
         uid = pod.metadata.uid
         slot = self.snapshot.slots.get(uid)
-        before = self.roster.of_pod.get(uid)
-        key = self.roster.put_pod(new) if new is not None else self.roster.drop_pod(uid)
+        before = self.index.of_pod.get(uid)
+        key = self.index.put_pod(new) if new is not None else self.index.drop_pod(uid)
         if new is not None:
             self.snapshot.put_pod(new)
         else:
@@ -109,21 +109,21 @@ class State:
 
     def group_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
         """An object that declares a gang came, changed or went."""
-        for gang in self.roster.put_group(kind, key, new):
+        for gang in self.index.put_group(kind, key, new):
             self.mark_due(gang)
 
     def budget_changed(self, key: Key, new: PodDisruptionBudget | None) -> None:
         """A disruption budget came, changed or went."""
-        before = self.roster.budgets.get(key)
-        for gang in self.roster.put_budget(key, new):
+        before = self.index.budgets.get(key)
+        for gang in self.index.put_budget(key, new):
             self.mark_due(gang)
-        after = self.roster.budgets.get(key)
+        after = self.index.budgets.get(key)
         if before is not None and (after is None or not after.is_no_milder(before)):
             self._happened(Wake.BUDGETS)
 
     def priority_class_changed(self, name: str, new: PriorityClass | None) -> None:
         """A priority class came, changed or went."""
-        self.roster.put_priority_class(name, new)
+        self.index.put_priority_class(name, new)
         self._due.all_due()
 
     def namespace_changed(self, new: Namespace | None) -> None:
@@ -202,14 +202,14 @@ class State:
 
     def place_of(self, key: GangKey) -> LinePosition:
         """Where a gang stands in line."""
-        gang = self.roster.gangs.get(key)
+        gang = self.index.gangs.get(key)
         if gang is None:
             return line_position(key, priority=0, half_bound=True, surplus=False, created=None)
         missing = find_missing(self, gang).total
         bound = any(p.spec.node_name and not p.finished for p in gang.pods.values())
         return line_position(
             key,
-            priority=self.roster.priority(gang),
+            priority=self.index.priority(gang),
             half_bound=bool(missing) and (bound or key in self.snapshot.held_for),
             surplus=not missing,
             created=gang.created,
@@ -232,7 +232,7 @@ class State:
     def members(self, gang: Gang) -> Members:
         """The gang's members by what they are doing now."""
         if gang.sorted_members is None:
-            gang.sorted_members = sort_members(gang, self.assumed, self.roster.names)
+            gang.sorted_members = sort_members(gang, self.assumed, self.index.names)
         return gang.sorted_members
 
     def stop_starving(self, key: GangKey) -> None:
@@ -251,7 +251,7 @@ class State:
 
     def _not_assumed(self, uid: str) -> None:
         self.assumed.pop(uid, None)
-        gang = self.roster.gangs.get(self.roster.of_pod.get(uid, NOBODY))
+        gang = self.index.gangs.get(self.index.of_pod.get(uid, NOBODY))
         if gang is not None:
             gang.sorted_members = None
 
@@ -273,13 +273,13 @@ class State:
         self.failures.hopeless.pop(key, None)
         self.rest(key, Idle(), None)
         self.records.pop(key, None)
-        self.roster.gangs.pop(key, None)
+        self.index.gangs.pop(key, None)
 
     # -- inside --------------------------------------------------------------------------------
 
     def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
         self.mark_due(key)
-        gang = self.roster.gangs.get(key)
+        gang = self.index.gangs.get(key)
         if gang is None:
             return
         pod_seen(gang, self.record(key).run, pod, gone=gone)
@@ -291,7 +291,7 @@ class State:
         """Whether a bind was confirmed while siblings' binds are in flight: the last one counts."""
         if slot is None or slot.kind is not SlotKind.ASSUMED or new is None or new.finished:
             return False
-        gang = self.roster.gangs.get(key) if key is not None else None
+        gang = self.index.gangs.get(key) if key is not None else None
         if gang is None or new.spec.node_name != slot.node or new.metadata.deletion_timestamp:
             return False
         return any(uid in self.assumed for uid in gang.pods)

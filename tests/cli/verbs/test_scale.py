@@ -13,8 +13,8 @@ from muster.api.kinds import CONFIG_MAPS, TFJOBS
 from muster.api.meta import Key, Raw
 from muster.client.submit.transaction import SUBMISSION_ANNOTATION
 from muster.errors import UsageError
-from muster.jobs import submission
-from muster.jobs.submission import scaling
+from muster.jobs import build
+from muster.jobs.build import scaling
 from muster.kube.request import PatchType
 from tests.cli.place import Place
 
@@ -47,24 +47,24 @@ def changed(document: Any, operations: list[dict[str, Any]]) -> Any:
 def test_a_scaled_job_is_the_one_that_would_have_been_submitted(
     type_: str, before: int, after: int, gpus: int, gang: bool
 ) -> None:
-    args = submission.BY_TYPE[type_](
+    args = build.BY_TYPE[type_](
         name="j", command=("x",), image="i", gpus=gpus, gang=gang, workers=before, **KINDS[type_]
     )
-    job = submission.bundle(args).job
+    job = build.bundle(args).job
 
     assert changed(job, scaling.operations(job, {"worker": after})) == (
-        submission.bundle(replace(args, workers=after)).job
+        build.bundle(replace(args, workers=after)).job
     )
 
 
 def test_parameter_servers_count_as_members_but_not_as_workers() -> None:
-    args = submission.TensorFlow(
+    args = build.TensorFlow(
         name="j", command=("x",), image="i", gpus=1, ps_gpus=1, gang=True, workers=3, ps=1
     )
-    job = submission.bundle(args).job
+    job = build.bundle(args).job
 
     assert changed(job, scaling.operations(job, {"ps": 4})) == (
-        submission.bundle(replace(args, ps=4)).job
+        build.bundle(replace(args, ps=4)).job
     )
 
 

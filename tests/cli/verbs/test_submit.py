@@ -26,7 +26,7 @@ from muster.api.kinds import (
 from muster.api.meta import Key, Raw
 from muster.client.submit import flag_table, transaction
 from muster.errors import Forbidden, NotFound, ServerError, Unreachable
-from muster.jobs import submission
+from muster.jobs import build as submission
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request, Response

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from muster.errors import StatusError
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
 from muster.local.apiserver.http.requests import Call, Route
 from muster.local.apiserver.kinds.builtin import BUILTIN
 from muster.local.apiserver.registry import Registry
@@ -71,7 +71,7 @@ class VerbsMachine(RuleBasedStateMachine):
         self.since = 0
         self.open()
         namespaces = next(r for r in BUILTIN if r.plural == "namespaces")
-        body = objects.dump({"metadata": {"name": "n"}})
+        body = codec.dump({"metadata": {"name": "n"}})
         route = Route("create", "", "v1", "namespaces")
         self.loop.run_until_complete(self.verbs.create(Call(route, namespaces, body=body)))
 
@@ -90,7 +90,7 @@ class VerbsMachine(RuleBasedStateMachine):
         self, verb: str, name: str = "", body: Any = None, kind: str = "", **query: str
     ) -> tuple[int, Any]:
         route = Route(verb, "", "v1", "configmaps", "n", name)
-        data = b"" if body is None else objects.dump(body)
+        data = b"" if body is None else codec.dump(body)
         call = Call(route, self.resource, query, data, kind)
         try:
             answer = self.loop.run_until_complete(getattr(self.verbs, verb)(call))

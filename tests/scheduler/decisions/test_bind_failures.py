@@ -10,7 +10,7 @@ import pytest
 from muster.api.core import Pod
 from muster.errors import Forbidden
 from muster.scheduler import metrics
-from muster.scheduler.effects.line_publisher import set_gauges, waiting_gangs
+from muster.scheduler.effects.waiting_line_publisher import set_gauges, waiting_gangs
 from tests.scheduler.builders import START, gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster, Fault
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.scheduler.gangs import plan_mark
-from muster.scheduler.gangs.plan_mark import PlanMark
+from muster.scheduler.gangs import plan_annotation
+from muster.scheduler.gangs.plan_annotation import PlanMark
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 
@@ -170,4 +170,4 @@ async def test_a_bind_carries_uid_and_plan_so_that_it_can_be_told_after_a_restar
     plans = {p.metadata.annotations["muster.dev/plan"] for p in cluster.pods.values()}
     assert plans == {cluster.plans[0].annotation}
     uids = [p.metadata.uid for p in cluster.pods.values()]
-    assert plan_mark.read(plans.pop()) == PlanMark(2, 2, frozenset(uids))
+    assert plan_annotation.read(plans.pop()) == PlanMark(2, 2, frozenset(uids))

@@ -20,7 +20,7 @@ from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.effects.reporter import MAX_REFRESHED_PODS, Reporter
-from muster.scheduler.gangs.line import Idle, Parked, Wake
+from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests.scheduler.builders import KIND_OF, gang, node, pod, volcano_group
@@ -195,7 +195,7 @@ async def running_gang() -> tuple[State, GangKey, list[Pod]]:
     made = [bound_to(one, "Running") for one in gang("g", 3)]
     for one in made:
         state.pod_changed(None, one)
-    return state, next(iter(state.roster.gangs)), made
+    return state, next(iter(state.index.gangs)), made
 
 
 def bound_to(one: Pod, phase: str) -> Pod:
@@ -252,7 +252,7 @@ async def test_a_pod_that_was_running_when_first_seen_is_told_that_it_was_preemp
     state = State(Settings())
     victim = bound_to(pod("alone"), "Running")
     state.pod_changed(None, victim)
-    assert single_pod_gang(victim) not in state.roster.gangs
+    assert single_pod_gang(victim) not in state.index.gangs
     async with reporting(state) as (reporter, writes):
         reporter.deleted(
             Delete(single_pod_gang(victim), (victim,), "makes room for g", "Preempted")

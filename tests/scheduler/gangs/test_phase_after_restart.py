@@ -180,6 +180,6 @@ async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_nex
 
 def told(cluster: FakeCluster, group: Any) -> Any:
     """The group with the status that the scheduler gives it now."""
-    (found,) = (g for g in cluster.state.roster.gangs.values() if g.key.name == "g")
+    (found,) = (g for g in cluster.state.index.gangs.values() if g.key.name == "g")
     status = group_status(cluster.state, found, None, "2026-01-01T00:00:00Z")
     return msgspec.structs.replace(group, status=msgspec.convert(status, PodGroupStatus))

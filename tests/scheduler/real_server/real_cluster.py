@@ -29,7 +29,7 @@ from muster.errors import AlreadyExists
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 from muster.kube.request import PatchType
-from muster.scheduler.service import Options, run
+from muster.scheduler.run import Options, run
 from tests.controlplane.control_plane import ControlPlane
 from tests.waiting import eventually
 

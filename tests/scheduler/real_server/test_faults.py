@@ -19,7 +19,7 @@ from muster.errors import AlreadyExists, NotFound
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
-from muster.scheduler.service import Options, run
+from muster.scheduler.run import Options, run
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.scheduler.real_server import audit_log, real_cluster

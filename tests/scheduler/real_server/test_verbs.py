@@ -19,7 +19,7 @@ from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 from muster.scheduler import other_schedulers
 from muster.scheduler.other_schedulers import name_lease
-from muster.scheduler.service import Options
+from muster.scheduler.run import Options
 from tests.controlplane.control_plane import ControlPlane
 from tests.scheduler.real_server import real_cluster
 

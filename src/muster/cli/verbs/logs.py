@@ -96,7 +96,7 @@ def _seconds_back(duration: str, moment: str) -> float | None:
     if duration and moment:
         raise UsageError("--since and --since-time exclude each other")
     if duration:
-        from muster.jobs.submission.flag_values import seconds
+        from muster.jobs.build.flag_values import seconds
 
         return float(seconds("--since", duration))
     if not moment:

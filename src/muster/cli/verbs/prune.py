@@ -38,7 +38,7 @@ def command(
       arena prune --since 24h
       arena prune --since 1h -A --dry-run
     """
-    from muster.jobs.submission.flag_values import seconds
+    from muster.jobs.build.flag_values import seconds
 
     limit = timedelta(seconds=seconds("--since", since))
     cluster = target.cluster()

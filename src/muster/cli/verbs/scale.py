@@ -11,7 +11,7 @@ from muster.cli.options import Target, cluster_options, name_argument, type_opti
 from muster.cli.show.messages import note
 from muster.client.jobs import job_operations
 from muster.errors import UsageError
-from muster.jobs.submission.flag_values import MAX_INT32
+from muster.jobs.build.flag_values import MAX_INT32
 from muster.jobs.summary import RUNNING, summarize
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def command(
       muster scheduler --kubeconfig ~/.kube/config --leader-elect
       muster scheduler --scheduler-name volcano --shadow
     """
-    from muster.scheduler.service import Options, run
+    from muster.scheduler.run import Options, run
     from muster.scheduler.settings import NAMES, load
 
     # Watched objects live long: searching them for cycles after every few hundred new objects costs

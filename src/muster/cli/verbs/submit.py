@@ -15,7 +15,7 @@ import click
 
 from muster.api.meta import object_name
 from muster.cli import arena_parser
-from muster.cli.manifests import DRY_RUN_SUFFIX, print_objects
+from muster.cli.manifest_options import DRY_RUN_SUFFIX, print_objects
 from muster.cli.options import Target, cluster_options, dry_run_option, objects_option
 from muster.cli.show.messages import arena_info, note
 from muster.cli.show.progress import StatusLine
@@ -27,7 +27,7 @@ from muster.client.submit.submit import PreparedJob
 from muster.client.submit.transaction import submission_record
 from muster.client.target import find_cluster, no_cluster, start_cluster
 from muster.errors import UsageError
-from muster.jobs import submission
+from muster.jobs import build
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def submit_flags(
-    kind: type[submission.Submission],
+    kind: type[build.Submission],
     given: dict[str, Any],
     target: Target,
     chosen: SubmitOptions,
@@ -82,7 +82,7 @@ def submit_flags(
     cluster = find_cluster(target)
     prepared = submit.prepare(kind, given, local=cluster is None or cluster.local)
     assert prepared.flags is not None
-    for sentence in submission.flags_without_effect(prepared.flags):
+    for sentence in build.flags_without_effect(prepared.flags):
         note(sentence)
     _submit(prepared, cluster, target, chosen)
 
@@ -92,7 +92,7 @@ def submit_file(file: str, changes: Sequence[str], target: Target, chosen: Submi
     from muster.client.submit import job_file
 
     loaded = job_file.load(file, sys.stdin, changes)
-    if isinstance(loaded, submission.Bundle):
+    if isinstance(loaded, build.Bundle):
         check_namespace(loaded.job, target.namespace)
         _submit(PreparedJob(loaded), find_cluster(target), target, chosen)
     else:
@@ -145,7 +145,7 @@ def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions
         )
 
 
-def _register_model(flags: submission.Submission) -> None:
+def _register_model(flags: build.Submission) -> None:
     version = mlflow.register(flags.model_name, flags.model_source)
     arena_info(
         f"The model version {flags.model_name}/{version} of the job {flags.name} "
@@ -170,7 +170,7 @@ _EXAMPLES = {
 def type_command(type_: str) -> click.Command:
     """`submit TYPE`."""
     noun, other, example = _EXAMPLES[type_]
-    kind = submission.BY_TYPE[type_]
+    kind = build.BY_TYPE[type_]
 
     def run(target: Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any) -> None:
         submit_flags(kind, {**given, "command": words}, target, chosen)
@@ -276,5 +276,5 @@ def _pass_on(ctx: click.Context, target: Target) -> None:
     root.obj = (root.obj or {}) | {name: value for name, value in given.items() if value}
 
 
-for _type in submission.BY_TYPE:
+for _type in build.BY_TYPE:
     command.add_command(type_command(_type))

@@ -40,7 +40,7 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
       arena wait hello && echo trained
       arena wait hello --for running --timeout 5m
     """
-    from muster.jobs.submission.flag_values import seconds
+    from muster.jobs.build.flag_values import seconds
 
     cluster = target.cluster()
     namespace = target.namespace_in(cluster)

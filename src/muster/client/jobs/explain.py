@@ -17,7 +17,7 @@ from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.errors import Forbidden, NotFound
 from muster.jobs.summary import instance
-from muster.scheduler import published_line
+from muster.scheduler import waiting_line_config_map
 from muster.scheduler.job_explanation import JobExplanation, explain_job
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def explain_pods(
     return explain_job(name, pods, _read_line(client, notify))
 
 
-def _read_line(client: BlockingClient, notify: Notify) -> list[published_line.WaitingGang]:
+def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_config_map.WaitingGang]:
     """The line; empty where no gang waits or we may not read it."""
-    key = Key(published_line.NAMESPACE, published_line.CONFIG_MAP)
+    key = Key(waiting_line_config_map.NAMESPACE, waiting_line_config_map.CONFIG_MAP)
     try:
-        return published_line.read(client.get(CONFIG_MAPS, key).data)
+        return waiting_line_config_map.read(client.get(CONFIG_MAPS, key).data)
     except NotFound:
         return []
     except Forbidden:

@@ -89,7 +89,7 @@ def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> st
 
 def scale(client: BlockingClient, job: FoundJob, counts: dict[str, int]) -> list[Raw]:
     """Give roles their new counts; returns the operations of the JSON patch."""
-    from muster.jobs.submission import scaling
+    from muster.jobs.build import scaling
 
     summary = summarize(job.raw, [])
     if summary.over:

@@ -1,6 +1,6 @@
 """The flags of `arena submit`, as tables: spelling, help, old spelling, short form.
 
-A flag fills the field of the same name in `jobs/submission/flags.py`, whose type and default are
+A flag fills the field of the same name in `jobs/build/flags.py`, whose type and default are
 the flag's. Old camelCase spellings are accepted and hidden from the help.
 """
 

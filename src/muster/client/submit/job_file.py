@@ -23,8 +23,8 @@ from muster.client.submit import flag_table
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
 from muster.errors import UsageError, no_such
 from muster.jobs import parse
+from muster.jobs.build import BY_TYPE, Bundle, Submission
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
-from muster.jobs.submission import BY_TYPE, Bundle, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from muster.client import ignore
 from muster.client.submit import defaults, mlflow
 from muster.client.submit.transaction import Submitted, Transaction
-from muster.jobs import submission
+from muster.jobs import build
 
 if TYPE_CHECKING:
     from muster.client import Notify
-    from muster.jobs.submission import Bundle, Submission
+    from muster.jobs.build import Bundle, Submission
     from muster.kube.blocking_client import BlockingClient
 
 
@@ -34,7 +34,7 @@ def prepare(kind: type[Submission], given: dict[str, Any], *, local: bool) -> Pr
     flags = kind(**defaults.with_defaults(kind, given))
     if flags.model_name:
         mlflow.check()
-    return PreparedJob(submission.bundle(flags, defaults.make_site(flags, local=local)), flags)
+    return PreparedJob(build.bundle(flags, defaults.make_site(flags, local=local)), flags)
 
 
 def create(

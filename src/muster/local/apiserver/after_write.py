@@ -12,14 +12,14 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from muster.errors import StatusError
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
+from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.http.requests import Call
 from muster.local.apiserver.kinds.builtin import SERVICE_ACCOUNTS
 from muster.local.apiserver.kinds.crd import CRDS
 from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.kinds.resource_quota import RESOURCE_QUOTAS
 from muster.local.apiserver.kinds.role import CLUSTER_ROLES
-from muster.local.apiserver.objects import selector_matches
 from muster.local.apiserver.views.cells import condition_is_true
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ class Controllers:
             self.pending = bool(self._without_account or self._roles_changed or self._names_changed)
 
     async def _create_account(self, namespace: str) -> None:
-        if self._store.get(objects.key(SERVICE_ACCOUNTS, namespace, "default")) is None:
+        if self._store.get(codec.key(SERVICE_ACCOUNTS, namespace, "default")) is None:
             account = {"metadata": {"name": "default", "namespace": namespace}}
             await self._write(SERVICE_ACCOUNTS, "create", account)
 
     async def _aggregate_roles(self) -> None:
         """Aggregated roles may be parts of others: repeat, at most as often as there are any."""
         entries = self._store.scan(f"{CLUSTER_ROLES.collection}/")
-        roles = {entry.key: objects.decode(entry.value) for entry in entries}
+        roles = {entry.key: codec.decode(entry.value) for entry in entries}
         aggregated = [role for role in roles.values() if role.get("aggregationRule")]
         changed: dict[str, Raw] = {}
         for _, role in product(range(len(aggregated)), aggregated):
@@ -112,13 +112,13 @@ class Controllers:
     async def _accept_names(self) -> None:
         """Let definitions whose names were taken try again."""
         for entry in list(self._store.scan(f"{CRDS.collection}/")):
-            crd = objects.decode(entry.value)
+            crd = codec.decode(entry.value)
             if not condition_is_true(crd, "NamesAccepted"):
                 await self._write(CRDS, "update", crd)
 
     async def _write_usage(self, key: str, status: Raw) -> None:
         entry = self._store.get(key)
-        quota = objects.decode(entry.value) if entry else {}
+        quota = codec.decode(entry.value) if entry else {}
         if entry and quota.get("status") != status:
             quota["metadata"].pop("resourceVersion")
             await self._write(RESOURCE_QUOTAS, "update", quota | {"status": status}, "status")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
 from muster.local.apiserver.access import default_roles
 from muster.local.apiserver.http.requests import Call
 from muster.local.apiserver.kinds.namespace import NAMESPACES
@@ -30,7 +30,7 @@ async def create_missing(verbs: Verbs) -> None:
     """Create the missing objects, all in one commit."""
     async with asyncio.TaskGroup() as group:
         for resource, obj in _initial_objects():
-            if verbs.store.get(objects.key(resource, "", obj["metadata"]["name"])) is None:
+            if verbs.store.get(codec.key(resource, "", obj["metadata"]["name"])) is None:
                 group.create_task(verbs.create(Call.internal(resource, "create", obj)))
 
 

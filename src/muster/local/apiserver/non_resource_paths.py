@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from muster.local.apiserver import api_errors, metrics, objects
+from muster.local.apiserver import api_errors, codec, metrics
 from muster.local.apiserver.http.negotiation import JSON
 from muster.local.apiserver.views import discovery, openapi
 
@@ -46,7 +46,7 @@ def answer(request: web.Request, registry: Registry, store: Store) -> web.Stream
         document["serverAddressByClientCIDRs"] = [here]
     if document is None:
         raise web.HTTPNotFound(text="404 page not found\n")
-    return web.Response(body=objects.dump(document), headers={"Content-Type": kind})
+    return web.Response(body=codec.dump(document), headers={"Content-Type": kind})
 
 
 def _health(request: web.Request, store: Store) -> web.Response:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
 from muster.local.apiserver.kinds.crd import CRDS
 from muster.local.apiserver.kinds.custom_resource import resources_of
 
@@ -30,7 +30,7 @@ class Registry:
     def follow(self, store: Store) -> None:
         """Learn the CRDs that are stored, and each one as it is written."""
         for entry in store.scan(f"{CRDS.collection}/"):
-            self._custom[entry.key] = list(resources_of(objects.decode(entry.value)))
+            self._custom[entry.key] = list(resources_of(codec.decode(entry.value)))
         self._rebuild()
         store.subscribe(self._changed, CRDS.collection)
 
@@ -47,7 +47,7 @@ class Registry:
         if change.deleted:
             self._custom.pop(entry.key, None)
         else:
-            self._custom[entry.key] = list(resources_of(objects.decode(entry.value)))
+            self._custom[entry.key] = list(resources_of(codec.decode(entry.value)))
         self._rebuild()
 
     def _rebuild(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.views import cells
 
@@ -171,7 +171,7 @@ class Resource:
     @cached_property
     def version_prefix(self) -> bytes:
         """The first bytes of its objects."""
-        return objects.version_prefix(self.api_version)
+        return codec.version_prefix(self.api_version)
 
     @property
     def stored_group(self) -> str:

@@ -22,7 +22,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError
 
 from muster.errors import AlreadyExists, ApiError, ServerError, StatusError
-from muster.local.apiserver import api_errors, bootstrap, metrics, non_resource_paths, objects
+from muster.local.apiserver import api_errors, bootstrap, codec, metrics, non_resource_paths
 from muster.local.apiserver.access import reviews
 from muster.local.apiserver.access.authentication import Authenticator
 from muster.local.apiserver.access.authorization import Authorizer
@@ -328,7 +328,7 @@ def _warnings(call: Call) -> Headers:
 
 
 def _failure(error: StatusError, warnings: Headers | None = None, accept: str = "") -> web.Response:
-    body = objects.dump(api_errors.body(error))
+    body = codec.dump(api_errors.body(error))
     media = media_of(accept)
     headers = [*(warnings or ()), *([("Retry-After", "1")] if error.status == 429 else ())]
     return web.Response(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import preconditions
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
@@ -55,7 +55,7 @@ class Subresources:
             case "status", "patch":
                 return await self._verbs.patch(call)
             case "scale", "get":
-                obj = objects.decode(self._verbs.read(call).value)
+                obj = codec.decode(self._verbs.read(call).value)
                 return json_answer(_scale_of(call.resource, obj))
             case "scale", "update" | "patch":
                 return await self._scale(call)
@@ -78,15 +78,15 @@ class Subresources:
             replicas = (scale.get("spec") or {}).get("replicas", 0)
             if replicas < 0:
                 raise _negative(call, replicas)
-            new = objects.copy(old)
+            new = codec.copy(old)
             new["metadata"]["resourceVersion"] = scale["metadata"].get("resourceVersion")
-            objects.put(new, _path(resource, "specReplicasPath"), replicas)
+            codec.put(new, _path(resource, "specReplicasPath"), replicas)
             return new
 
         route = call.route._replace(subresource="")
         plain = Call(route, resource, call.query, warnings=call.warnings)
         changed = await self._verbs.change(plain, rescale)
-        return json_answer(_scale_of(resource, objects.decode(changed.body)))
+        return json_answer(_scale_of(resource, codec.decode(changed.body)))
 
     async def _bind(self, call: Call) -> Answer:
         """Give a pod its node: once, to the pod that was meant, all in one write."""
@@ -95,7 +95,7 @@ class Subresources:
         now = timestamp(self._verbs.clock())
 
         def bind(old: Raw) -> Raw:
-            new = objects.copy(old)
+            new = codec.copy(old)
             pods.bind(new, node, binding["metadata"], now)
             return new
 
@@ -105,7 +105,7 @@ class Subresources:
     async def _evict(self, call: Call) -> Answer:
         """Delete a pod if no disruption budget forbids it."""
         eviction = _sent(call)
-        pod = objects.decode(self._verbs.read(call).value)
+        pod = codec.decode(self._verbs.read(call).value)
         if not pods.can_be_evicted_freely(pod):
             check_eviction(self._verbs.store, pod)
         options: Raw = eviction.get("deleteOptions") or {}
@@ -113,13 +113,13 @@ class Subresources:
 
         def mark(old: Raw) -> Raw:
             preconditions.check_preconditions(call, options, old)
-            new = objects.copy(old)
+            new = codec.copy(old)
             pods.mark_evicted(new, now)
             return new
 
         await self._verbs.change(call, mark)
         route = call.route._replace(verb="delete", subresource="")
-        await self._verbs.delete(Call(route, call.resource, call.query, objects.dump(options)))
+        await self._verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
         return json_answer(_DONE, 201)
 
 
@@ -181,9 +181,9 @@ def _scale_of(resource: Resource, obj: Raw) -> Raw:
             if k in meta
         },
         "spec": {},
-        "status": {"replicas": objects.at(obj, _path(resource, "statusReplicasPath")) or 0},
+        "status": {"replicas": codec.at(obj, _path(resource, "statusReplicasPath")) or 0},
     }
-    replicas = objects.at(obj, _path(resource, "specReplicasPath"))
+    replicas = codec.at(obj, _path(resource, "specReplicasPath"))
     if replicas:
         scale["spec"]["replicas"] = replicas
     selector = _selector_text(resource, obj)
@@ -195,6 +195,6 @@ def _scale_of(resource: Resource, obj: Raw) -> Raw:
 def _selector_text(resource: Resource, obj: Raw) -> str:
     if resource.scale:
         path = _path(resource, "labelSelectorPath")
-        return objects.text(objects.at(obj, path)) if path else ""
-    labels = objects.at(obj, "spec.selector.matchLabels") or {}
+        return codec.text(codec.at(obj, path)) if path else ""
+    labels = codec.at(obj, "spec.selector.matchLabels") or {}
     return ",".join(f"{k}={v}" for k, v in sorted(labels.items()))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import admit, deletion, preconditions
 from muster.local.apiserver.admission.admit import Generated
 from muster.local.apiserver.admission.quota import Quotas
@@ -105,15 +105,15 @@ class Verbs:
             )
         stored = resource.strategy.to_stored(obj)
         for left in range(1 if meta.get("name") else _TRIES, 0, -1):
-            new = self._admit_create(call, objects.copy(stored), namespace)
-            key = objects.key(resource, namespace, new["metadata"]["name"])
+            new = self._admit_create(call, codec.copy(stored), namespace)
+            key = codec.key(resource, namespace, new["metadata"]["name"])
             try:
                 with self.quotas.reserved(resource, key, new):
                     if call.dry_run and self.store.get(key) is None:
                         return unstored_answer(resource, new, 201)
                     if call.dry_run:
                         raise self._already_exists(resource, key)
-                    encode = objects.stored_encoder(new, resource)
+                    encode = codec.stored_encoder(new, resource)
                     return stored_answer(resource, await self.store.create(key, encode), 201)
             except AlreadyExists as error:
                 if left == 1:
@@ -132,7 +132,7 @@ class Verbs:
 
     def _already_exists(self, resource: Resource, key: str) -> StatusError:
         entry, name = self.store.get(key), key.rpartition("/")[2]
-        being_deleted = entry is not None and objects.is_being_deleted(entry.value)
+        being_deleted = entry is not None and codec.is_being_deleted(entry.value)
         return api_errors.already_exists(
             resource.group, resource.plural, name, being_deleted=being_deleted
         )
@@ -147,7 +147,7 @@ class Verbs:
         entry = self.store.get(f"namespaces//{namespace}")
         if entry is None:
             raise api_errors.not_found("", "namespaces", namespace)
-        if objects.is_being_deleted(entry.value):
+        if codec.is_being_deleted(entry.value):
             raise api_errors.namespace_terminating(resource.group, resource.plural, name, namespace)
         return namespace
 
@@ -165,7 +165,7 @@ class Verbs:
                 "metadata.resourceVersion", 0, "must be specified for an update"
             )
             raise api_errors.invalid(resource.group, resource.plural, call.route.name, [cause])
-        return await self.change(call, lambda _: objects.copy(body))
+        return await self.change(call, lambda _: codec.copy(body))
 
     async def patch(self, call: Call) -> Answer:
         """Change part of an object."""
@@ -209,9 +209,9 @@ class Verbs:
 
         async def attempt() -> Answer:
             entry = self.read(call)
-            shown = objects.in_version(entry.value, resource)
+            shown = codec.in_version(entry.value, resource)
             # Two copies: patches share what they do not touch, and admission works in place.
-            old, new = objects.decode(shown), edit(objects.decode(shown))
+            old, new = codec.decode(shown), edit(codec.decode(shown))
             strategy.apply_schema(resource, new, old)
             preconditions.check_identity(call, new, old)
             old, new = strategy.to_stored(old), strategy.to_stored(new)
@@ -240,9 +240,9 @@ class Verbs:
             if call.dry_run:
                 return unstored_answer(resource, new)
             return stored_answer(resource, await self._remove(resource, entry, new))
-        if admit.is_unchanged(new, old) and objects.is_current(entry.value, resource):
+        if admit.is_unchanged(new, old) and codec.is_current(entry.value, resource):
             return stored_answer(resource, entry)
-        encode = objects.stored_encoder(new, resource)
+        encode = codec.stored_encoder(new, resource)
         with self.quotas.reserved(resource, entry.key, new, old):
             if call.dry_run:
                 return unstored_answer(resource, new)
@@ -259,7 +259,7 @@ class Verbs:
 
         async def attempt() -> Answer:
             entry = self.read(call)
-            obj = objects.decode(entry.value)
+            obj = codec.decode(entry.value)
             preconditions.check_preconditions(call, options, obj)
             return await self._delete(call, entry, obj, options)
 
@@ -278,19 +278,19 @@ class Verbs:
                 name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
                 return json_answer(api_errors.success(resource.group, resource.plural, name, uid))
         elif plan.changed and not dry_run:
-            encode = objects.encoder(plan.obj, resource.stored_api_version)
+            encode = codec.encoder(plan.obj, resource.stored_api_version)
             entry = await self.store.update(entry.key, encode, entry.revision)
         if dry_run:
             return unstored_answer(resource, plan.obj)
         return stored_answer(resource, entry)
 
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
-        encode = objects.encoder(last, resource.stored_api_version)
+        encode = codec.encoder(last, resource.stored_api_version)
         removed = await self.store.delete(entry.key, encode, entry.revision)
         contents = resource.strategy.contents(last)
         for inner in list(self.store.scan(contents)) if contents else ():
-            obj = objects.decode(inner.value)
-            encode = objects.encoder(obj, obj["apiVersion"])
+            obj = codec.decode(inner.value)
+            encode = codec.encoder(obj, obj["apiVersion"])
             await self.store.delete(inner.key, encode, inner.revision)
         return removed
 
@@ -301,7 +301,7 @@ class Verbs:
         for entry in page.entries:
             _, namespace, name = entry.key.split("/")
             route = call.route._replace(namespace=namespace, name=name, verb="delete")
-            single = Call(route, call.resource, body=objects.dump(options), warnings=call.warnings)
+            single = Call(route, call.resource, body=codec.dump(options), warnings=call.warnings)
             try:
                 await self.delete(single)
             except StatusError as error:

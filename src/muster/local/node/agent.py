@@ -31,8 +31,8 @@ from muster.local.node.machine.gpus import GpuAllocator
 from muster.local.node.machine.node_heartbeat import NodeHeartbeat
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.hosts_file import HostsFiles
-from muster.local.node.network.interface import HostNetwork
 from muster.local.node.network.node_ports import NodePorts
+from muster.local.node.network.pod_network import HostNetwork
 from muster.local.node.network.rootless import RootlessNetwork
 from muster.local.node.node_api import Backend
 from muster.local.node.pod import PODS_TO_RUN
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.machine.capacity import NodeSpec
-    from muster.local.node.network.interface import Network
+    from muster.local.node.network.pod_network import Network
     from muster.local.node.pod import Pod
 
 _WORKERS = 16

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from muster.api import quantity
 from muster.local.node import env
-from muster.local.node.runtime.interface import ContainerSpec, SandboxSpec
+from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 from muster.local.node.volumes.directories import in_memory, mounts
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster.local.node.machine.gpus import GpuAllocator
     from muster.local.node.network.hosts_file import HostsFiles
     from muster.local.node.pod import Container, Pod
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
     from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
     from muster.local.node.volumes.directories import VolumeDirectories
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Container, Handler, Pod
     from muster.local.node.probes.container_tasks import ContainerTasks
     from muster.local.node.probes.prober import RunsHandlers
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
 
 _MIN_AFTER_HOOK = 2.0
 """Seconds that a container has to exit after its hook, however long the hook took."""

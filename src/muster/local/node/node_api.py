@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         Streams,
         Usage,
     )
-    from muster.local.node.runtime.interface import Runtime
-    from muster.local.node.runtime.shims import ShimConnection
+    from muster.local.node.runtime.container_runtime import Runtime
+    from muster.local.node.runtime.shim_client import ShimConnection
 
 _KILLED = 137
 """The exit code of a program whose shim did not report one."""

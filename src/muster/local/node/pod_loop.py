@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from muster.local.node.events import PodEvents
     from muster.local.node.pod import Pod
     from muster.local.node.probes.prober import Prober
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
     from muster.local.node.runtime.pod_records import PodRecord
 
 _MAX_ROUNDS = 6

@@ -1,5 +1,6 @@
 """What to do about one gang: no await, no client, and the clock is an argument.
 
 Start with `decide`. `shortage` and `preemption` handle gangs that do not fit, `bind_failures`,
-`provisioning` and `takedown` their special cases; `reasons` has the words, `decision` the data.
+`volume_provisioning` and `gang_deletion` their special cases; `reasons` has the words, `decision`
+the data.
 """

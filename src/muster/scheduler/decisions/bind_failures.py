@@ -15,14 +15,14 @@ from muster.scheduler.decisions.decision import Decision
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.decisions.shortage import CANNOT_DELETE, release
 from muster.scheduler.gangs import holds, phase
-from muster.scheduler.gangs.line import Idle, Parked, Wake
 from muster.scheduler.gangs.members import find_missing
+from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.gang_dialects import GangKey
     from muster.scheduler.decisions.decision import GangView
-    from muster.scheduler.gangs.roster import Gang
+    from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
 MAX_RETRY_PAUSE = 60.0
@@ -60,7 +60,7 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
     """
     state.now, (gone, plan, why) = now, failure
     slot = state.unassume(pod.metadata.uid)
-    gang = state.roster.gangs.get(key)
+    gang = state.index.gangs.get(key)
     if gang is None:
         return
     is_gang = gang.terms is not None and gang.terms.min > 1

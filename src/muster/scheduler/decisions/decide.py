@@ -16,17 +16,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.gang_dialects import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms, role_of
-from muster.scheduler.decisions import bind_failures, provisioning, reasons, shortage, takedown
+from muster.scheduler.decisions import (
+    bind_failures,
+    gang_deletion,
+    reasons,
+    shortage,
+    volume_provisioning,
+)
 from muster.scheduler.decisions.decision import Action, Bind, Decision, Delete, GangView, Report
 from muster.scheduler.decisions.reasons import Reason
-from muster.scheduler.gangs import holds, phase, plan_mark
-from muster.scheduler.gangs.line import Idle, InFlight, Parked, Wake
+from muster.scheduler.gangs import holds, phase, plan_annotation
 from muster.scheduler.gangs.members import (
     count_succeeded,
     find_missing,
     missing_pods,
     review_run,
 )
+from muster.scheduler.gangs.waiting_line import Idle, InFlight, Parked, Wake
 from muster.scheduler.placement.demand import ClassDemand, Demand, NodePreference, Plan, Unplaced
 from muster.scheduler.placement.place import place, place_surplus
 
@@ -37,13 +43,18 @@ if TYPE_CHECKING:
     from muster.api.gang_dialects import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Hold, Slot
-    from muster.scheduler.gangs.line import Rest
-    from muster.scheduler.gangs.roster import Gang
+    from muster.scheduler.gangs.gang_index import Gang
+    from muster.scheduler.gangs.waiting_line import Rest
     from muster.scheduler.state import State
 
 RETRY_AFTER_BROKEN_PROMISE = 30.0
 CURED_BY_ITSELF = frozenset(
-    {reasons.NOT_ENOUGH_MEMBERS, reasons.NO_SUCH_GROUP, reasons.UNSUPPORTED, reasons.LEAVING}
+    {
+        reasons.NOT_ENOUGH_MEMBERS,
+        reasons.NO_SUCH_GROUP,
+        reasons.UNSUPPORTED,
+        reasons.LEAVING,
+    }
 )
 """Reasons that only a change of the gang's own objects can end."""
 
@@ -51,7 +62,7 @@ CURED_BY_ITSELF = frozenset(
 def consider(state: State, key: GangKey, now: float) -> Decision:
     """Decide about one gang now."""
     state.now = now
-    gang = state.roster.gangs.get(key)
+    gang = state.index.gangs.get(key)
     if gang is None or (not gang.pods and gang.declared is None):
         state.forget(key)
         return Decision(Idle())
@@ -61,7 +72,7 @@ def consider(state: State, key: GangKey, now: float) -> Decision:
 
 
 def _view(state: State, gang: Gang, now: float) -> GangView:
-    record, members, names = state.record(gang.key), state.members(gang), state.roster.names
+    record, members, names = state.record(gang.key), state.members(gang), state.index.names
     return GangView(
         state=state,
         gang=gang,
@@ -79,7 +90,7 @@ def _view(state: State, gang: Gang, now: float) -> GangView:
 
 def _decide(view: GangView) -> Decision:
     state, record, members = view.state, view.record, view.members
-    leaving = takedown.continue_takedown(view) if _may_be_leaving(view) else None
+    leaving = gang_deletion.continue_takedown(view) if _may_be_leaving(view) else None
     if leaving is not None:
         return leaving
     if not members.ours and view.key not in state.snapshot.held_for:
@@ -101,7 +112,7 @@ def _decide(view: GangView) -> Decision:
 
 def _may_be_leaving(view: GangView) -> bool:
     placed = (*view.members.bound, *view.members.leaving)
-    marked = any(takedown.TAKEDOWN_ANNOTATION in pod.metadata.annotations for pod in placed)
+    marked = any(gang_deletion.TAKEDOWN_ANNOTATION in pod.metadata.annotations for pod in placed)
     return marked or isinstance(view.record.phase, phase.Leaving)
 
 
@@ -140,7 +151,7 @@ def apply(view: GangView, decision: Decision) -> Decision:
 
 def _leave(state: State, delete: Delete) -> None:
     """Another gang is evicted whole: nothing is placed beside its pods from now on."""
-    if delete.gang in state.roster.gangs:
+    if delete.gang in state.index.gangs:
         phase.leave(state.record(delete.gang), {pod.metadata.uid for pod in delete.pods})
         state.mark_due(delete.gang)
 
@@ -242,7 +253,7 @@ def _place(view: GangView, pods: tuple[Pod, ...]) -> Decision:
     if isinstance(result, Unplaced):
         return shortage.handle_unplaced(view, demand, result)
     if any(want.cls.claims for want in demand.wants):
-        waits = provisioning.wait_for_volumes(view, result)
+        waits = volume_provisioning.wait_for_volumes(view, result)
         if waits is not None:
             return waits
     return _bind(view, result)
@@ -334,7 +345,7 @@ def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Ac
     plan_id = f"{state.process_id}-{state.plans}"
     was_whole = phase.was_whole(view.record.phase)
     size = 0 if was_whole else len(view.members.bound) + view.missing.total
-    mark = plan_mark.write(plan_id, size, [p.pod.metadata.uid for p in real])
+    mark = plan_annotation.write(plan_id, size, [p.pod.metadata.uid for p in real])
     mends = view.started and bool(view.missing.total)
     pairs = tuple((p.pod, p.node) for p in real)
     return (Bind(view.key, plan_id, pairs, mark, view.now, mends),)
@@ -377,7 +388,7 @@ def _bind_surplus(
         holds.drop_hold(view.state, slot)
     if not any(p.cls.claims for p in plan.placements):
         return _commit(view, plan), None
-    ready, choices = provisioning.split_ready(view.state.snapshot, plan.placements)
-    actions = provisioning.write_choices(view, choices)
-    waits = Parked(provisioning.reason(len(choices)), Wake.STORAGE) if choices else None
+    ready, choices = volume_provisioning.split_ready(view.state.snapshot, plan.placements)
+    actions = volume_provisioning.write_choices(view, choices)
+    waits = Parked(volume_provisioning.reason(len(choices)), Wake.STORAGE) if choices else None
     return (*(_commit(view, Plan(ready)) if ready else ()), *actions), waits

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from muster.api.meta import Key
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.reasons import Reason
-    from muster.scheduler.gangs.line import Rest
+    from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.gangs.members import Members, Missing
     from muster.scheduler.gangs.phase import GangRecord, Phase
-    from muster.scheduler.gangs.roster import Gang
+    from muster.scheduler.gangs.waiting_line import Rest
     from muster.scheduler.state import State
 
 

@@ -20,9 +20,9 @@ from muster.api.gang_dialects import GangKey, GangTerms, role_of, single_pod_gan
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
 from muster.scheduler.decisions.decision import PREEMPTED, Delete
 from muster.scheduler.gangs.holds import drop_holds, hold_plan
-from muster.scheduler.gangs.line import END_OF_TIME
 from muster.scheduler.gangs.members import count_by_role
 from muster.scheduler.gangs.phase import Preempting
+from muster.scheduler.gangs.waiting_line import END_OF_TIME
 from muster.scheduler.placement import filters
 from muster.scheduler.placement.demand import Demand, Plan
 from muster.scheduler.placement.place import place
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Key
     from muster.scheduler.decisions.decision import GangView
+    from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.gangs.phase import GangRecord
-    from muster.scheduler.gangs.roster import Gang
     from muster.scheduler.state import State
 
 MAX_SPARED = 64
@@ -191,33 +191,33 @@ def possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
     """
     if not may_preempt(state, gang):
         return
-    ours = state.roster.priority(gang)
+    ours = state.index.priority(gang)
     by_gang: dict[GangKey, list[Slot]] = {}
     for slot in state.snapshot.slots.values():
-        key = slot.owner if slot.kind is SlotKind.HOLD else state.roster.of_pod.get(slot.uid)
+        key = slot.owner if slot.kind is SlotKind.HOLD else state.index.of_pod.get(slot.uid)
         if key is not None:
             by_gang.setdefault(key, []).append(slot)
         elif _may_go(slot, ours):
             yield _under_budgets(state, lone_victim(slot))
     for key, slots in by_gang.items():
-        other = state.roster.gangs.get(key)
-        if other is None or key == gang.key or state.roster.priority(other) >= ours:
+        other = state.index.gangs.get(key)
+        if other is None or key == gang.key or state.index.priority(other) >= ours:
             continue
         terms = other.terms or GangTerms(min=len(slots))  # undeclared: nobody in it is to spare
-        for victim in gang_victims(other, terms, state.roster.priority(other), slots):
+        for victim in gang_victims(other, terms, state.index.priority(other), slots):
             yield _under_budgets(state, victim)
 
 
 def may_preempt(state: State, gang: Gang) -> bool:
     """Whether anything at all has a lower priority."""
-    ours = state.roster.priority(gang)
-    lowest = min((*state.snapshot.priorities, *state.roster.class_values()), default=ours)
+    ours = state.index.priority(gang)
+    lowest = min((*state.snapshot.priorities, *state.index.class_values()), default=ours)
     return state.settings.preempt and ours > lowest
 
 
 def has_binds_below(state: State, gang: Gang) -> bool:
     """Whether binds of lower priority are in flight: such pods cannot be evicted yet."""
-    ours, slots = state.roster.priority(gang), state.snapshot.slots
+    ours, slots = state.index.priority(gang), state.snapshot.slots
     return any(uid in slots and slots[uid].priority < ours for uid in state.assumed)
 
 
@@ -231,19 +231,19 @@ def _under_budgets(state: State, victim: Victim) -> Victim:
     found = tuple(
         (key, pod.metadata.uid)
         for pod in pods
-        for key in state.roster.budgets_over(pod, but=victim.gang)
+        for key in state.index.budgets_over(pod, but=victim.gang)
     )
     return replace(victim, budgets=found) if found else victim
 
 
 def disruptions_left(state: State) -> dict[Key, int]:
     """What each disruption budget still allows: it does not know yet of what we have evicted."""
-    left = state.roster.allowed()
+    left = state.index.allowed()
     if not left:
         return left
     for uid in {uid for record in state.records.values() for uid in _victims(record)}:
         slot = state.snapshot.slots.get(uid)
-        for key in state.roster.budgets_over(slot.pod) if slot is not None else ():
+        for key in state.index.budgets_over(slot.pod) if slot is not None else ():
             left[key] -= 1
     return left
 
@@ -280,7 +280,7 @@ def evict(view: GangView, preemption: Preemption) -> tuple[Delete, ...]:
     """Hold the room of the plan, and delete the pods that use it."""
     state, deletes = view.state, []
     for victim in preemption.victims:
-        if victim.whole and victim.gang in state.roster.gangs:
+        if victim.whole and victim.gang in state.index.gangs:
             drop_holds(state, victim.gang)
             state.mark_due(victim.gang)
         pods = tuple(slot.pod for slot in victim.slots if slot.kind is SlotKind.POD)

@@ -16,13 +16,13 @@ import numpy as np
 
 from muster.api.gang_dialects import SINGLE_POD
 from muster.scheduler.cluster.pod_class import parse_resources
-from muster.scheduler.decisions import preemption, reasons, takedown
+from muster.scheduler.decisions import gang_deletion, preemption, reasons
 from muster.scheduler.decisions.decision import RELEASED, Decision, Delete, GangView
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.holds import drop_holds, holds_on
-from muster.scheduler.gangs.line import Parked, Wake
 from muster.scheduler.gangs.members import missing_pods
+from muster.scheduler.gangs.waiting_line import Parked, Wake
 from muster.scheduler.placement import filters
 from muster.scheduler.placement.demand import Plan
 from muster.scheduler.placement.place import place
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.gang_dialects import GangKey
     from muster.scheduler.cluster.nodes import Mask
-    from muster.scheduler.gangs.line import LinePosition
+    from muster.scheduler.gangs.waiting_line import LinePosition
     from muster.scheduler.placement.demand import Demand, Unplaced
     from muster.scheduler.state import State
 
@@ -59,7 +59,7 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decisio
     if not now.victims:  # only holds were in the way: try again at once
         return Decision(replace(parked, until=view.now), deletes, now)
     text = "waits for pods of lower priority to leave"
-    text += takedown.failed_deletions(now, now.victims)
+    text += gang_deletion.failed_deletions(now, now.victims)
     parked = replace(parked, reason=Reason(reasons.PREEMPTING, text))
     return Decision(_reserve_if_starving(view, demand, result, parked), deletes, now)
 
@@ -143,11 +143,11 @@ def repair_or_release(view: GangView, parked: Parked) -> Decision:
 def release(view: GangView, why: str) -> Decision | None:
     """Delete the bound members that a controller will recreate; None if there are none."""
     drop_holds(view.state, view.key)
-    names = view.state.roster.names
+    names = view.state.index.names
     bound = (pod for pod in view.members.bound if pod.spec.node_name and pod.metadata.controller)
     pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
     if pods:
-        return takedown.leave(view, (Delete(view.key, pods, why, RELEASED),))
+        return gang_deletion.leave(view, (Delete(view.key, pods, why, RELEASED),))
     phase.cannot_release(view.record)
     return None
 

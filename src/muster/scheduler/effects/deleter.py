@@ -28,7 +28,7 @@ from muster.errors import (
     Unauthorized,
 )
 from muster.kube.request import PatchType
-from muster.scheduler.decisions import takedown
+from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.reporter import WarnOnce
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Deleter:
 
     def submit(self, delete: Delete) -> None:
         """Delete all these pods, as soon as possible; deletions under way are not started again."""
-        since = takedown.decided_at(delete, datetime.now(UTC))
+        since = gang_deletion.decided_at(delete, datetime.now(UTC))
         pods = {p.metadata.uid: p for p in delete.pods if p.metadata.uid not in self._open}
         for pod in delete.pods:
             known = self._open.get(pod.metadata.uid)
@@ -167,7 +167,7 @@ class Deleter:
         now, pod = asyncio.get_running_loop().time(), deletion.pod
         if now - deletion.marked_at < MARK_AGAIN or pod.metadata.deletion_timestamp is not None:
             return
-        body = takedown.mark_patch(deletion.delete, pod, deletion.since, datetime.now(UTC))
+        body = gang_deletion.mark_patch(deletion.delete, pod, deletion.since, datetime.now(UTC))
         try:
             await self._client.patch(
                 PODS, pod.metadata.key, body, patch_type=PatchType.STRATEGIC, subresource="status"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.scheduler.decisions.decision import Report
     from muster.scheduler.decisions.reasons import Reason
-    from muster.scheduler.gangs.roster import Gang
+    from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
 
@@ -154,7 +154,7 @@ class Reporter:
             return
 
     async def _tell(self, key: GangKey, now: float) -> None:
-        gang, record = self._state.roster.gangs.get(key), self._state.records.get(key)
+        gang, record = self._state.index.gangs.get(key), self._state.records.get(key)
         if gang is None or record is None:
             self._reported.pop(key, None)
             return
@@ -178,12 +178,12 @@ class Reporter:
             self._due[key] = now + RETRY_SECONDS
 
     def _succeeded(self, key: GangKey) -> int:
-        gang = self._state.roster.gangs.get(key)
+        gang = self._state.index.gangs.get(key)
         return 0 if gang is None else count_succeeded(self._state, gang)
 
     def _which(self, key: GangKey) -> str:
         """Tells a gang from one of the same name that was there before."""
-        gang = self._state.roster.gangs.get(key)
+        gang = self._state.index.gangs.get(key)
         if gang is None:
             return ""
         if gang.declared is not None:
@@ -211,7 +211,7 @@ class Reporter:
 
     async def _tell_pods(self, gang: Gang, reason: Reason) -> bool:
         """Tell the pods that wait; False if that failed, and then the rest is left for later."""
-        alive = {uid for g in self._state.roster.gangs.values() for uid in g.pods}
+        alive = {uid for g in self._state.index.gangs.values() for uid in g.pods}
         if len(self._pods) > 2 * len(alive) + 100:
             self._pods = {uid: reported for uid, reported in self._pods.items() if uid in alive}
         members = self._state.members(gang)
@@ -241,7 +241,7 @@ class Reporter:
         now = asyncio.get_running_loop().time()
         while self._deleted and self._deleted_again <= now:
             delete = self._deleted[0]
-            gang = self._state.roster.gangs.get(delete.gang)
+            gang = self._state.index.gangs.get(delete.gang)
             news = EventText(delete.reason, delete.why, "Warning")
             if not await self._try(self._event(_subject(gang, delete.pods), news)):
                 self._deleted_again = now + RETRY_SECONDS

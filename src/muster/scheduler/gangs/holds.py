@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.snapshot import Placement, Snapshot
     from muster.scheduler.decisions.decision import GangView
-    from muster.scheduler.gangs.roster import Gang
+    from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
 
@@ -116,7 +116,7 @@ def restarts_on_end(annotations: Mapping[str, str]) -> bool:
 def hold_room(state: State, key: GangKey, slot: Slot, hold: Hold) -> None:
     """Hold the room of a slot for a gang."""
     uid = f"hold/{key.dialect}/{key}/{slot.uid}"
-    priority = state.roster.priority(state.roster.gangs[key])
+    priority = state.index.priority(state.index.gangs[key])
     state.snapshot.put(
         Slot(uid, slot.node, slot.cls, slot.pod, SlotKind.HOLD, False, priority, key, hold)
     )
@@ -191,7 +191,7 @@ def member_left(state: State, gang: Gang, pod: Pod, slot: Slot, *, gone: bool) -
     record, key = state.record(gang.key), gang.key
     if key.dialect == SINGLE_POD.name or gang.ended or phase.holds_ended(record.phase):
         return
-    if pod.spec.scheduler_name not in state.roster.names:
+    if pod.spec.scheduler_name not in state.index.names:
         return
     node = state.snapshot.nodes.get(slot.node)
     departure = departure_of(slot.pod, None if gone else pod, node_lost=node is None)

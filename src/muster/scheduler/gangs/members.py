@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.gang_dialects import GangTerms
     from muster.scheduler.decisions.decision import GangView
-    from muster.scheduler.gangs.roster import Gang
+    from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
 

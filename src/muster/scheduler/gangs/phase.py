@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from muster.api.gang_dialects import RESTART_ANNOTATION
-from muster.scheduler.gangs import plan_mark
-from muster.scheduler.gangs.line import Idle
+from muster.scheduler.gangs import plan_annotation
 from muster.scheduler.gangs.members import Run, missing_pods
+from muster.scheduler.gangs.waiting_line import Idle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster.scheduler.decisions.bind_failures import BindRetry
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.decisions.reasons import Reason
-    from muster.scheduler.gangs.line import Rest
+    from muster.scheduler.gangs.waiting_line import Rest
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ def _with_some(view: GangView, phase: Phase) -> Phase:
     if isinstance(phase, Binding) and not all(pod.spec.node_name for pod in view.members.bound):
         return phase
     if isinstance(phase, Unseen):
-        return HalfBound() if plan_mark.was_cut_short(view.members) else Mending()
+        return HalfBound() if plan_annotation.was_cut_short(view.members) else Mending()
     now = standing(phase)
     return HalfBound() if isinstance(now, Waiting) else now
 

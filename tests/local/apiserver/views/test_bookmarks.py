@@ -11,7 +11,7 @@ import pytest
 from muster.local.apiserver.http.requests import Call, Route
 from muster.local.apiserver.kinds.builtin import BUILTIN
 from muster.local.apiserver.store.changes import Change, Entry
-from muster.local.apiserver.store.watch import Watch
+from muster.local.apiserver.store.watch_buffer import Watch
 from muster.local.apiserver.views.watch_events import BOOKMARK_EVERY, watch_events
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from muster.local.node.machine.usage import MIN_WINDOW, UsageMeter, UsageSample,
 from muster.local.node.runtime.pod_records import Attempt, PodRecord, State
 
 if TYPE_CHECKING:
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = ("u", "a"), ("u", "b")

@@ -11,7 +11,7 @@ import pytest
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.local.node.runtime import shims
+from muster.local.node.runtime import shim_client
 from muster.local.node.standalone.linux import kernel
 from tests.local.node import leftovers
 from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces
@@ -90,7 +90,7 @@ async def test_only_the_supervisor_that_holds_the_lock_is_killed(tmp_path: Path)
         pods = {name: await local.phase(name, "Running") for name in ("a", "b")}
         where = {name: local.home / "pods" / p["metadata"]["uid"] for name, p in pods.items()}
 
-        shims.kill_shim(where["a"] / "containers/main/0")
+        shim_client.kill_shim(where["a"] / "containers/main/0")
 
         assert (await local.ended("a"))["reason"] == "ContainerStatusUnknown"
         assert (await local.pod("b"))["status"]["phase"] == "Running"

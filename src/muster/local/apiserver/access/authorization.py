@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.selectors import parse_fields
 from muster.errors import InvalidSelector, StatusError
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import (
     ACCOUNTS,
     AUTHENTICATED,
@@ -88,11 +88,11 @@ class Authorizer:
         if collection in _ROLES:
             self._roles.pop(entry.key, None)
             if not deleted:
-                self._roles[entry.key] = objects.decode(entry.value).get("rules") or ()
+                self._roles[entry.key] = codec.decode(entry.value).get("rules") or ()
         elif collection in _BINDINGS:
             self._bindings[namespace].pop(name, None)
             if not deleted:
-                self._bindings[namespace][name] = objects.decode(entry.value)
+                self._bindings[namespace][name] = codec.decode(entry.value)
 
     def check(self, user: User, route: Route, query: Mapping[str, str]) -> None:
         """Raise a 403 if the user may not make this request."""

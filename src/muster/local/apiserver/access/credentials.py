@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from muster.errors import ConfigError
-from muster.local.apiserver.objects import dump
+from muster.local.apiserver.codec import dump
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import INTERNAL_USER
 from muster.local.apiserver.access.authorization import (
     AccessQuery,
@@ -105,7 +105,7 @@ def _singles(rule: Raw) -> Iterator[tuple[tuple[tuple[str, str], ...], AccessQue
 
 
 def _rule_text(target: tuple[tuple[str, str], ...], verbs: list[str]) -> str:
-    parts = [f"{field}:{objects.dump([value]).decode()}" for field, value in target]
+    parts = [f"{field}:{codec.dump([value]).decode()}" for field, value in target]
     listed = "[" + " ".join(json.dumps(verb) for verb in verbs) + "]"
     parts.insert(1 if target[0][0] == "NonResourceURLs" else 2, f"Verbs:{listed}")
     return "{" + ", ".join(parts) + "}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import User
 from muster.local.apiserver.access.authorization import AccessQuery, joined_errors
 from muster.local.apiserver.access.service_account_tokens import ISSUER
@@ -98,7 +98,7 @@ class Reviews(NamedTuple):
 
 
 def _listed(words: list[str]) -> str:
-    return f"[{' '.join(objects.dump(word).decode() for word in words)}]"
+    return f"[{' '.join(codec.dump(word).decode() for word in words)}]"
 
 
 def _only(rule: Raw, fields: tuple[str, ...]) -> Raw:
@@ -110,7 +110,7 @@ def _access_of(spec: Raw) -> AccessQuery:
     if resource is not None and path is not None:
         shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         why = "cannot be specified in combination with resourceAttributes"
-        value = objects.dump(shown).decode()
+        value = codec.dump(shown).decode()
         cause = api_errors.invalid_value("spec.nonResourceAttributes", value, why)
         message = f"Invalid value: {value}: {why}"
         raise api_errors.invalid("authorization.k8s.io", "", "", [cause._replace(message=message)])

@@ -18,7 +18,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import User, service_account
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
@@ -78,7 +78,7 @@ class Tokens:
         entry = self._store.get(call.key)
         if entry is None:
             raise api_errors.not_found("", "serviceaccounts", call.route.name)
-        account = objects.decode(entry.value)["metadata"]
+        account = codec.decode(entry.value)["metadata"]
         audiences = spec.get("audiences") or [ISSUER]
         now = self._clock()
         issued = int(now.timestamp())
@@ -116,7 +116,7 @@ class Tokens:
         entry = self._store.get(f"{plural}/{account['namespace']}/{name}")
         if entry is None:
             raise api_errors.not_found("", plural, name)
-        bound = objects.decode(entry.value)
+        bound = codec.decode(entry.value)
         uid = bound["metadata"]["uid"]
         if reference.get("uid") not in (None, "", uid):
             why = (
@@ -187,7 +187,7 @@ class Tokens:
 
     def _exists(self, key: str, uid: str) -> bool:
         entry = self._store.get(key)
-        return entry is not None and objects.decode(entry.value)["metadata"]["uid"] == uid
+        return entry is not None and codec.decode(entry.value)["metadata"]["uid"] == uid
 
     def _claims(self, token: str) -> Raw | None:
         """The claims of a token that this server signed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import names
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ def _check_server_fields(new: Raw, old: Raw) -> list[Cause]:
 
 def _check_immutable(paths: Iterable[str], new: Raw, old: Raw) -> list[Cause]:
     return [
-        api_errors.invalid_value(path, objects.at(new, path), _IMMUTABLE)
+        api_errors.invalid_value(path, codec.at(new, path), _IMMUTABLE)
         for path in paths
-        if objects.at(new, path) != objects.at(old, path)
+        if codec.at(new, path) != codec.at(old, path)
     ]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.quantity import Amount, parse_quantity
 from muster.errors import InvalidQuantity
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.kinds.builtin import strategy_of
 from muster.local.apiserver.kinds.pod_resources import ONE
 from muster.local.apiserver.kinds.resource_quota import RESOURCE_QUOTAS, scope_terms
@@ -105,7 +105,7 @@ class Quotas:
         self.stale: set[str] = set()
         """Quotas whose stored status differs from their usage."""
         for entry in store.scan(f"{_QUOTAS}/"):
-            self._learn(entry.key, objects.decode(entry.value))
+            self._learn(entry.key, codec.decode(entry.value))
         store.subscribe(self._changed)
 
     # -- counting --------------------------------------------------------------------------------
@@ -119,11 +119,11 @@ class Quotas:
         if namespace and quotas:
             self._count(quotas.values(), collection, change)
         if collection == _QUOTAS and not change.deleted:
-            self._learn(change.entry.key, objects.decode(change.entry.value))
+            self._learn(change.entry.key, codec.decode(change.entry.value))
 
     def _count(self, quotas: Iterable[_Quota], collection: str, change: Change) -> None:
-        before = objects.decode(change.before.value) if change.before else None
-        after = None if change.deleted else objects.decode(change.entry.value)
+        before = codec.decode(change.before.value) if change.before else None
+        after = None if change.deleted else codec.decode(change.entry.value)
         for quota in quotas:
             old, new = quota.charge(collection, before), quota.charge(collection, after)
             if old != new:
@@ -142,7 +142,7 @@ class Quotas:
             return
         for collection in filter(quota.may_count, self._store.collections()):
             for entry in self._store.scan(f"{collection}/{namespace}/"):
-                quota.add(quota.charge(collection, objects.decode(entry.value)))
+                quota.add(quota.charge(collection, codec.decode(entry.value)))
         self._by_namespace[namespace][key] = quota
         if obj.get("status") != quota.status():
             self.stale.add(key)

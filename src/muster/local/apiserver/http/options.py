@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.selectors import FieldSelector, Selector, parse_fields, parse_labels
 from muster.errors import InvalidSelector
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
 from muster.local.apiserver.api_errors import (
     bad_request,
     forbidden_field,
@@ -126,7 +126,7 @@ class Selection(NamedTuple):
         """Whether it selects a stored object."""
         if self.everything:
             return True
-        known = objects.selector_fields(entry, self.selectable)
+        known = codec.selector_fields(entry, self.selectable)
         return self.labels.matches(known.labels) and self.fields.matches(known.fields.__getitem__)
 
 

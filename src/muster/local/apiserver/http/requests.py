@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import INTERNAL_USER, User
 from muster.local.apiserver.http.negotiation import AS_IT_IS, Form
 
@@ -121,7 +121,7 @@ class Call:
             name,
             subresource,
         )
-        return cls(route, resource, body=objects.dump(obj), content_type="application/json")
+        return cls(route, resource, body=codec.dump(obj), content_type="application/json")
 
     def warn(self, *warnings: str) -> None:
         """Warn the client, once of each."""
@@ -130,7 +130,7 @@ class Call:
     @property
     def key(self) -> str:
         """The key of its object."""
-        return objects.key(self.resource, self.route.namespace, self.route.name)
+        return codec.key(self.resource, self.route.namespace, self.route.name)
 
     @property
     def dry_run(self) -> bool:
@@ -157,15 +157,15 @@ class Answer(NamedTuple):
 
 def stored_answer(resource: Resource, entry: Entry, code: int = 200) -> Answer:
     """The bytes of a stored object."""
-    return Answer(code, objects.in_version(entry.value, resource), resource)
+    return Answer(code, codec.in_version(entry.value, resource), resource)
 
 
 def unstored_answer(resource: Resource, obj: Raw, code: int = 200) -> Answer:
     """An object as it would be stored, after a dry run."""
-    value = objects.as_stored(obj, resource.api_version)
-    return Answer(code, objects.in_version(value, resource), resource)
+    value = codec.as_stored(obj, resource.api_version)
+    return Answer(code, codec.in_version(value, resource), resource)
 
 
 def json_answer(obj: Raw, code: int = 200, resource: Resource | None = None) -> Answer:
     """Anything else."""
-    return Answer(code, objects.dump(obj), resource)
+    return Answer(code, codec.dump(obj), resource)

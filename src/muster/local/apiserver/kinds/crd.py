@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.kinds import crd_schema
 from muster.local.apiserver.kinds.fields import fill, one_of
@@ -75,7 +75,7 @@ def _complete(crd: Raw) -> None:
 def _names_in_use(crd: Raw, store: ObjectReader) -> list[Raw]:
     """The accepted names of the other definitions of its group."""
     own, group = crd["metadata"].get("name"), (crd.get("spec") or {}).get("group")
-    definitions = (objects.decode(entry.value) for entry in store.scan(f"{CRDS.collection}/"))
+    definitions = (codec.decode(entry.value) for entry in store.scan(f"{CRDS.collection}/"))
     return [
         other["status"]["acceptedNames"]
         for other in definitions

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
+from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds import pod_spec, pod_template
 from muster.local.apiserver.kinds.fields import check_not_negative, ensure_map, fill, one_of
-from muster.local.apiserver.objects import at
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds.fields import ensure_map, fill
-from muster.local.apiserver.objects import at
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 

@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from muster.api.quantity import Amount, parse_quantity
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.kinds.persistent_volume import (
     check_access_modes,
@@ -49,7 +49,7 @@ def _check(claim: Raw) -> api_errors.Causes:
     if not spec.get("accessModes"):
         yield api_errors.required("spec.accessModes", "at least 1 access mode is required")
     yield from check_access_modes(spec)
-    requested = objects.at(spec, "resources.requests.storage")
+    requested = codec.at(spec, "resources.requests.storage")
     if requested is None:
         yield api_errors.required("spec.resources[storage]")
     elif parse_quantity(requested).nano <= 0:
@@ -59,17 +59,20 @@ def _check(claim: Raw) -> api_errors.Causes:
 
 
 def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
-    bound = objects.at(old, "status.phase") == "Bound"
+    bound = codec.at(old, "status.phase") == "Bound"
     if _fixed_part(new, old, bound=bound) != _fixed_part(old, old, bound=bound):
         yield api_errors.forbidden_field("spec", _MUTABLE_FIELDS)
         return
-    capacity, requested = objects.at(old, "status.capacity.storage"), objects.at(new, _STORAGE)
+    capacity, requested = (
+        codec.at(old, "status.capacity.storage"),
+        codec.at(new, _STORAGE),
+    )
     if (
         bound
         and capacity
         and requested
         and _is_less(requested, capacity)
-        and _is_less(requested, objects.at(old, _STORAGE))
+        and _is_less(requested, codec.at(old, _STORAGE))
     ):
         detail = "field can not be less than status.capacity"
         yield api_errors.forbidden_field("spec.resources.requests.storage", detail)
@@ -89,12 +92,12 @@ def _fixed_part(claim: Raw, old: Raw, *, bound: bool) -> Raw:
 
 def _admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
     """Reject a claim that requests more storage than before, if its class does not allow it."""
-    requested, before = objects.at(new, _STORAGE), objects.at(old, _STORAGE)
+    requested, before = codec.at(new, _STORAGE), codec.at(old, _STORAGE)
     if not requested or not before or not _is_less(before, requested):
         return
     name = new["spec"].get("storageClassName") or ""
     entry = store.get(f"{STORAGE_CLASSES.collection}//{name}")
-    if entry is None or not objects.decode(entry.value).get("allowVolumeExpansion"):
+    if entry is None or not codec.decode(entry.value).get("allowVolumeExpansion"):
         name = str(new["metadata"]["name"])
         raise api_errors.forbidden("", "persistentvolumeclaims", name, _NO_GROWTH)
 

@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
+from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds import (
     pod_columns,
     pod_resources,
@@ -19,7 +20,6 @@ from muster.local.apiserver.kinds import (
     resource_quota,
 )
 from muster.local.apiserver.kinds.fields import ensure_map, fill
-from muster.local.apiserver.objects import at
 from muster.local.apiserver.resource import Resource, Strategy
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver.objects import at
+from muster.local.apiserver.codec import at
 from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:

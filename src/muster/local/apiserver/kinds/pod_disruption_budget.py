@@ -9,10 +9,10 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.api_errors import Cause, too_many
+from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.kinds.fields import fill, int_or_percent_problem
-from muster.local.apiserver.objects import selector_matches
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 
@@ -35,7 +35,7 @@ def _check(budget: Raw) -> api_errors.Causes:
     given = [side for side in _SIDES if spec.get(side) is not None]
     if len(given) == 2:
         detail = "minAvailable and maxUnavailable cannot be both set"
-        yield api_errors.invalid_value("spec", objects.dump(spec).decode(), detail)
+        yield api_errors.invalid_value("spec", codec.dump(spec).decode(), detail)
         return
     for side in given:
         if problem := int_or_percent_problem(spec[side]):
@@ -47,10 +47,10 @@ def check_eviction(store: ObjectReader, pod: Raw) -> None:
     namespace = pod["metadata"]["namespace"]
     labels = pod["metadata"].get("labels") or {}
     for entry in store.scan(f"{PDBS.collection}/{namespace}/"):
-        budget = objects.decode(entry.value)
+        budget = codec.decode(entry.value)
         if not _selects(budget, labels):
             continue
-        pods = [objects.decode(e.value) for e in store.scan(f"pods/{namespace}/")]
+        pods = [codec.decode(e.value) for e in store.scan(f"pods/{namespace}/")]
         covered = [p for p in pods if _selects(budget, p["metadata"].get("labels") or {})]
         healthy = sum(map(_is_healthy, covered))
         required = _required(budget["spec"], len(covered))
@@ -92,7 +92,7 @@ def _count(value: object, whole: int) -> int:
 
 
 def _cells(budget: Raw, now: datetime) -> list[Any]:
-    amounts = [objects.at(budget, f"spec.{side}") for side in _SIDES]
+    amounts = [codec.at(budget, f"spec.{side}") for side in _SIDES]
     return [
         cells.name_of(budget),
         *("N/A" if amount is None else str(amount) for amount in amounts),

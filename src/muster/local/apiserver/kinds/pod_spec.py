@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.kinds import pod_containers, pod_scheduling
 from muster.local.apiserver.kinds.fields import check_relative_path, fill, maps_in, one_of
@@ -124,7 +124,7 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> api_errors.Ca
         yield api_errors.forbidden_field(f"{path}.{kind}", detail)
     for kind in sources[:1]:
         field = _REQUIRED.get(kind)
-        if field and not objects.at(volume, f"{kind}.{field}"):
+        if field and not codec.at(volume, f"{kind}.{field}"):
             yield api_errors.required(f"{path}.{kind}.{field}")
         if kind == "hostPath":
             yield from one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")

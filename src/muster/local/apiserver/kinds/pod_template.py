@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import api_errors
+from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.kinds import pod_spec
 from muster.local.apiserver.kinds.fields import ensure_map
-from muster.local.apiserver.objects import selector_matches
 from muster.local.apiserver.views.cells import NONE, fields, rows, text, words
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.kinds.fields import fill
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import age_of, name_of, number, text
@@ -72,12 +72,12 @@ def _class_of(pod: Raw, store: ObjectReader) -> Raw:
     entry = store.get(f"{PRIORITY_CLASSES.collection}//{name}")
     if entry is None:
         raise _forbidden(pod, f"no PriorityClass with name {name} was found")
-    return objects.decode(entry.value)
+    return codec.decode(entry.value)
 
 
 def _default_classes(store: ObjectReader) -> Iterator[Raw]:
     entries = store.scan(f"{PRIORITY_CLASSES.collection}/")
-    classes = (objects.decode(entry.value) for entry in entries)
+    classes = (codec.decode(entry.value) for entry in entries)
     return (one for one in classes if one.get("globalDefault"))
 
 

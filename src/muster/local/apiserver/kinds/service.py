@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.api.quantity import whole_amount
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.kinds import fields, service_node_ports
 from muster.local.apiserver.kinds.pod_resources import ONE
@@ -179,7 +179,7 @@ def _check_external(spec: Raw) -> api_errors.Causes:
 
 def _check_affinity(spec: Raw) -> api_errors.Causes:
     path = "sessionAffinityConfig.clientIP.timeoutSeconds"
-    seconds = objects.at(spec, path)
+    seconds = codec.at(spec, path)
     if seconds is not None and not 0 < seconds <= _MAX_AFFINITY_SECONDS:
         detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
         yield api_errors.invalid_value(f"spec.{path}", seconds, detail)
@@ -246,7 +246,7 @@ def _cells(service: Raw, now: datetime) -> list[Any]:
 
 def _external_address(service: Raw) -> str:
     addresses = cells.words(service, "spec.externalIPs")
-    match objects.at(service, "spec.type"):
+    match codec.at(service, "spec.type"):
         case "ExternalName":
             return cells.text(service, "spec.externalName", cells.NONE)
         case "LoadBalancer":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
         _raise(service, _unexpected(service))
         return
     others = (entry for entry in store.scan("services/") if entry.key != _key(service))
-    taken = {port for entry in others for port in _ports_of(objects.decode(entry.value))}
+    taken = {port for entry in others for port in _ports_of(codec.decode(entry.value))}
     _raise(service, _problems(service, taken))
     free = [port for port in PORTS if port not in taken.union(_ports_of(service))]
     for row in _rows(service):

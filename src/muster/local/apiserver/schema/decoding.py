@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api import schemas
 from muster.api.quantity import parse_quantity
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http.bodies import (
     FieldWarning,
     duplicate_fields,
@@ -256,7 +256,7 @@ def check_applied(resource: Resource, obj: Raw) -> None:
     schema = schema_of(resource)
     if schema is None:
         return
-    sent = objects.copy(obj)
+    sent = codec.copy(obj)
     unknown = structural.prune(sent["metadata"], schemas.by_name(METADATA), "metadata")
     unknown += structural.prune(sent, schema, top=True)
     if unknown:

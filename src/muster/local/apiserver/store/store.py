@@ -31,7 +31,7 @@ from muster.errors import (
     ServerError,
 )
 from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges
-from muster.local.apiserver.store.watch import Watch
+from muster.local.apiserver.store.watch_buffer import Watch
 from muster.local.apiserver.store.write_log import Row, WriteLog
 
 if TYPE_CHECKING:

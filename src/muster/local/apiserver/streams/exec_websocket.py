@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from muster.errors import MusterError, StatusError
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ class ExecChannels:
 
     async def finish(self, outcome: Raw) -> None:
         """Send the result, as the last message."""
-        await self._socket.send_bytes(bytes([_ERROR]) + objects.dump(outcome))
+        await self._socket.send_bytes(bytes([_ERROR]) + codec.dump(outcome))
 
     async def pump(self) -> None:
         """Dispatch the client's messages until it disconnects."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from muster.errors import StatusError
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http.requests import query_bool
 from muster.local.apiserver.streams import exec_websocket, pod_proxy
 from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions
@@ -35,10 +35,10 @@ class PodStreams:
         if call.route.subresource not in call.resource.subresources:
             raise api_errors.path_not_found()
         name, _, port = call.route.name.partition(":")
-        entry = store.get(objects.key(call.resource, call.route.namespace, name))
+        entry = store.get(codec.key(call.resource, call.route.namespace, name))
         if entry is None or call.resource.collection != "pods":
             raise api_errors.not_found(call.resource.group, call.resource.plural, name)
-        pod = objects.decode(entry.value)
+        pod = codec.decode(entry.value)
         match call.route.subresource, call.route.verb:
             case "log", "get":
                 return await self._log(request, call, pod)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver.objects import at
+from muster.local.apiserver.codec import at
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from muster.errors import Gone, StatusError
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
 from muster.local.apiserver.api_errors import bad_request, expired, resource_version_too_large
 from muster.local.apiserver.http import options
 from muster.local.apiserver.http.options import selection
@@ -80,7 +80,7 @@ async def page(store: Store, call: Call) -> Page:
 
 
 async def _entries(store: Store, call: Call, revision: int, after: str) -> Iterable[Entry]:
-    prefix = objects.prefix(call.resource, call.route.namespace)
+    prefix = codec.prefix(call.resource, call.route.namespace)
     if revision == store.revision:
         return iter(list(store.scan(prefix, after)))
     try:
@@ -126,12 +126,12 @@ def _token(text: str) -> _Token | None:
 def answer(call: Call, page: Page) -> Answer:
     """The list as JSON."""
     resource = call.resource
-    head = objects.dump(
+    head = codec.dump(
         {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
             "metadata": page.metadata,
         }
     )
-    items = b",".join(objects.in_version(entry.value, resource) for entry in page.entries)
+    items = b",".join(codec.in_version(entry.value, resource) for entry in page.entries)
     return Answer(200, head[:-1] + b',"items":[' + items + b"]}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http.options import selection
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
 from muster.local.apiserver.streams.node_interface import Consumption, UsageSource
@@ -30,8 +30,8 @@ async def answer(
     measured = registry.find("", "v1", call.resource.plural)
     assert measured is not None
     selected = selection(measured, call.query, call.route.name)
-    prefix = objects.prefix(measured, call.route.namespace if measured.namespaced else "")
-    selected_objects = [objects.decode(e.value) for e in store.scan(prefix) if selected.matches(e)]
+    prefix = codec.prefix(measured, call.route.namespace if measured.namespaced else "")
+    selected_objects = [codec.decode(e.value) for e in store.scan(prefix) if selected.matches(e)]
     items: list[Raw] = []
     if isinstance(backend, UsageSource):
         usage = await backend.usage()
@@ -71,7 +71,7 @@ def _nodes(store: Store, usage: Usage) -> dict[str, Raw]:
     """A node uses what its pods use: nodes that are only declared share one machine."""
     total = {e.key.rpartition("/")[2]: Consumption(0.0, 0) for e in store.scan("nodes/")}
     for entry in store.scan("pods/"):
-        pod = objects.decode(entry.value)
+        pod = codec.decode(entry.value)
         node = pod["spec"].get("nodeName")
         for used in usage.pods.get(pod["metadata"]["uid"], {}).values():
             if node in total:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import objects
+from muster.local.apiserver import codec
 from muster.local.apiserver.views.cells import age
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ def render(answer: Answer, call: Call, now: datetime) -> bytes:
     is_list = call.route.verb in ("list", "deletecollection") and not call.route.name
     if answer.code >= 300 or not (answer.resource or is_list):
         return answer.body
-    body = objects.decode(answer.body)
+    body = codec.decode(answer.body)
     items = body["items"] if is_list else [body]
     meta = _list_meta(body)
     if is_list:
         meta = {name: value for name, value in body["metadata"].items() if value != ""}
     if call.form.shape == "Table":
         include = call.query.get("includeObject", "Metadata")
-        return objects.dump(_table(call.resource, items, meta, include, now))
+        return codec.dump(_table(call.resource, items, meta, include, now))
     partial = [_partial(item) for item in items]
     if not is_list:
-        return objects.dump(partial[0])
-    return objects.dump(
+        return codec.dump(partial[0])
+    return codec.dump(
         {
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
@@ -46,18 +46,18 @@ def render(answer: Answer, call: Call, now: datetime) -> bytes:
 def event_renderer(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
     """Shows each object of a watch. Only the first table names its columns."""
     if call.form.shape != "Table":
-        return lambda value: objects.dump(_partial(objects.decode(value)))
+        return lambda value: codec.dump(_partial(codec.decode(value)))
     include = call.query.get("includeObject", "Metadata")
     first = True
 
     def show(value: bytes) -> bytes:
         nonlocal first
-        obj = objects.decode(value)
+        obj = codec.decode(value)
         table = _table(call.resource, [obj], _list_meta(obj), include, clock())
         if not first:
             table["columnDefinitions"] = None
         first = False
-        return objects.dump(table)
+        return codec.dump(table)
 
     return show
 
@@ -143,7 +143,7 @@ def _cell(values: list[Any], type_: str, now: datetime) -> Any:
     if type_ == "date":
         return age(value, now) if isinstance(value, str) else None
     if type_ == "string":
-        return value if isinstance(value, str) else objects.dump(value).decode()
+        return value if isinstance(value, str) else codec.dump(value).decode()
     return value
 
 
@@ -182,5 +182,5 @@ def _step(value: Any, step: re.Match[str]) -> list[Any]:
     if low is not None:
         return value[int(low) if low else None : int(high) if high else None]
     if field is not None:
-        return [v for v in value if objects.text(objects.at(v, field)) == expected]
+        return [v for v in value if codec.text(codec.at(v, field)) == expected]
     return value

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.errors import Gone
-from muster.local.apiserver import api_errors, objects
+from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http import options
 from muster.local.apiserver.http.options import selection
 from muster.local.apiserver.http.requests import query_bool
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
-    from muster.local.apiserver.store.watch import Watch
+    from muster.local.apiserver.store.watch_buffer import Watch
 
 
 Show = Callable[[bytes], bytes]
@@ -45,7 +45,7 @@ async def watch_events(
     """
     options.check_watch(call.query)
     selected = selection(call.resource, call.query, call.route.name)
-    prefix = objects.prefix(call.resource, call.route.namespace)
+    prefix = codec.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)
     seconds = call.number("timeoutSeconds")
     # No await between the initial objects and the revision to go on from.
@@ -55,7 +55,7 @@ async def watch_events(
     try:
         changes = await store.watch(prefix, since)
     except Gone as error:
-        yield _line(b"ERROR", objects.dump(api_errors.body(api_errors.expired(str(error)))))
+        yield _line(b"ERROR", codec.dump(api_errors.body(api_errors.expired(str(error)))))
         return
     try:
         yield b""
@@ -123,15 +123,15 @@ def _shown(call: Call, selected: Selection, show: Show | None, change: Change) -
     if change.deleted:
         return _event(b"DELETED", change.entry, call, show)
     # It left the selection: the watcher gets the state it knew, at the revision it lost it.
-    known = objects.decode(change.before.value)
-    encode = objects.encoder(known, known["apiVersion"])
+    known = codec.decode(change.before.value)
+    encode = codec.encoder(known, known["apiVersion"])
     revision = change.entry.revision
     left = Entry(change.entry.key, revision, encode(revision))
     return _event(b"DELETED", left, call, show)
 
 
 def _event(type_: bytes, entry: Entry, call: Call, show: Show | None) -> bytes:
-    obj = objects.in_version(entry.value, call.resource)
+    obj = codec.in_version(entry.value, call.resource)
     return _line(type_, show(obj) if show else obj)
 
 
@@ -145,4 +145,4 @@ def _bookmark(call: Call, revision: int, *, initial_end: bool = False) -> bytes:
         metadata["annotations"] = {_INITIAL_END: "true"}
     resource = call.resource
     obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-    return _line(b"BOOKMARK", objects.dump(obj))
+    return _line(b"BOOKMARK", codec.dump(obj))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.local.node.pod import Container, Pod
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
 
 RESOURCE = "nvidia.com/gpu"
 _FILE = "gpus"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
 
 MIN_WINDOW = 1.0
 """Seconds between two samples; for less, the kernel's clock ticks are too coarse."""

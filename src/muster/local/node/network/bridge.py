@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from muster.api.meta import Key
-    from muster.local.node.network.interface import ExternalAccess
+    from muster.local.node.network.pod_network import ExternalAccess
 
 
 class BridgeNetwork:

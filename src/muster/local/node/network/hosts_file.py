@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.pod import HostAlias, Pod
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
 
 
 DOMAIN = "cluster.local"

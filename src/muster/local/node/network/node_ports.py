@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.core import port_number
 from muster.api.meta import condition_is_true
 from muster.errors import CannotRun
-from muster.local.node.network.interface import LOOPBACK
+from muster.local.node.network.pod_network import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.pod import Pod
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from muster.local.node.network.interface import ExternalAccess
+    from muster.local.node.network.pod_network import ExternalAccess
 
 _START_TIMEOUT = 10.0
 

@@ -18,7 +18,7 @@ from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from muster.local.node.pod import Container, Handler, HttpGet, Port
-    from muster.local.node.runtime.interface import Runtime
+    from muster.local.node.runtime.container_runtime import Runtime
 
 _MAX_OUTPUT = 10 * 1024
 _MAX_LINE = 8 * 1024

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Key, Raw
     from muster.local.node.network.bridge import BridgeNetwork
     from muster.local.node.runtime.cgroups import MemoryCgroups
-    from muster.local.node.runtime.interface import ContainerSpec, SandboxSpec
+    from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 
 
 class NamespaceRuntime(ShimRuntime):

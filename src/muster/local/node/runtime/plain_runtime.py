@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
 from muster.local.node.network import pod_sockets
-from muster.local.node.network.interface import LOOPBACK
+from muster.local.node.network.pod_network import LOOPBACK
 from muster.local.node.runtime.shim_runtime import ShimRuntime
 from muster.local.node.standalone.linux.files import inside
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from muster.api.meta import Key
-    from muster.local.node.runtime.interface import ContainerSpec, SandboxSpec
+    from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
     from muster.local.node.runtime.rootfs import Mount
 
 MARK = "MUSTER_POD"

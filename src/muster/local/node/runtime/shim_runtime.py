@@ -13,7 +13,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from muster.local.node.runtime import shims
+from muster.local.node.runtime import shim_client
 from muster.local.node.runtime.pod_records import AttemptKey, PodRecords
 from muster.local.node.standalone.linux import files
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.node.runtime.cgroups import MemoryCgroups
-    from muster.local.node.runtime.interface import ContainerSpec
+    from muster.local.node.runtime.container_runtime import ContainerSpec
     from muster.local.node.runtime.pod_records import PodRecord
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class ShimRuntime:
         self, uid: str, container: str, **request: Any
     ) -> AbstractAsyncContextManager[Any]:
         number = (self.records.attempts(uid, container) or [0])[-1]
-        return shims.connect_shim(self.records.attempt(uid, container, number), **request)
+        return shim_client.connect_shim(self.records.attempt(uid, container, number), **request)
 
     async def supervise(self, spec: ContainerSpec, body: Raw) -> None:
         """Start the shim of one attempt; `body` extends the shim's spec."""
@@ -90,7 +90,7 @@ class ShimRuntime:
         record = self.read(spec.uid)
         before = record.current(spec.name)
         turn = {"sandbox": record.sandbox, "row": 0 if before is None else before.restarts + 1}
-        start = partial(shims.start_shim, folder, program | body, turn)
+        start = partial(shim_client.start_shim, folder, program | body, turn)
         self._children[folder] = await asyncio.to_thread(start)
         self.records.forget_old_attempts(spec.uid, spec.name)
         self._to_watch.put_nowait(AttemptKey(spec.uid, spec.name, spec.number))
@@ -116,7 +116,7 @@ class ShimRuntime:
         await self.wait_for_shims(uid)
         for folder in self.records.supervised(uid):
             log.warning("the shim in %s hangs, and is killed", folder)
-            await asyncio.to_thread(shims.kill_shim, folder)
+            await asyncio.to_thread(shim_client.kill_shim, folder)
         await self.wait_for_shims(uid)
 
     async def _watch(self, attempt: AttemptKey, changed: Callable[[str], None]) -> None:
@@ -128,7 +128,7 @@ class ShimRuntime:
         folder = self.folder(*attempt)
         while files.is_locked(folder / "lock"):
             with contextlib.suppress(ConnectionError):
-                async with shims.connect_shim(folder, op="watch") as shim:
+                async with shim_client.connect_shim(folder, op="watch") as shim:
                     async for _ in shim.frames():
                         changed(attempt.uid)
             await asyncio.sleep(_POLL)  # there is no event for a released lock

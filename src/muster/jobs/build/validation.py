@@ -9,13 +9,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
-from muster.jobs.submission import code_sync, flag_values
-from muster.jobs.submission.flags import PyTorch
+from muster.jobs.build import code_sync, flag_values
+from muster.jobs.build.flags import PyTorch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.jobs.submission.flags import Submission
+    from muster.jobs.build.flags import Submission
 
 _AMOUNTS = ("cpu", "memory")
 _LIMITS = ("cpu_limit", "memory_limit")

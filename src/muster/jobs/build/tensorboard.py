@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.jobs import names
-from muster.jobs.submission import pod_affinity, volumes
-from muster.jobs.submission.pods import surroundings
+from muster.jobs.build import pod_affinity, volumes
+from muster.jobs.build.pods import surroundings
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.jobs.submission.flags import Site, Submission
+    from muster.jobs.build.flags import Site, Submission
 
 IMAGE = "tensorflow/tensorflow:2.21.0"
 READ_FROM = "/output/training_logs"

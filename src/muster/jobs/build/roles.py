@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
+from muster.jobs.build import pod_affinity
+from muster.jobs.build.flags import Jax, Mpi, PyTorch, TensorFlow
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
-from muster.jobs.submission import pod_affinity
-from muster.jobs.submission.flags import Jax, Mpi, PyTorch, TensorFlow
 
 if TYPE_CHECKING:
-    from muster.jobs.submission.flags import Submission
+    from muster.jobs.build.flags import Submission
 
 _BOARD = ("logdir", "tensorboard_image")
 

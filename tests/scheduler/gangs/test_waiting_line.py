@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from muster.scheduler import published_line
-from muster.scheduler.effects import line_publisher
+from muster.scheduler import waiting_line_config_map
+from muster.scheduler.effects import waiting_line_publisher
 from muster.scheduler.settings import Settings
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
@@ -274,11 +274,11 @@ async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
     cluster.add(volcano_group("a", 3, created=1), *gang("a", 3, gpus=1))
     async with cluster.running():
         await cluster.settle()
-        found = line_publisher.waiting_gangs(
+        found = waiting_line_publisher.waiting_gangs(
             cluster.state, asyncio.get_running_loop().time(), datetime.now(UTC)
         )
 
-    published = published_line.read(line_publisher.encode_line(found))
+    published = waiting_line_config_map.read(waiting_line_publisher.encode_line(found))
     assert [(row.gang, row.place, row.pending) for row in published] == [
         ("default/b", 1, 2),
         ("default/a", 2, 3),
@@ -291,9 +291,9 @@ async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
     [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")],
 )
 def test_places_are_said_in_words(number: int, words: str) -> None:
-    assert published_line.ordinal(number) == words
+    assert waiting_line_config_map.ordinal(number) == words
 
 
 def test_a_line_that_cannot_be_read_is_empty() -> None:
-    assert published_line.read({"line": "not json"}) == []
-    assert published_line.read({}) == []
+    assert waiting_line_config_map.read({"line": "not json"}) == []
+    assert waiting_line_config_map.read({}) == []

@@ -131,7 +131,7 @@ def may_join_budget_gang(pod: Pod) -> bool:
     return pod.spec.scheduler_name in BUDGET_SCHEDULERS and not service
 
 
-class Roster:
+class GangIndex:
     """All gangs that pods name, and the pods addressed to us that are in none."""
 
     def __init__(self, names: Collection[str]) -> None:

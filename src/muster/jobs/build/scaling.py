@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.gang_dialects import MIN_LABEL
 from muster.errors import UsageError
+from muster.jobs.build.job_manifest import REQUESTED, TOPOLOGY_SIZE
+from muster.jobs.build.pods import WORKERS
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
-from muster.jobs.submission.job_manifest import REQUESTED, TOPOLOGY_SIZE
-from muster.jobs.submission.pods import WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

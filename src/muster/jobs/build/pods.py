@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from muster.jobs.submission import code_sync, flag_values, pod_affinity, volumes
-from muster.jobs.submission.flags import Mpi, PyTorch
+from muster.jobs.build import code_sync, flag_values, pod_affinity, volumes
+from muster.jobs.build.flags import Mpi, PyTorch
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.jobs.submission.flags import Site, Submission
-    from muster.jobs.submission.roles import Role
-    from muster.jobs.submission.volumes import Mounted
+    from muster.jobs.build.flags import Site, Submission
+    from muster.jobs.build.roles import Role
+    from muster.jobs.build.volumes import Mounted
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 ENI = "k8s.aliyun.com/eni"

@@ -9,7 +9,7 @@ import pytest
 
 from muster.api.meta import Raw
 from muster.errors import UsageError
-from muster.jobs.submission import (
+from muster.jobs.build import (
     Jax,
     Mpi,
     PyTorch,

@@ -11,13 +11,13 @@ import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import UsageError
-from muster.jobs.submission import flag_values
+from muster.jobs.build import flag_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from muster.api.meta import Raw
-    from muster.jobs.submission.flags import Site, Submission
+    from muster.jobs.build.flags import Site, Submission
 
 LOGS = "training-logs-volume"
 _CONFIG_LIMIT = 1 << 20

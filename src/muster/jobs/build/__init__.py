@@ -7,18 +7,10 @@ pod_affinity (pod templates), tensorboard, job_manifest (the job and all its obj
 become strings of a JSON document, never text in a template, so quoting is always right.
 """
 
-from muster.jobs.submission.flag_values import pairs, seconds, suggest_name
-from muster.jobs.submission.flags import (
-    BY_TYPE,
-    Jax,
-    Mpi,
-    PyTorch,
-    Site,
-    Submission,
-    TensorFlow,
-)
-from muster.jobs.submission.job_manifest import Bundle, bundle
-from muster.jobs.submission.roles import flags_without_effect
+from muster.jobs.build.flag_values import pairs, seconds, suggest_name
+from muster.jobs.build.flags import BY_TYPE, Jax, Mpi, PyTorch, Site, Submission, TensorFlow
+from muster.jobs.build.job_manifest import Bundle, bundle
+from muster.jobs.build.roles import flags_without_effect
 
 __all__ = [
     "BY_TYPE",

@@ -10,9 +10,9 @@ import pytest
 from muster.api.core import Pod
 from muster.api.gang_dialects import PLAN_ANNOTATION
 from muster.api.meta import Condition
-from muster.scheduler.gangs import plan_mark
+from muster.scheduler.gangs import plan_annotation
 from muster.scheduler.gangs.members import Members
-from muster.scheduler.gangs.plan_mark import MAX_NAMED_PODS, PlanMark
+from muster.scheduler.gangs.plan_annotation import MAX_NAMED_PODS, PlanMark
 from tests.scheduler.builders import START, pod
 
 replace = msgspec.structs.replace
@@ -37,36 +37,38 @@ def members(bound: tuple[Pod, ...], pending: tuple[Pod, ...]) -> Members:
 def test_a_mark_names_its_pods_as_long_as_they_are_not_too_many() -> None:
     few, many = uids(MAX_NAMED_PODS), uids(MAX_NAMED_PODS + 1)
 
-    assert plan_mark.read(plan_mark.write("p-1", 9, few)) == PlanMark(9, len(few), frozenset(few))
-    assert plan_mark.read(plan_mark.write("p-1", 9, many)) == PlanMark(9, len(many))
-    assert len(plan_mark.write("p-1", 9, ["x" * 36] * MAX_NAMED_PODS)) < 8000
+    assert plan_annotation.read(plan_annotation.write("p-1", 9, few)) == PlanMark(
+        9, len(few), frozenset(few)
+    )
+    assert plan_annotation.read(plan_annotation.write("p-1", 9, many)) == PlanMark(9, len(many))
+    assert len(plan_annotation.write("p-1", 9, ["x" * 36] * MAX_NAMED_PODS)) < 8000
 
 
 @pytest.mark.parametrize("mark", ["p-1/0", "", "p-1", "p-1/x/3", "p-1/3", "p-1/3/x"])
 def test_a_mark_that_says_nothing_is_that_of_a_gang_that_was_whole(mark: str) -> None:
-    assert plan_mark.read(mark) == PlanMark()
+    assert plan_annotation.read(mark) == PlanMark()
 
 
 def test_a_mark_of_an_older_release_names_nobody() -> None:
-    assert plan_mark.read("p-1/4+3-0badcafe-0badcafe0badcafe") == PlanMark(4, 3)
+    assert plan_annotation.read("p-1/4+3-0badcafe-0badcafe0badcafe") == PlanMark(4, 3)
 
 
 @pytest.mark.parametrize(("created", "cut_short"), [(9.0, True), (11.0, False)])
 def test_a_plan_that_names_nobody_goes_by_the_times_of_the_server(
     created: float, cut_short: bool
 ) -> None:
-    mark = plan_mark.write("p-1", 300, uids(300))
+    mark = plan_annotation.write("p-1", 300, uids(300))
     waiting = pod("waiting", created=created)
 
     found = members((bound(mark, 10.0),), (waiting,))
 
-    assert plan_mark.was_cut_short(found) is cut_short
+    assert plan_annotation.was_cut_short(found) is cut_short
 
 
 def test_a_pod_that_the_plan_does_not_name_is_surplus() -> None:
     waiting = pod("waiting")
-    mark = plan_mark.write("p-1", 2, ["another", "bound"])
-    own = plan_mark.write("p-1", 2, [waiting.metadata.uid, "bound"])
+    mark = plan_annotation.write("p-1", 2, ["another", "bound"])
+    own = plan_annotation.write("p-1", 2, [waiting.metadata.uid, "bound"])
 
-    assert not plan_mark.was_cut_short(members((bound(mark),), (waiting,)))
-    assert plan_mark.was_cut_short(members((bound(own),), (waiting,)))
+    assert not plan_annotation.was_cut_short(members((bound(mark),), (waiting,)))
+    assert plan_annotation.was_cut_short(members((bound(own),), (waiting,)))

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from muster.api.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.errors import UsageError
 from muster.jobs import names
+from muster.jobs.build import flag_values, roles, tensorboard, validation, volumes
+from muster.jobs.build.flags import Mpi, PyTorch, Site, TensorFlow
+from muster.jobs.build.pods import template
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
-from muster.jobs.submission import flag_values, roles, tensorboard, validation, volumes
-from muster.jobs.submission.flags import Mpi, PyTorch, Site, TensorFlow
-from muster.jobs.submission.pods import template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.api.meta import Raw
-    from muster.jobs.submission.flags import Submission
-    from muster.jobs.submission.roles import Role
+    from muster.jobs.build.flags import Submission
+    from muster.jobs.build.roles import Role
 
 GANG = "muster.dev/gang"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Key
     from muster.local.node.runtime.pod_records import PodRecord
     from muster.local.node.runtime.rootfs import Mount
-    from muster.local.node.runtime.shims import ShimConnection
+    from muster.local.node.runtime.shim_client import ShimConnection
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.jobs import names
-from muster.jobs.submission import flag_values
+from muster.jobs.build import flag_values
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

@@ -10,7 +10,7 @@ from msgspec import convert
 from muster.api.meta import Key
 from muster.api.storage import NO_PROVISIONER, PersistentVolume, StorageClass, VolumeClaim
 from muster.scheduler.cluster.volumes import VolumeChoice
-from muster.scheduler.decisions.provisioning import YIELD_SECONDS
+from muster.scheduler.decisions.volume_provisioning import YIELD_SECONDS
 from muster.scheduler.settings import Settings
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster

@@ -12,7 +12,7 @@ from muster.api.core import Pod
 from muster.api.gang_dialects import GangKey, single_pod_gang
 from muster.api.meta import Condition, find_condition
 from muster.errors import Forbidden
-from muster.scheduler.decisions import takedown
+from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.effects.deleter import LONGEST_PAUSE
 from tests.scheduler.builders import START, gang, node, pod, volcano_group
@@ -50,7 +50,7 @@ async def test_a_scheduler_killed_in_the_middle_has_its_preemption_finished_by_t
 async def test_only_the_first_marks_were_written_when_it_was_killed(server: Server) -> None:
     async with server.running():
         wants_room(server)
-        await eventually(lambda: any(map(takedown.mark_of, server.pods.values())), every=0.001)
+        await eventually(lambda: any(map(gang_deletion.mark_of, server.pods.values())), every=0.001)
     assert len(server.bound("low")) == 40
 
     server.restart()
@@ -122,7 +122,7 @@ async def test_a_release_is_marked_with_a_reason_of_its_own_and_finished_after_a
     async with server.running():
         await server.settle()
         server.denies = lambda verb, name: DENIED if verb == "delete" else None
-        (key,) = server.state.roster.gangs
+        (key,) = server.state.index.gangs
         pods = tuple(server.pods.values())
         server.loop._do(Delete(key, pods, "cannot be made whole", "Released"))
         await server.settle(1)
@@ -167,7 +167,7 @@ async def test_members_made_anew_are_not_placed_beside_members_that_are_to_go(
 
 def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **each: Any) -> Pod:
     """A member that got its node so many seconds after the start."""
-    notes = {takedown.TAKEDOWN_ANNOTATION: f"{mark}/{DECIDED.isoformat()}"} if mark else {}
+    notes = {gang_deletion.TAKEDOWN_ANNOTATION: f"{mark}/{DECIDED.isoformat()}"} if mark else {}
     made = pod(name, group="g", annotations=notes, **each)
     when = START + timedelta(seconds=at)
     leaves = None if grace is None else START
@@ -221,6 +221,8 @@ def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **
     ],
 )
 def test_who_must_go_when_a_takedown_was_broken_off(members: list[Pod], go: str) -> None:
-    found = takedown.unfinished_takedown(GangKey("volcano", "default", "g"), members, {"muster"})
+    found = gang_deletion.unfinished_takedown(
+        GangKey("volcano", "default", "g"), members, {"muster"}
+    )
 
     assert "".join(one.metadata.name for one in (found.pods if found else ())) == go

@@ -23,13 +23,13 @@ from muster.api.storage import (
 )
 from muster.control.manager import Manager
 from muster.kube.watch.informer import Informer
-from muster.scheduler import published_line
-from muster.scheduler.decisions import takedown
+from muster.scheduler import waiting_line_config_map
+from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
-from muster.scheduler.effects.line_publisher import LinePublisher
-from muster.scheduler.effects.provisioner import Provisioner
 from muster.scheduler.effects.reporter import Reporter, log
+from muster.scheduler.effects.volume_provisioner import Provisioner
+from muster.scheduler.effects.waiting_line_publisher import LinePublisher
 from muster.scheduler.loop import Loop
 from muster.scheduler.other_schedulers import NameLeases
 from muster.scheduler.settings import NAMES, Settings, SettingsFile, load
@@ -57,7 +57,7 @@ class Options:
     names: tuple[str, ...] = NAMES
     config: Path | None = None
     election: LeaderElection | None = None
-    namespace: str = published_line.NAMESPACE
+    namespace: str = waiting_line_config_map.NAMESPACE
     """Where the published line lives."""
     shadow: bool = False
     health: Health = field(default_factory=Health)
@@ -154,7 +154,7 @@ class Service:
 
     def _not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
         """The server refuses to delete a pod, or (no `why`) no longer does."""
-        takedown.deletion_failed(self.state, pod, why)
+        gang_deletion.deletion_failed(self.state, pod, why)
         if why:
             self._reporter.not_deleted(delete, pod, why)
         self._wake()

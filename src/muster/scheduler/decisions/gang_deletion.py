@@ -20,8 +20,8 @@ from muster.scheduler.decisions.decision import PREEMPTED, Decision, Delete
 from muster.scheduler.decisions.reasons import LEAVING, Reason
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.holds import drop_holds
-from muster.scheduler.gangs.line import InFlight, Parked, Wake
 from muster.scheduler.gangs.phase import Leaving, was_whole
+from muster.scheduler.gangs.waiting_line import InFlight, Parked, Wake
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -138,7 +138,7 @@ def continue_takedown(view: GangView) -> Decision | None:
     state, members, now = view.state, view.members, view.record.phase
     going = now.pods.intersection(view.gang.pods) if isinstance(now, Leaving) else frozenset[str]()
     others = [p for p in (*members.bound, *members.leaving) if p.metadata.uid not in going]
-    rest = unfinished_takedown(view.key, others, state.roster.names)
+    rest = unfinished_takedown(view.key, others, state.index.names)
     if rest is None and not any(pod.metadata.uid in going for pod in members.bound):
         return None
     drop_holds(state, view.key)

@@ -16,7 +16,7 @@ from muster.scheduler.decisions.bind_failures import BindRetry
 from muster.scheduler.decisions.decision import Action, Decision, GangView, Provision
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.gangs import holds, phase
-from muster.scheduler.gangs.line import Parked, Wake
+from muster.scheduler.gangs.waiting_line import Parked, Wake
 from muster.scheduler.placement import volume_rules
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from muster.api.core import Pod, PriorityClass
 from muster.api.gang_dialects import GangKey
 from muster.api.kinds import KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.api.pod_groups import NativeSpec
-from muster.scheduler.gangs.roster import Roster
+from muster.scheduler.gangs.gang_index import GangIndex
 from tests.scheduler.builders import (
     KIND_OF,
     budget,
@@ -25,8 +25,8 @@ from tests.scheduler.builders import (
 NAMES = ("muster", "kube-batchd", "kube-batch")
 
 
-def roster(*items: Any) -> Roster:
-    made = Roster(NAMES)
+def gang_index(*items: Any) -> GangIndex:
+    made = GangIndex(NAMES)
     for item in items:
         if isinstance(item, Pod):
             made.put_pod(item)
@@ -47,7 +47,7 @@ def roster(*items: Any) -> Roster:
 )
 def test_a_pod_names_its_gang(dialect: str, declared: Any, kind: str) -> None:
     member = pod("p", group="g", dialect=dialect)
-    found = roster(*([declared] if declared else []), member)
+    found = gang_index(*([declared] if declared else []), member)
 
     gang = found.gangs[GangKey(kind, "default", "g")]
     assert list(gang.pods.values()) == [member]
@@ -57,7 +57,7 @@ def test_a_pod_names_its_gang(dialect: str, declared: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [VOLCANO_POD_GROUPS, KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS])
 def test_the_old_annotation_finds_the_group_in_any_of_its_three_api_groups(kind: Any) -> None:
-    found = roster(pod("p", group="g"))
+    found = gang_index(pod("p", group="g"))
     group = volcano_group("g", 2)
     found.put_group(kind, group.metadata.key, group)
 
@@ -68,7 +68,7 @@ def test_the_old_annotation_finds_the_group_in_any_of_its_three_api_groups(kind:
 
 
 def test_a_role_s_minimum_holds_also_where_the_total_is_below_their_sum() -> None:
-    found = roster(pod("p", group="g"), volcano_group("g", 1, roles={"PS": 1, "Worker": 4}))
+    found = gang_index(pod("p", group="g"), volcano_group("g", 1, roles={"PS": 1, "Worker": 4}))
 
     terms = found.gangs[GangKey("volcano", "default", "g")].terms
     assert terms is not None
@@ -77,7 +77,7 @@ def test_a_role_s_minimum_holds_also_where_the_total_is_below_their_sum() -> Non
 
 def test_a_native_group_without_the_gang_policy_is_no_gang() -> None:
     basic = replace(native_group("g", 4), spec=NativeSpec())
-    found = roster(pod("p", group="g", dialect="native"), basic)
+    found = gang_index(pod("p", group="g", dialect="native"), basic)
 
     terms = found.gangs[GangKey("native", "default", "g")].terms
     assert terms is not None
@@ -91,11 +91,11 @@ def test_the_first_dialect_that_matches_wins() -> None:
         labels={"scheduling.x-k8s.io/pod-group": "second"},
     )
 
-    assert list(roster(both).gangs) == [GangKey("volcano", "default", "first")]
+    assert list(gang_index(both).gangs) == [GangKey("volcano", "default", "first")]
 
 
 def test_a_budget_makes_a_gang_of_the_pods_it_selects() -> None:
-    found = roster(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
+    found = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
     declared = budget("x", 4, {"job": "x"})
     found.put_budget(declared.metadata.key, declared)
 
@@ -106,7 +106,7 @@ def test_a_budget_makes_a_gang_of_the_pods_it_selects() -> None:
 
 
 def test_a_budget_that_goes_sets_its_pods_free() -> None:
-    found = roster(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
+    found = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
     declared = budget("x", 4, {"job": "x"})
     found.put_budget(declared.metadata.key, declared)
     found.put_budget(declared.metadata.key, None)
@@ -125,7 +125,7 @@ def test_a_budget_that_goes_sets_its_pods_free() -> None:
 def test_the_budget_of_an_ordinary_service_is_not_a_gang(
     scheduler: str, controller: str, least: Any
 ) -> None:
-    found = roster(pod("p", scheduler=scheduler, controller=controller, labels={"app": "x"}))
+    found = gang_index(pod("p", scheduler=scheduler, controller=controller, labels={"app": "x"}))
     declared = budget("x", least, {"app": "x"})
     found.put_budget(declared.metadata.key, declared)
 
@@ -134,12 +134,13 @@ def test_the_budget_of_an_ordinary_service_is_not_a_gang(
 
 def test_pods_for_other_schedulers_are_not_ours() -> None:
     assert (
-        roster(pod("p", scheduler="default-scheduler"), pod("q", scheduler="volcano")).gangs == {}
+        gang_index(pod("p", scheduler="default-scheduler"), pod("q", scheduler="volcano")).gangs
+        == {}
     )
 
 
 def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
-    found = roster(
+    found = gang_index(
         pod("p", group="g", dialect="labels:2"),
         pod("p", group="g", dialect="labels:2", namespace="other"),
     )
@@ -148,7 +149,7 @@ def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
 
 
 def test_the_group_s_class_decides_the_priority_else_the_lowest_member() -> None:
-    found = roster(
+    found = gang_index(
         volcano_group("classed", 1, priority_class="gold"),
         pod("a", group="classed", priority=1),
         volcano_group("plain", 2),

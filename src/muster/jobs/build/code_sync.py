@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from muster.errors import UsageError
-from muster.jobs.submission import flag_values
-from muster.jobs.submission.volumes import Mounted, mounted
+from muster.jobs.build import flag_values
+from muster.jobs.build.volumes import Mounted, mounted
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.jobs.submission.flags import Site, Submission
+    from muster.jobs.build.flags import Site, Submission
 
 VOLUME, ROOT, SOURCE, SECRET = "code-sync", "/code", "code-source", "code-secret"
 KEYS = "/etc/git-secret"

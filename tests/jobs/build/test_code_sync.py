@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from muster.errors import UsageError
-from muster.jobs.submission import TensorFlow, code_sync
-from tests.jobs.submission.git_repositories import PASSWORD, Repository, commit, git, served
+from muster.jobs.build import TensorFlow, code_sync
+from tests.jobs.build.git_repositories import PASSWORD, Repository, commit, git, served
 
 
 @pytest.fixture
