@@ -13,8 +13,7 @@ from muster.api.kinds import CONFIG_MAPS, TFJOBS
 from muster.api.meta import Key, Raw
 from muster.client.submit.transaction import SUBMISSION_ANNOTATION
 from muster.errors import UsageError
-from muster.jobs import build
-from muster.jobs.build import scaling
+from muster.jobs.build import flags, job_manifest, scaling
 from muster.kube.request import PatchType
 from tests.cli.place import Place
 
@@ -47,24 +46,24 @@ def changed(document: Any, operations: list[dict[str, Any]]) -> Any:
 def test_a_scaled_job_is_the_one_that_would_have_been_submitted(
     type_: str, before: int, after: int, gpus: int, gang: bool
 ) -> None:
-    args = build.BY_TYPE[type_](
+    args = flags.BY_TYPE[type_](
         name="j", command=("x",), image="i", gpus=gpus, gang=gang, workers=before, **KINDS[type_]
     )
-    job = build.bundle(args).job
+    job = job_manifest.bundle(args).job
 
     assert changed(job, scaling.operations(job, {"worker": after})) == (
-        build.bundle(replace(args, workers=after)).job
+        job_manifest.bundle(replace(args, workers=after)).job
     )
 
 
 def test_parameter_servers_count_as_members_but_not_as_workers() -> None:
-    args = build.TensorFlow(
+    args = flags.TensorFlow(
         name="j", command=("x",), image="i", gpus=1, ps_gpus=1, gang=True, workers=3, ps=1
     )
-    job = build.bundle(args).job
+    job = job_manifest.bundle(args).job
 
     assert changed(job, scaling.operations(job, {"ps": 4})) == (
-        build.bundle(replace(args, ps=4)).job
+        job_manifest.bundle(replace(args, ps=4)).job
     )
 
 

@@ -24,9 +24,11 @@ from muster.api.kinds import (
     Kind,
 )
 from muster.api.meta import Key, Raw
-from muster.client.submit import flag_table, transaction
+from muster.client.submit import transaction
 from muster.errors import Forbidden, NotFound, ServerError, Unreachable
-from muster.jobs import build as submission
+from muster.jobs.build import job_manifest
+from muster.jobs.build.flags import TensorFlow, flags_of
+from muster.jobs.build.job_manifest import Bundle
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request, Response
@@ -176,9 +178,9 @@ def test_the_objects_are_built_once_before_the_cluster_is_contacted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    build, send = submission.bundle, BlockingClient.send
+    build, send = job_manifest.bundle, BlockingClient.send
 
-    def bundle(*args: Any) -> submission.Bundle:
+    def bundle(*args: Any) -> Bundle:
         steps.append("build")
         return build(*args)
 
@@ -186,7 +188,7 @@ def test_the_objects_are_built_once_before_the_cluster_is_contacted(
         steps.append("send")
         return send(self, ask)
 
-    monkeypatch.setattr(submission, "bundle", bundle)
+    monkeypatch.setattr(job_manifest, "bundle", bundle)
     monkeypatch.setattr(BlockingClient, "send", request)
     assert place.arena(*TF, "x")[0] == 0
 
@@ -569,7 +571,7 @@ def malformed() -> Iterator[tuple[str, ...]]:
             more = git if flag.startswith("sync-") and flag != "sync-mode" else ()
             for value in WRONG[meaning]:
                 yield ("tf", "--name=j", *base, *more, f"--{flag}={value}", "x")
-    for row in flag_table.flags("tfjob"):
+    for row in flags_of(TensorFlow):
         yield ("tf", "--name=j", *base, f"{row.spelling[:-1]}q=1", "x")
     for name in ("", "J", "a_b", "-a", "a" * 50, "1a", "a.b", "ä"):
         yield ("tf", f"--name={name}", *base, "x")

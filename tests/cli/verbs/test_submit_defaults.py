@@ -19,8 +19,8 @@ from muster.cli.show.table import json_or_yaml
 from muster.client import config_file
 from muster.client.submit import mlflow
 from muster.errors import MusterError
-from muster.jobs import build
-from muster.jobs.build import code_sync
+from muster.jobs.build import code_sync, flags, job_manifest
+from muster.jobs.build.flags import TensorFlow
 from muster.jobs.build.pods import literal, shells
 from muster.local.node.env import expand
 from tests.cli.submit_dry_run import Machine
@@ -194,19 +194,19 @@ def test_a_path_without_code_is_refused_at_once(
 
 
 def test_a_path_of_this_machine_is_refused_on_another_cluster() -> None:
-    args = build.Jax(
+    args = flags.Jax(
         name="j", command=("x",), image="i", sync_mode="git", sync_source="file:///srv/repo"
     )
-    assert build.bundle(args, build.Site(local=True)).job
+    assert job_manifest.bundle(args, flags.Site(local=True)).job
     with pytest.raises(MusterError, match="is a path on this machine"):
-        build.bundle(args, build.Site(local=False))
+        job_manifest.bundle(args, flags.Site(local=False))
 
 
-def board(**flags: Any) -> dict[str, Any]:
+def board(**given: Any) -> dict[str, Any]:
     """The pod of TensorBoard for a TensorFlow job on a real cluster."""
     base: dict[str, Any] = {"name": "j", "command": ("x",), "image": "i", "workers": 2}
     base["tensorboard"] = True
-    bundle = build.bundle(build.TensorFlow(**(base | flags)))
+    bundle = job_manifest.bundle(TensorFlow(**(base | given)))
     pod: dict[str, Any] = bundle.companions[-1]["spec"]["template"]["spec"]
     return pod
 

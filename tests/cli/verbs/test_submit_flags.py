@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from muster.client.submit import flag_table
+from muster.jobs.build.flags import BY_TYPE, Flag, TensorFlow, flags_of
 from tests.cli.submit_dry_run import BARE, Machine
 
 
@@ -194,7 +194,7 @@ RUNS = {**BARE, "mpijob": "Launcher"}
 CASES = [
     pytest.param(type_, row, spelling, id=f"{type_} {spelling}")
     for type_ in OWN
-    for row in flag_table.flags(type_)
+    for row in flags_of(BY_TYPE[type_])
     for spelling in (row.spelling, row.old, row.short)
     if spelling
 ]
@@ -204,13 +204,11 @@ CASES = [
 def test_the_tables_of_this_test_have_every_flag_and_no_other(type_: str) -> None:
     listed = [*SHARED, *OWN[type_]]
 
-    assert sorted(listed) == sorted(row.spelling for row in flag_table.flags(type_))
+    assert sorted(listed) == sorted(row.spelling for row in flags_of(BY_TYPE[type_]))
 
 
 @pytest.mark.parametrize(("type_", "row", "spelling"), CASES)
-def test_a_flag_has_its_effect(
-    machine: Machine, type_: str, row: flag_table.Flag, spelling: str
-) -> None:
+def test_a_flag_has_its_effect(machine: Machine, type_: str, row: Flag, spelling: str) -> None:
     effect = {**SHARED, **OWN[type_]}[row.spelling]
     path = effect.path.replace("@", BARE[type_]).replace("*", RUNS[type_])
     base = ("--name=j", "--image=i:1", "--workers=2")
@@ -227,11 +225,9 @@ def test_a_flag_has_its_effect(
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in flag_table.flags("tfjob") if row.old], ids=lambda row: row.old
+    "row", [row for row in flags_of(TensorFlow) if row.old], ids=lambda row: row.old
 )
-def test_an_old_spelling_works_and_says_what_to_write(
-    machine: Machine, row: flag_table.Flag
-) -> None:
+def test_an_old_spelling_works_and_says_what_to_write(machine: Machine, row: Flag) -> None:
     effect = {**SHARED, **TENSORFLOW}[row.spelling]
     words = ("--name=j", "--image=i", *ALL_ROLES, *(GIT if "sync" in row.spelling else ()))
     code, _, err = machine.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.client.submit import flag_table
+from muster.jobs.build.flags import BY_TYPE, flags_of
 from tests.cli.seeds import SEEDS
 from tests.cli.submit_dry_run import Machine
 from tests.cli.verbs.test_submit_flags import OWN, SHARED
@@ -71,7 +71,7 @@ def test_all_flags_at_once_give_a_manifest_that_kubeflow_accepts(
         f"{row.spelling}={effects[row.spelling].value}"
         if effects[row.spelling].value
         else row.spelling
-        for row in flag_table.flags(type_)
+        for row in flags_of(BY_TYPE[type_])
     ]
     words = dict.fromkeys([*more, *flags])
     code, out, err = machine.run("submit", type_, *where, *words, "python t.py")

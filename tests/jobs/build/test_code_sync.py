@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from muster.errors import UsageError
-from muster.jobs.build import TensorFlow, code_sync
+from muster.jobs.build import code_sync
+from muster.jobs.build.flags import TensorFlow
 from tests.jobs.build.git_repositories import PASSWORD, Repository, commit, git, served
 
 

@@ -9,15 +9,9 @@ import pytest
 
 from muster.api.meta import Raw
 from muster.errors import UsageError
-from muster.jobs.build import (
-    Jax,
-    Mpi,
-    PyTorch,
-    Submission,
-    TensorFlow,
-    bundle,
-    flags_without_effect,
-)
+from muster.jobs.build.flags import Jax, Mpi, PyTorch, Submission, TensorFlow
+from muster.jobs.build.job_manifest import bundle
+from muster.jobs.build.roles import flags_without_effect
 
 
 def built(**flags: Any) -> Raw:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,12 +22,14 @@ from muster.cli.show.progress import StatusLine
 from muster.cli.verb_groups import AliasGroup
 from muster.client.jobs import waiting
 from muster.client.manifests.apply import check_namespace
-from muster.client.submit import flag_table, mlflow, submit
+from muster.client.submit import mlflow, submit
 from muster.client.submit.submit import PreparedJob
 from muster.client.submit.transaction import submission_record
 from muster.client.target import find_cluster, no_cluster, start_cluster
 from muster.errors import UsageError
-from muster.jobs import build
+from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
+from muster.jobs.build.job_manifest import Bundle
+from muster.jobs.build.roles import flags_without_effect
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def submit_flags(
-    kind: type[build.Submission],
+    kind: type[Submission],
     given: dict[str, Any],
     target: Target,
     chosen: SubmitOptions,
@@ -82,7 +84,7 @@ def submit_flags(
     cluster = find_cluster(target)
     prepared = submit.prepare(kind, given, local=cluster is None or cluster.local)
     assert prepared.flags is not None
-    for sentence in build.flags_without_effect(prepared.flags):
+    for sentence in flags_without_effect(prepared.flags):
         note(sentence)
     _submit(prepared, cluster, target, chosen)
 
@@ -92,7 +94,7 @@ def submit_file(file: str, changes: Sequence[str], target: Target, chosen: Submi
     from muster.client.submit import job_file
 
     loaded = job_file.load(file, sys.stdin, changes)
-    if isinstance(loaded, build.Bundle):
+    if isinstance(loaded, Bundle):
         check_namespace(loaded.job, target.namespace)
         _submit(PreparedJob(loaded), find_cluster(target), target, chosen)
     else:
@@ -145,7 +147,7 @@ def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions
         )
 
 
-def _register_model(flags: build.Submission) -> None:
+def _register_model(flags: Submission) -> None:
     version = mlflow.register(flags.model_name, flags.model_source)
     arena_info(
         f"The model version {flags.model_name}/{version} of the job {flags.name} "
@@ -170,7 +172,7 @@ _EXAMPLES = {
 def type_command(type_: str) -> click.Command:
     """`submit TYPE`."""
     noun, other, example = _EXAMPLES[type_]
-    kind = build.BY_TYPE[type_]
+    kind = BY_TYPE[type_]
 
     def run(target: Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any) -> None:
         submit_flags(kind, {**given, "command": words}, target, chosen)
@@ -186,26 +188,26 @@ def type_command(type_: str) -> click.Command:
     command: Any = cluster_options(run)
     command = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")(command)
     command = submit_options(command)
-    defaults = {field.name: field.default for field in fields(kind)}
-    for row in reversed(flag_table.flags(type_)):
-        command = _option(row, defaults[row.field])(command)
+    for flag in reversed(flags_of(kind)):
+        command = _option(flag)(command)
     return click.command(name=type_, cls=arena_parser.ArenaCommand)(command)
 
 
-def _option(row: flag_table.Flag, default: object) -> Callable[[Any], Any]:
-    settings: dict[str, Any] = {"help": row.help, "cls": arena_parser.ArenaOption, "old": row.old}
+def _option(flag: Flag) -> Callable[[Any], Any]:
+    default = flag.default
+    settings: dict[str, Any] = {"help": flag.help, "cls": arena_parser.ArenaOption, "old": flag.old}
     if isinstance(default, bool):
-        switch = f"{row.spelling}/--no-{row.spelling.lstrip('-')}"
-        # None: the switch was not written, as opposed to switched off.
-        return click.option(switch, row.field, default=None, **settings)
-    spellings = [part for part in (row.spelling, row.old, row.short) if part]
+        switch = f"{flag.spelling}/--no-{flag.spelling.lstrip('-')}"
+        # None means that the switch was not written, as opposed to switched off.
+        return click.option(switch, flag.field, default=None, **settings)
     if default is MISSING:
         settings["required"] = True
     elif default == ():
-        settings["multiple"] = True
+        settings |= {"multiple": True, "help": f"{flag.help}  [repeatable]"}
     else:
         settings |= {"default": default, "show_default": default not in ("", 0)}
-    return click.option(*spellings, row.field, **settings)
+    spellings = [part for part in (flag.spelling, flag.old, flag.short) if part]
+    return click.option(*spellings, flag.field, **settings)
 
 
 @click.group(
@@ -276,5 +278,5 @@ def _pass_on(ctx: click.Context, target: Target) -> None:
     root.obj = (root.obj or {}) | {name: value for name, value in given.items() if value}
 
 
-for _type in build.BY_TYPE:
+for _type in BY_TYPE:
     command.add_command(type_command(_type))

@@ -18,15 +18,15 @@ from muster.api.meta import Key
 from muster.client import config_file
 from muster.client.target import user_name
 from muster.errors import ApiError, ConfigError, NotFound, UsageError
-from muster.jobs import build
 from muster.jobs.build.code_sync import local_path
+from muster.jobs.build.flags import Site, Submission, TensorFlow
 from muster.local.home import Home
 
 if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
-def with_defaults(kind: type[build.Submission], given: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(kind: type[Submission], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a submission: those given, and for the rest what files say."""
     fields = {name: value for name, value in given.items() if value is not None}
     if "gang" not in fields:
@@ -35,7 +35,7 @@ def with_defaults(kind: type[build.Submission], given: dict[str, Any]) -> dict[s
     if not fields.get("image_pull_secret"):
         words = (word.strip() for word in config.get("imagePullSecrets", "").split(","))
         fields["image_pull_secret"] = tuple(word for word in words if word)
-    if kind is build.TensorFlow and not fields.get("role_sequence"):
+    if kind is TensorFlow and not fields.get("role_sequence"):
         fields["role_sequence"] = config.get("tfjob_role_sequence", "")
     if fields.get("sync_mode"):
         fields["sync_source"] = _absolute_source(fields.get("sync_source", ""))
@@ -91,7 +91,7 @@ def _check_source(mode: str, source: str) -> None:
         )
 
 
-def config_files(args: build.Submission) -> tuple[tuple[str, bytes], ...]:
+def config_files(args: Submission) -> tuple[tuple[str, bytes], ...]:
     """`--config-file`: where each file goes, and its content."""
     files = []
     for text in args.config_file:
@@ -107,14 +107,14 @@ def config_files(args: build.Submission) -> tuple[tuple[str, bytes], ...]:
     return tuple(files)
 
 
-def make_site(args: build.Submission, *, local: bool) -> build.Site:
+def make_site(args: Submission, *, local: bool) -> Site:
     """Facts about the cluster. The log directory on the host is new with every submission."""
     folder = f"{args.name}-{secrets.token_hex(4)}"
     logs = str(Home.of_user().root / "logs" / folder) if local else f"/arena_logs/{folder}"
-    return build.Site(local=local, logs=logs, files=config_files(args))
+    return Site(local=local, logs=logs, files=config_files(args))
 
 
-def check_priority(client: BlockingClient, args: build.Submission) -> None:
+def check_priority(client: BlockingClient, args: Submission) -> None:
     """Refuse a priority class that the cluster does not have."""
     if not args.priority:
         return

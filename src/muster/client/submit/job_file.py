@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -19,11 +18,11 @@ import yaml
 from muster.api.meta import object_name
 from muster.client import config_file
 from muster.client.manifests import reader
-from muster.client.submit import flag_table
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
 from muster.errors import UsageError, no_such
 from muster.jobs import parse
-from muster.jobs.build import BY_TYPE, Bundle, Submission
+from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
+from muster.jobs.build.job_manifest import Bundle
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 
 if TYPE_CHECKING:
@@ -175,58 +174,57 @@ def short_form(document: Raw, source: str) -> ShortForm:
         known = [*BY_TYPE, *TYPE_ALIASES]
         problem = no_such("kind", type_, known) if type_ else "kind is missing"
         raise UsageError(f"{source}: {problem}", hint="Write `kind: tf`, mpi, pytorch or jax.")
-    kind = BY_TYPE[type_]
-    defaults = {field.name: field.default for field in fields(kind)}
-    names = _names(type_)
+    flags = _flags_by_key(BY_TYPE[type_])
     given: dict[str, Any] = {}
     for key, value in words.items():
-        field = names.get(key)
-        if field is None:
-            raise UsageError(f"{source}: {no_such('field', key, list(names))}")
-        given[field] = _value(f"{source}: {key}", field, value, defaults[field])
+        where = f"{source}: {key}"
+        if key == "command":
+            given[key] = _texts(where, value)
+        elif key in flags:
+            given[flags[key].field] = _value(where, flags[key], value)
+        else:
+            raise UsageError(f"{source}: {no_such('field', key, ['command', *flags])}")
     for field in ("name", "command"):
         if field not in given:
             raise UsageError(f"{source}: {field} is missing")
-    return kind, given
+    return BY_TYPE[type_], given
 
 
-def _names(type_: str) -> dict[str, str]:
-    """Every spelling of a key, and its field."""
-    names = {"command": "command"}
-    for row in flag_table.flags(type_):
-        for spelling in (row.spelling, row.old, row.field):
-            if spelling:
-                names[spelling.lstrip("-")] = row.field
-    return names
+def _flags_by_key(kind: type[Submission]) -> dict[str, Flag]:
+    """Every spelling of a key, and its flag."""
+    return {
+        spelling.lstrip("-"): flag
+        for flag in flags_of(kind)
+        for spelling in (flag.spelling, flag.old, flag.field)
+        if spelling
+    }
 
 
-def _value(where: str, field: str, value: Any, default: object) -> Any:
-    if field == "command":
-        return tuple(_text(where, item) for item in (value if isinstance(value, list) else [value]))
-    if default == ():
-        return _entries(where, field, value)
+def _value(where: str, flag: Flag, value: Any) -> Any:
+    if flag.default == ():
+        return _entries(where, flag.field, value)
     text = _text(where, value)
-    if isinstance(default, bool):
+    if isinstance(flag.default, bool):
         if (switch := config_file.parse_bool(text)) is not None:
             return switch
         raise UsageError(f"{where} is {text!r}; write true or false")
-    if isinstance(default, int):
+    if isinstance(flag.default, int):
         if _WHOLE.fullmatch(text):
             return int(text)
         raise UsageError(f"{where} is {text!r}; write a whole number")
-    if default is MISSING or isinstance(default, str):
-        return text
-    raise TypeError(field)
+    return text
 
 
 def _entries(where: str, field: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, dict):
-        between = ":" if field in _COLON else "="
-        return tuple(
-            f"{key}{between}{_text(f'{where}.{key}', item)}" for key, item in value.items()
-        )
-    items = value if isinstance(value, list) else [value]
-    return tuple(_text(where, item) for item in items)
+    if not isinstance(value, dict):
+        return _texts(where, value)
+    between = ":" if field in _COLON else "="
+    return tuple(f"{key}{between}{_text(f'{where}.{key}', item)}" for key, item in value.items())
+
+
+def _texts(where: str, value: Any) -> tuple[str, ...]:
+    """The texts of a list, or the one text."""
+    return tuple(_text(where, item) for item in (value if isinstance(value, list) else [value]))
 
 
 def _text(where: str, value: Any) -> str:

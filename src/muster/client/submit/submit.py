@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from muster.client import ignore
 from muster.client.submit import defaults, mlflow
 from muster.client.submit.transaction import Submitted, Transaction
-from muster.jobs import build
+from muster.jobs.build import job_manifest
 
 if TYPE_CHECKING:
     from muster.client import Notify
-    from muster.jobs.build import Bundle, Submission
+    from muster.jobs.build.flags import Submission
+    from muster.jobs.build.job_manifest import Bundle
     from muster.kube.blocking_client import BlockingClient
 
 
@@ -34,7 +35,7 @@ def prepare(kind: type[Submission], given: dict[str, Any], *, local: bool) -> Pr
     flags = kind(**defaults.with_defaults(kind, given))
     if flags.model_name:
         mlflow.check()
-    return PreparedJob(build.bundle(flags, defaults.make_site(flags, local=local)), flags)
+    return PreparedJob(job_manifest.bundle(flags, defaults.make_site(flags, local=local)), flags)
 
 
 def create(

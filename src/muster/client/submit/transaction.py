@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from muster.client import Notify
-    from muster.jobs.build import Bundle
+    from muster.jobs.build.job_manifest import Bundle
     from muster.kube.blocking_client import BlockingClient
 
 

@@ -6,24 +6,3 @@ pod_affinity (pod templates), tensorboard, job_manifest (the job and all its obj
 (another number of replicas). Wrong values raise UsageError with the flag and what to write. Values
 become strings of a JSON document, never text in a template, so quoting is always right.
 """
-
-from muster.jobs.build.flag_values import pairs, seconds, suggest_name
-from muster.jobs.build.flags import BY_TYPE, Jax, Mpi, PyTorch, Site, Submission, TensorFlow
-from muster.jobs.build.job_manifest import Bundle, bundle
-from muster.jobs.build.roles import flags_without_effect
-
-__all__ = [
-    "BY_TYPE",
-    "Bundle",
-    "Jax",
-    "Mpi",
-    "PyTorch",
-    "Site",
-    "Submission",
-    "TensorFlow",
-    "bundle",
-    "flags_without_effect",
-    "pairs",
-    "seconds",
-    "suggest_name",
-]

@@ -1,17 +1,40 @@
-"""The flags of `arena submit`: a field per flag, named like the flag.
+"""The flags of `arena submit`: one field per flag, with its default, help and other spellings.
 
-The command line and short-form files fill them. The defaults of the fields are the defaults of the
-flags.
+This is the only table of flags: the command line, short-form files and the CLI reference are made
+from it. The order of the fields is the order of the help page.
 """
+# ruff: noqa: RUF009 - `_flag` returns a `dataclasses.field`, which belongs in these places
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple
 
 from muster.jobs.job_kinds import JAX, MPI, PYTORCH, TENSORFLOW, JobKind
 
 CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223
+_CLEAN_TASK_POLICY = "Pods deleted at the end: Running, All or None."
+
+Texts = tuple[str, ...]
+"""The values of a flag that can be repeated."""
+
+
+class Flag(NamedTuple):
+    """A flag and the field of the submission that it fills."""
+
+    field: str
+    default: Any
+    """The flag is required if this is `dataclasses.MISSING`."""
+    help: str
+    spelling: str
+    old: str = ""
+    """A former camelCase spelling, which is accepted but not shown in the help."""
+    short: str = ""
+
+
+def _flag(default: Any, help: str, **spellings: str) -> Any:
+    """A field that a flag fills: `--` and the name of the field, unless `spelling` is given."""
+    return field(default=default, metadata={"help": help, **spellings})
 
 
 @dataclass(frozen=True)
@@ -32,51 +55,54 @@ class Submission:
 
     job_kind: ClassVar[JobKind]
 
-    name: str
-    command: tuple[str, ...]
-    image: str = ""
-    gpus: int = 0
-    device: tuple[str, ...] = ()
-    workers: int = 1
-    retry: int = 0
-    working_dir: str = "/root"
-    env: tuple[str, ...] = ()
-    env_from: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    data_dir: tuple[str, ...] = ()
-    annotation: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()
-    rdma: bool = False
-    gang: bool = False
-    priority: str = ""
-    queue: bool = False
-    toleration: tuple[str, ...] = ()
-    selector: tuple[str, ...] = ()
-    config_file: tuple[str, ...] = ()
-    image_pull_secret: tuple[str, ...] = ()
-    image_pull_policy: str = "Always"
-    shell: str = "sh"
-    scheduler: str = ""
-    host_network: bool = False
-    host_ipc: bool = False
-    host_pid: bool = False
-    model_name: str = ""
-    model_source: str = ""
-    sync_mode: str = ""
-    sync_source: str = ""
-    sync_image: str = ""
-    sync_branch: str = ""
-    sync_revision: str = ""
-    sync_depth: int = 0
-    sync_submodules: str = ""
-    sync_secret: str = ""
-    tensorboard: bool = False
-    tensorboard_image: str = ""
-    logdir: str = "/training_logs"
-    share_memory: str = "2Gi"
-    clean_task_policy: str = "Running"
-    running_timeout: str = ""
-    ttl_after_finished: str = ""
+    command: Texts
+    name: str = _flag(MISSING, "Name of the job.")
+    image: str = _flag("", "Container image of every role.")
+    gpus: int = _flag(0, "GPUs of each worker.")
+    device: Texts = _flag((), "Other device of each replica, NAME=AMOUNT.")
+    workers: int = _flag(1, "Number of workers.")
+    retry: int = _flag(0, "Restart replicas that fail; the job fails at its N-th restart.")
+    working_dir: str = _flag("/root", "Working directory of the command.", old="--workingDir")
+    env: Texts = _flag((), "Environment variable, KEY=VALUE.", short="-e")
+    env_from: Texts = _flag((), "All keys of secret/NAME or configmap/NAME.")
+    shell: str = _flag("sh", "Shell that runs the command.")
+    annotation: Texts = _flag((), "Annotation, KEY=VALUE.", short="-a")
+    label: Texts = _flag((), "Label, KEY=VALUE.", short="-l")
+    image_pull_secret: Texts = _flag((), "Secret to pull the image with.")
+    image_pull_policy: str = _flag("Always", "Always, IfNotPresent or Never.")
+    model_name: str = _flag("", "Register the trained model under this name in MLflow.")
+    model_source: str = _flag("", "Where the trained model will be, e.g. pvc://models/mnist.")
+
+    gang: bool = _flag(False, "Start all replicas together or none.")
+    priority: str = _flag("", "Priority class of the pods.", short="-p")
+    queue: bool = _flag(False, "Let kube-queue start the job.")
+    toleration: Texts = _flag((), "KEY=VALUE:EFFECT,Equal|Exists, or all.")
+    selector: Texts = _flag((), "Node label to run on, KEY=VALUE.")
+    scheduler: str = _flag("", "Scheduler of the pods.")
+    rdma: bool = _flag(False, "Ask for RDMA.")
+    host_network: bool = _flag(False, "Use the host's network.", spelling="--hostNetwork")
+    host_ipc: bool = _flag(False, "Use the host's IPC namespace.", spelling="--hostIPC")
+    host_pid: bool = _flag(False, "Use the host's PID namespace.", spelling="--hostPID")
+
+    data: Texts = _flag((), "Volume claim to mount, CLAIM:/path.", short="-d")
+    data_dir: Texts = _flag((), "Host directory to mount, /host[:/path].", old="--dataDir")
+    config_file: Texts = _flag((), "File of this machine to mount, FILE[:/path].")
+    share_memory: str = _flag("2Gi", "Size of /dev/shm.")
+    sync_mode: str = _flag("", "Fetch code first: git or rsync.", old="--syncMode")
+    sync_source: str = _flag("", "Where the code is: URL, or a path here.", old="--syncSource")
+    sync_image: str = _flag("", "Image that fetches the code.", old="--syncImage")
+    sync_branch: str = _flag("", "Branch or tag to fetch.")
+    sync_revision: str = _flag("", "Commit to fetch.")
+    sync_depth: int = _flag(0, "Fetch only so many commits of history.")
+    sync_submodules: str = _flag("", "recursive, shallow or off  [default: recursive]")
+    sync_secret: str = _flag("", "Secret with username and password, or an SSH key.")
+    tensorboard: bool = _flag(False, "Also run TensorBoard.")
+    tensorboard_image: str = _flag("", "Image of TensorBoard.", old="--tensorboardImage")
+    logdir: str = _flag("/training_logs", "Directory of the logs that TensorBoard shows.")
+
+    clean_task_policy: str = _flag("Running", _CLEAN_TASK_POLICY, old="--cleanTaskPolicy")
+    running_timeout: str = _flag("", "Fail the job after this time, e.g. 1h30m.")
+    ttl_after_finished: str = _flag("", "Delete the job this long after its end.")
 
     @property
     def type(self) -> str:
@@ -90,50 +116,56 @@ class TensorFlow(Submission):
 
     job_kind: ClassVar[JobKind] = TENSORFLOW
 
-    worker_image: str = ""
-    ps_image: str = ""
-    ps: int = 0
-    ps_gpus: int = 0
-    chief: bool = False
-    evaluator: bool = False
-    chief_port: int = CHIEF_PORT
-    worker_port: int = WORKER_PORT
-    ps_port: int = PS_PORT
-    worker_cpu: str = ""
-    worker_memory: str = ""
-    worker_cpu_limit: str = ""
-    worker_memory_limit: str = ""
-    ps_cpu: str = ""
-    ps_memory: str = ""
-    ps_cpu_limit: str = ""
-    ps_memory_limit: str = ""
-    chief_cpu: str = ""
-    chief_memory: str = ""
-    chief_cpu_limit: str = ""
-    chief_memory_limit: str = ""
-    evaluator_cpu: str = ""
-    evaluator_memory: str = ""
-    evaluator_cpu_limit: str = ""
-    evaluator_memory_limit: str = ""
-    worker_selector: tuple[str, ...] = ()
-    ps_selector: tuple[str, ...] = ()
-    chief_selector: tuple[str, ...] = ()
-    evaluator_selector: tuple[str, ...] = ()
-    worker_affinity_policy: str = "none"
-    worker_affinity_constraint: str = "preferred"
-    ps_affinity_policy: str = "none"
-    ps_affinity_constraint: str = "preferred"
-    success_policy: str = "ChiefWorker"
-    starting_timeout: str = ""
-    role_sequence: str = ""
+    worker_image: str = _flag("", "Image of workers, chief and evaluator.", old="--workerImage")
+    ps_image: str = _flag("", "Image of the parameter servers.", old="--psImage")
+    ps: int = _flag(0, "Number of parameter servers.")
+    ps_gpus: int = _flag(0, "GPUs of each parameter server.")
+    chief: bool = _flag(False, "Add a chief.")
+    evaluator: bool = _flag(False, "Add an evaluator.")
+    chief_port: int = _flag(CHIEF_PORT, "Port of the chief.", old="--chiefPort")
+    worker_port: int = _flag(WORKER_PORT, "Port of the workers.", old="--workerPort")
+    ps_port: int = _flag(PS_PORT, "Port of the parameter servers.", old="--psPort")
+    worker_cpu: str = _flag("", "CPUs of each worker.", old="--workerCpu")
+    worker_memory: str = _flag("", "Memory of each worker.", old="--workerMemory")
+    ps_cpu: str = _flag("", "CPUs of each parameter server.", old="--psCpu")
+    ps_memory: str = _flag("", "Memory of each parameter server.", old="--psMemory")
+    chief_cpu: str = _flag("", "CPUs of the chief.", old="--ChiefCpu")
+    chief_memory: str = _flag("", "Memory of the chief.", old="--ChiefMemory")
+    evaluator_cpu: str = _flag("", "CPUs of the evaluator.", old="--evaluatorCpu")
+    evaluator_memory: str = _flag("", "Memory of the evaluator.", old="--evaluatorMemory")
+    worker_cpu_limit: str = _flag("", "CPU limit of each worker.")
+    worker_memory_limit: str = _flag("", "Memory limit of each worker.")
+    ps_cpu_limit: str = _flag("", "CPU limit of each parameter server.")
+    ps_memory_limit: str = _flag("", "Memory limit of each parameter server.")
+    chief_cpu_limit: str = _flag("", "CPU limit of the chief.")
+    chief_memory_limit: str = _flag("", "Memory limit of the chief.")
+    evaluator_cpu_limit: str = _flag("", "CPU limit of the evaluator.")
+    evaluator_memory_limit: str = _flag("", "Memory limit of the evaluator.")
+    worker_selector: Texts = _flag((), "Node label for workers only, KEY=VALUE.")
+    ps_selector: Texts = _flag((), "Node label for parameter servers only, KEY=VALUE.")
+    chief_selector: Texts = _flag((), "Node label for the chief only, KEY=VALUE.")
+    evaluator_selector: Texts = _flag((), "Node label for the evaluator only, KEY=VALUE.")
+    worker_affinity_policy: str = _flag("none", "Placement of workers: none, spread or binpack.")
+    worker_affinity_constraint: str = _flag(
+        "preferred", "Placement of workers: preferred or required."
+    )
+    ps_affinity_policy: str = _flag(
+        "none", "Placement of parameter servers: none, spread or binpack."
+    )
+    ps_affinity_constraint: str = _flag(
+        "preferred", "Placement of parameter servers: preferred or required."
+    )
+    success_policy: str = _flag("ChiefWorker", "ChiefWorker or AllWorkers.")
+    starting_timeout: str = _flag("", "Fail the job if it has not started after this time.")
+    role_sequence: str = _flag("", "Order in which roles start, e.g. PS,Worker.")
 
 
 @dataclass(frozen=True)
 class UniformSubmission(Submission):
     """The flags of kinds whose replicas all get the same resources."""
 
-    cpu: str = ""
-    memory: str = ""
+    cpu: str = _flag("", "CPUs of each worker.")
+    memory: str = _flag("", "Memory of each worker.")
 
 
 @dataclass(frozen=True)
@@ -142,9 +174,10 @@ class Mpi(UniformSubmission):
 
     job_kind: ClassVar[JobKind] = MPI
 
-    clean_task_policy: str = "All"
-    gputopology: bool = False
-    mounts_on_launcher: bool = False
+    clean_task_policy: str = _flag("All", _CLEAN_TASK_POLICY, old="--cleanTaskPolicy")
+    retry: int = _flag(0, "Start up to N further launchers when one fails.")
+    gputopology: bool = _flag(False, "GPUs chosen by topology, on the host's network.")
+    mounts_on_launcher: bool = _flag(False, "Mount --data and --data-dir on the launcher too.")
 
 
 @dataclass(frozen=True)
@@ -153,7 +186,7 @@ class PyTorch(UniformSubmission):
 
     job_kind: ClassVar[JobKind] = PYTORCH
 
-    nproc_per_node: str = ""
+    nproc_per_node: str = _flag("", "Processes of each replica: auto, cpu, gpu, a number.")
 
 
 @dataclass(frozen=True)
@@ -166,3 +199,16 @@ class Jax(UniformSubmission):
 BY_TYPE: dict[str, type[Submission]] = {
     kind.job_kind.trainer: kind for kind in (TensorFlow, Mpi, PyTorch, Jax)
 }
+
+
+def flags_of(kind: type[Submission]) -> list[Flag]:
+    """The flags of one kind of job. The `command` is a field without a flag."""
+    return [
+        Flag(row.name, row.default, **{"spelling": _spelling(row.name), **row.metadata})
+        for row in fields(kind)
+        if row.metadata
+    ]
+
+
+def _spelling(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
