@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions, Pipe, Streams
+    from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions, Streams
 
 
 class FakeNode:
@@ -52,10 +52,6 @@ class FakeNode:
             case _:
                 raise StatusError("no such command", status=400, reason="BadRequest")
         return 0
-
-    async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
-        while data := await pipe.receive():
-            await pipe.send(data.upper())
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         return self.web_address

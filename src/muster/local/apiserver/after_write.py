@@ -43,18 +43,10 @@ class Controllers:
         self.pending = False
         """Whether `run_pending` has something to do, besides stale quotas."""
 
-    def follow(self) -> None:
-        """Look at everything once, and then at every change."""
-        namespaces = self._store.scan(f"{NAMESPACES.collection}/")
-        self._without_account = {entry.key.rpartition("/")[2] for entry in namespaces}
-        self._roles_changed = self.pending = True
-        for resource, listener in (
-            (NAMESPACES, self._namespace_changed),
-            (SERVICE_ACCOUNTS, self._account_changed),
-            (CLUSTER_ROLES, self._role_changed),
-            (CRDS, self._crd_changed),
-        ):
-            self._store.subscribe(listener, resource.collection)
+        self._store.subscribe(self._namespace_changed, NAMESPACES.collection)
+        self._store.subscribe(self._account_changed, SERVICE_ACCOUNTS.collection)
+        self._store.subscribe(self._role_changed, CLUSTER_ROLES.collection)
+        self._store.subscribe(self._crd_changed, CRDS.collection)
 
     def _namespace_changed(self, change: Change) -> None:
         if change.before is None:

@@ -83,9 +83,16 @@ def _show(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
-def _details(group: str, kind: str, name: str = "") -> dict[str, object]:
-    found = {"name": name, "group": group, "kind": kind}
-    return {key: value for key, value in found.items() if value}
+# -- errors about one object ---------------------------------------------------------------------
+
+
+def _details(group: str, kind: str, name: str, **more: object) -> dict[str, object]:
+    details = {"name": name, "group": group, "kind": kind, **more}
+    return {field: value for field, value in details.items() if value}
+
+
+def _quoted(group: str, plural: str, name: str) -> str:
+    return f'{_resource(group, plural)} "{name}"'
 
 
 def _resource(group: str, plural: str) -> str:
@@ -93,24 +100,16 @@ def _resource(group: str, plural: str) -> str:
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
-    """No such object."""
-    message = f'{_resource(group, plural)} "{name}" not found'
-    return StatusError(
-        message, status=404, reason="NotFound", details=_details(group, plural, name)
-    )
-
-
-def path_not_found() -> StatusError:
-    """No such resource, version or group."""
-    message = "the server could not find the requested resource"
-    return StatusError(message, status=404, reason="NotFound", details={})
+    """The object does not exist."""
+    message, details = f"{_quoted(group, plural, name)} not found", _details(group, plural, name)
+    return StatusError(message, status=404, reason="NotFound", details=details)
 
 
 def already_exists(
     group: str, plural: str, name: str, *, being_deleted: bool = False
 ) -> StatusError:
-    """An object of this name exists, and may be about to go."""
-    message = f'{_resource(group, plural)} "{name}" already exists'
+    """The name is taken, by an object that may be about to go."""
+    message = f"{_quoted(group, plural, name)} already exists"
     if being_deleted:
         message = f"object is being deleted: {message}"
     details = _details(group, plural, name)
@@ -124,50 +123,66 @@ CHANGED = (
 
 def conflict(group: str, plural: str, name: str, why: str = CHANGED) -> StatusError:
     """Another writer was first, or a precondition does not hold."""
-    message = f'Operation cannot be fulfilled on {_resource(group, plural)} "{name}": {why}'
+    message = f"Operation cannot be fulfilled on {_quoted(group, plural, name)}: {why}"
     details = _details(group, plural, name)
     return StatusError(message, status=409, reason="Conflict", details=details)
 
 
 def precondition_failed(field: str, expected: str, actual: str) -> str:
-    """Why a write that names a uid or a revision is a conflict, as the storage layer words it."""
+    """The reason of a conflict for a write that names a uid or a revision."""
+    # Worded as kube-apiserver's storage layer words it; other layers say the same differently.
     return (
         f"Precondition failed: {field} in precondition: {expected}, {field} in object meta:"
         f" {actual}"
     )
 
 
+def forbidden(group: str, plural: str, name: str, why: str, **details: object) -> StatusError:
+    """The user, or nobody, may do this."""
+    subject = _quoted(group, plural, name) if name else _resource(group, plural)
+    return StatusError(
+        f"{subject} is forbidden: {why}",
+        status=403,
+        reason="Forbidden",
+        details=_details(group, plural, name, **details),
+    )
+
+
 def namespace_terminating(group: str, plural: str, name: str, namespace: str) -> StatusError:
-    """Nothing is created in a namespace that is being deleted."""
+    """No object is created in a namespace that is being deleted."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    error = forbidden(group, plural, name, why)
     cause = {
         "reason": "NamespaceTerminating",
         "message": f"namespace {namespace} is being terminated",
         "field": "metadata.namespace",
     }
-    error.details = (error.details or {}) | {"causes": [cause]}
-    return error
+    return forbidden(group, plural, name, why, causes=[cause])
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
     """The object is invalid, with a cause for each field."""
     listed = str(causes[0]) if len(causes) == 1 else f"[{', '.join(map(str, causes))}]"
-    details = _details(group, kind, name)
-    details["causes"] = [
-        {"reason": c.reason, "message": c.message, "field": c.field} for c in causes
-    ]
-    message = f'{_resource(group, kind)} "{name}" is invalid: {listed}'
-    return StatusError(message, status=422, reason="Invalid", details=details)
+    return StatusError(
+        f"{_quoted(group, kind, name)} is invalid: {listed}",
+        status=422,
+        reason="Invalid",
+        details=_details(group, kind, name, causes=[cause._asdict() for cause in causes]),
+    )
 
 
-def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
-    """Not allowed for this user, or for anybody."""
-    message = f'{_resource(group, plural)} "{name}" is forbidden: {why}'
-    if not name:
-        message = f"{_resource(group, plural)} is forbidden: {why}"
-    details = _details(group, plural, name)
-    return StatusError(message, status=403, reason="Forbidden", details=details)
+def raise_if_invalid(group: str, kind: str, name: str, causes: Causes) -> None:
+    """Raise the 422 that lists the causes; an object without any is valid."""
+    if listed := list(causes):
+        raise invalid(group, kind, name, listed)
+
+
+# -- errors about the request --------------------------------------------------------------------
+
+
+def path_not_found() -> StatusError:
+    """The resource, version or group does not exist."""
+    message = "the server could not find the requested resource"
+    return StatusError(message, status=404, reason="NotFound", details={})
 
 
 def bad_request(message: str) -> StatusError:
@@ -176,7 +191,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def unauthorized() -> StatusError:
-    """No valid token."""
+    """The request has no valid token."""
     return StatusError("Unauthorized", status=401, reason="Unauthorized")
 
 
@@ -186,38 +201,34 @@ def expired(message: str) -> StatusError:
 
 
 def method_not_allowed() -> StatusError:
-    """The resource does not know this verb."""
-    return StatusError(
-        "the server does not allow this method on the requested resource",
-        status=405,
-        reason="MethodNotAllowed",
-        details={},
-    )
+    """The resource does not have this verb."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(message, status=405, reason="MethodNotAllowed", details={})
 
 
 def unsupported_media(allowed: Sequence[str]) -> StatusError:
-    """A body in an unknown format."""
+    """The body has a type that the server cannot read."""
+    listed = ", ".join(allowed)
     message = (
-        "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(allowed)
+        f"the body of the request was in an unknown format - accepted media types include: {listed}"
     )
     return StatusError(message, status=415, reason="UnsupportedMediaType")
 
 
 def unsupported_patch() -> StatusError:
-    """A patch in a format that this kind does not accept."""
+    """The kind does not accept patches of this type."""
     message = "415: Unsupported Media Type"
     return StatusError(message, status=415, reason="UnsupportedMediaType", details={})
 
 
 def unprocessable() -> StatusError:
-    """A patch that cannot be applied to the object as it is."""
+    """The patch cannot be applied to the object as it is."""
     message = "the server rejected our request due to an error in our request"
     return StatusError(message, status=422, reason="Invalid", details={})
 
 
 def resource_version_too_large(requested: int, current: int) -> StatusError:
-    """A revision that does not exist yet."""
+    """The requested revision does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(
         f"Timeout: Too large resource version: {requested}, current: {current}",
@@ -228,16 +239,17 @@ def resource_version_too_large(requested: int, current: int) -> StatusError:
 
 
 def too_large(message: str) -> StatusError:
-    """The body is beyond the limit."""
+    """The body is larger than the limit."""
     return StatusError(message, status=413, reason="RequestEntityTooLarge")
 
 
-def too_many(message: str, cause: Cause | None = None) -> StatusError:
-    """A disruption budget or a limit forbids it now."""
-    details: dict[str, object] | None = None
-    if cause is not None:
-        details = {"causes": [{"reason": cause.reason, "message": cause.message}]}
+def too_many(message: str, cause: Cause) -> StatusError:
+    """A disruption budget forbids the eviction for now."""
+    details: dict[str, object] = {"causes": [{"reason": cause.reason, "message": cause.message}]}
     return StatusError(message, status=429, reason="TooManyRequests", details=details)
+
+
+# -- Status objects ------------------------------------------------------------------------------
 
 
 def body(error: StatusError) -> Raw:

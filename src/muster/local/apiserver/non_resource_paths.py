@@ -29,24 +29,24 @@ def answer(request: web.Request, registry: Registry, store: Store) -> web.Stream
         raise api_errors.method_not_allowed()
     if path == "/metrics":
         metrics.REVISION.set(store.revision)
-        text, kind = metrics.exposition(accept)
-        return web.Response(body=text, headers={"Content-Type": kind})
+        text, media = metrics.exposition(accept)
+        return web.Response(body=text, headers={"Content-Type": media})
     if path == "/openapi/v2" and openapi.V2 in accept:
         return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_SENT})
     if path.startswith("/openapi/"):
         document = openapi.document(registry, path)
-        kind = JSON
-    else:
-        document = discovery.answer(registry, path, accept)
-        kind = discovery.content_type(accept, path)
-    if path == "/":
+    elif path == "/":
         document = {"paths": _paths(registry)}
-    elif path == "/api" and document is not None and document["kind"] == "APIVersions":
-        here = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
-        document["serverAddressByClientCIDRs"] = [here]
+    else:
+        document = discovery.document(registry, path, accept)
     if document is None:
         raise web.HTTPNotFound(text="404 page not found\n")
-    return web.Response(body=codec.dump(document), headers={"Content-Type": kind})
+    kind = document.get("kind")
+    if kind == "APIVersions":
+        here = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
+        document["serverAddressByClientCIDRs"] = [here]
+    media = discovery.AGGREGATED_TYPE if kind == "APIGroupDiscoveryList" else JSON
+    return web.Response(body=codec.dump(document), headers={"Content-Type": media})
 
 
 def _health(request: web.Request, store: Store) -> web.Response:
@@ -68,6 +68,5 @@ def _paths(registry: Registry) -> list[str]:
     paths = {"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
     paths |= {f"/{name}{part}" for name in _HEALTH for part in ("", *(f"/{c}" for c in _CHECKS))}
     for resource in registry.all():
-        root = f"/apis/{resource.group}" if resource.group else "/api"
-        paths |= {root, f"{root}/{resource.version}"}
+        paths |= {resource.root.removesuffix(f"/{resource.version}"), resource.root}
     return sorted(paths)

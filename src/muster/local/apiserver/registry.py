@@ -1,10 +1,11 @@
-"""All resources by group, version and plural: the built-in ones, and those that CRDs add.
+"""All resources by group, version and plural: the built-in ones and the resources of CRDs.
 
 A CRD takes effect in the same turn of the event loop in which its write becomes durable.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import codec
@@ -28,10 +29,7 @@ class Registry:
         self._index = dict(self._builtin)
 
     def follow(self, store: Store) -> None:
-        """Learn the CRDs that are stored, and each one as it is written."""
-        for entry in store.scan(f"{CRDS.collection}/"):
-            self._custom[entry.key] = list(resources_of(codec.decode(entry.value)))
-        self._rebuild()
+        """Serve the resources of the CRDs in the store, now and after every change."""
         store.subscribe(self._changed, CRDS.collection)
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
@@ -43,17 +41,12 @@ class Registry:
         return iter(self._index.values())
 
     def _changed(self, change: Change) -> None:
-        entry = change.entry
         if change.deleted:
-            self._custom.pop(entry.key, None)
+            self._custom.pop(change.entry.key, None)
         else:
-            self._custom[entry.key] = list(resources_of(codec.decode(entry.value)))
-        self._rebuild()
-
-    def _rebuild(self) -> None:
+            crd = codec.decode(change.entry.value)
+            self._custom[change.entry.key] = list(resources_of(crd))
         self._index = dict(self._builtin)
-        for resources in self._custom.values():
-            for resource in resources:
-                self._index.setdefault(
-                    (resource.group, resource.version, resource.plural), resource
-                )
+        for r in chain.from_iterable(self._custom.values()):
+            # A CRD never replaces a built-in resource or one of an older CRD.
+            self._index.setdefault((r.group, r.version, r.plural), r)

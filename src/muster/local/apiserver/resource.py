@@ -169,6 +169,16 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @cached_property
+    def gvk(self) -> Raw:
+        """Group, version and kind, as discovery and OpenAPI name a type."""
+        return {"group": self.group, "version": self.version, "kind": self.kind}
+
+    @cached_property
+    def root(self) -> str:
+        """The path of its group and version: `/api/v1`, `/apis/batch/v1`."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    @cached_property
     def version_prefix(self) -> bytes:
         """The first bytes of its objects."""
         return codec.version_prefix(self.api_version)

@@ -21,13 +21,20 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError
 
-from muster.errors import AlreadyExists, ApiError, ServerError, StatusError
-from muster.local.apiserver import api_errors, bootstrap, codec, metrics, non_resource_paths
+from muster.errors import ApiError, ServerError, StatusError
+from muster.local.apiserver import (
+    api_errors,
+    bootstrap,
+    codec,
+    metrics,
+    non_resource_paths,
+    subresources,
+)
 from muster.local.apiserver.access import reviews
 from muster.local.apiserver.access.authentication import Authenticator
 from muster.local.apiserver.access.authorization import Authorizer
 from muster.local.apiserver.access.credentials import ServerCredentials, load_or_create
-from muster.local.apiserver.access.escalation import Escalation
+from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
 from muster.local.apiserver.after_write import Controllers
 from muster.local.apiserver.http import bodies, options, requests
@@ -38,7 +45,6 @@ from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
-from muster.local.apiserver.subresources import Subresources
 from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views import resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
@@ -76,12 +82,10 @@ class ApiServer:
     credentials: ServerCredentials
     store: Store
     verbs: Verbs
-    subresources: Subresources
     tokens: Tokens
     authenticator: Authenticator
     authorizer: Authorizer
     controllers: Controllers
-    reviews: reviews.Reviews
     url: str
     port: int
     _runner: web.AppRunner
@@ -113,7 +117,6 @@ class ApiServer:
         self.store = await Store.open(self.data_dir / "objects.db")
         self.registry.follow(self.store)
         self.verbs = Verbs(self.store)
-        self.subresources = Subresources(self.verbs)
         await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -167,15 +170,12 @@ class ApiServer:
 
     async def _set_up_access(self) -> None:
         """Load roles and tokens, and create the objects that every cluster starts with."""
-        self.authorizer = Authorizer()
-        self.authorizer.follow(self.store)
+        self.authorizer = Authorizer(self.store)
         key = await asyncio.to_thread(self.credentials.signing_key)
         self.tokens = Tokens(key, self.store, self.verbs.clock)
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
-        self.reviews = reviews.Reviews(self.authorizer, self.tokens)
-        self.verbs.guard = Escalation(self.authorizer).check
+        self.verbs.guard = partial(check_grant, self.authorizer)
         self.controllers = Controllers(self.verbs)
-        self.controllers.follow()
         await bootstrap.create_missing(self.verbs)
         await self.controllers.run_pending()
 
@@ -200,8 +200,6 @@ class ApiServer:
         except StatusError as error:
             call = request.get(_CALL)
             return _failure(error, call and _warnings(call), request.headers.get("Accept", ""))
-        except AlreadyExists as error:
-            return _failure(StatusError(str(error), status=409, reason="AlreadyExists"))
         except ApiError as error:
             return _failure(StatusError(str(error), status=error.status, reason=error.reason))
         except web.HTTPRequestEntityTooLarge:
@@ -277,7 +275,7 @@ class ApiServer:
         if route.subresource == "token" and "token" in call.resource.subresources:
             return await self.tokens.request(call)
         if route.subresource:
-            return await self.subresources.serve(call)
+            return await subresources.serve(self.verbs, call)
         if (route.verb == "create" and route.name) or route.verb not in call.resource.verbs:
             raise api_errors.method_not_allowed()
         if call.resource.group == resource_metrics.GROUP:
@@ -285,7 +283,7 @@ class ApiServer:
                 call, self.store, self.registry, self.streams.backend
             )
         if call.resource.group in reviews.GROUPS:
-            return self.reviews.answer(call, self.verbs.clock())
+            return reviews.answer(call, self.authorizer, self.tokens, self.verbs.clock())
         return await self.verbs.by_name[route.verb](call)
 
     async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:

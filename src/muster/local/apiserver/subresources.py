@@ -35,95 +35,67 @@ _BODIES = {
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-class Subresources:
-    """The subresources, over the same verbs."""
-
-    def __init__(self, verbs: Verbs) -> None:
-        self._verbs = verbs
-
-    async def serve(self, call: Call) -> Answer:
-        """Answer a call whose route names a subresource."""
-        if call.route.subresource not in call.resource.subresources:
-            if call.resource.custom:
-                raise preconditions.object_not_found(call)
-            raise api_errors.path_not_found()
-        match call.route.subresource, call.route.verb:
-            case "status", "get":
-                return await self._verbs.get(call)
-            case "status" | "finalize", "update":
-                return await self._verbs.update(call)
-            case "status", "patch":
-                return await self._verbs.patch(call)
-            case "scale", "get":
-                obj = codec.decode(self._verbs.read(call).value)
-                return json_answer(_scale_of(call.resource, obj))
-            case "scale", "update" | "patch":
-                return await self._scale(call)
-            case "binding", "create":
-                return await self._bind(call)
-            case "eviction", "create":
-                return await self._evict(call)
-            case _:
-                raise api_errors.method_not_allowed()
-
-    async def _scale(self, call: Call) -> Answer:
-        resource = call.resource
-        sent = None if call.route.verb == "patch" else _sent(call)
-
-        def rescale(old: Raw) -> Raw:
-            scale = sent
-            if scale is None:
-                patched = read_patch(call).patched(_scale_of(resource, old), None)
-                scale = _checked(call, patched)
-            replicas = (scale.get("spec") or {}).get("replicas", 0)
-            if replicas < 0:
-                raise _negative(call, replicas)
-            new = codec.copy(old)
-            new["metadata"]["resourceVersion"] = scale["metadata"].get("resourceVersion")
-            codec.put(new, _path(resource, "specReplicasPath"), replicas)
-            return new
-
-        route = call.route._replace(subresource="")
-        plain = Call(route, resource, call.query, warnings=call.warnings)
-        changed = await self._verbs.change(plain, rescale)
-        return json_answer(_scale_of(resource, codec.decode(changed.body)))
-
-    async def _bind(self, call: Call) -> Answer:
-        """Give a pod its node: once, to the pod that was meant, all in one write."""
-        binding = _sent(call)
-        node = _target(call, binding.get("target") or {})
-        now = timestamp(self._verbs.clock())
-
-        def bind(old: Raw) -> Raw:
-            new = codec.copy(old)
-            pods.bind(new, node, binding["metadata"], now)
-            return new
-
-        await self._verbs.change(call, bind)
-        return json_answer(_DONE, 201)
-
-    async def _evict(self, call: Call) -> Answer:
-        """Delete a pod if no disruption budget forbids it."""
-        eviction = _sent(call)
-        pod = codec.decode(self._verbs.read(call).value)
-        if not pods.can_be_evicted_freely(pod):
-            check_eviction(self._verbs.store, pod)
-        options: Raw = eviction.get("deleteOptions") or {}
-        now = timestamp(self._verbs.clock())
-
-        def mark(old: Raw) -> Raw:
-            preconditions.check_preconditions(call, options, old)
-            new = codec.copy(old)
-            pods.mark_evicted(new, now)
-            return new
-
-        await self._verbs.change(call, mark)
-        route = call.route._replace(verb="delete", subresource="")
-        await self._verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
-        return json_answer(_DONE, 201)
+async def serve(verbs: Verbs, call: Call) -> Answer:
+    """Answer a call whose route names a subresource."""
+    if call.route.subresource not in call.resource.subresources:
+        if call.resource.custom:
+            raise preconditions.object_not_found(call)
+        raise api_errors.path_not_found()
+    match call.route.subresource, call.route.verb:
+        case "status", "get":
+            return await verbs.get(call)
+        case "status" | "finalize", "update":
+            return await verbs.update(call)
+        case "status", "patch":
+            return await verbs.patch(call)
+        case "scale", "get":
+            obj = codec.decode(verbs.read(call).value)
+            return json_answer(_scale_of(call.resource, obj))
+        case "scale", "update" | "patch":
+            return await _scale(verbs, call)
+        case "binding", "create":
+            return await _bind(verbs, call)
+        case "eviction", "create":
+            return await _evict(verbs, call)
+        case _:
+            raise api_errors.method_not_allowed()
 
 
-def _sent(call: Call) -> Raw:
+async def _bind(verbs: Verbs, call: Call) -> Answer:
+    """Bind a pod to its node; the node name and the condition are written in one update."""
+    binding = _read_body(call)
+    node = _target(call, binding.get("target") or {})
+    now = timestamp(verbs.clock())
+
+    def bind(pod: Raw) -> Raw:
+        pods.bind(pod, node, binding["metadata"], now)
+        return pod
+
+    await verbs.change(call, bind)
+    return json_answer(_DONE, 201)
+
+
+async def _evict(verbs: Verbs, call: Call) -> Answer:
+    """Delete a pod unless a disruption budget forbids it."""
+    eviction = _read_body(call)
+    pod = codec.decode(verbs.read(call).value)
+    if not pods.can_be_evicted_freely(pod):
+        check_eviction(verbs.store, pod)
+    options: Raw = eviction.get("deleteOptions") or {}
+    now = timestamp(verbs.clock())
+
+    def mark(pod: Raw) -> Raw:
+        preconditions.check_preconditions(call, options, pod)
+        pods.mark_evicted(pod, now)
+        return pod
+
+    await verbs.change(call, mark)
+    route = call.route._replace(verb="delete", subresource="")
+    await verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
+    return json_answer(_DONE, 201)
+
+
+def _read_body(call: Call) -> Raw:
     """The body of a subresource that has a kind of its own."""
     return _checked(call, bodies.read(call.body, call.content_type))
 
@@ -146,12 +118,33 @@ def _target(call: Call, target: Raw) -> str:
         causes.append(api_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
         causes.append(api_errors.required("target.name"))
-    if causes:
-        raise api_errors.invalid("", "Binding", call.route.name, causes)
+    api_errors.raise_if_invalid("", "Binding", call.route.name, causes)
     return str(target["name"])
 
 
 # -- scale ---------------------------------------------------------------------------------------
+
+
+async def _scale(verbs: Verbs, call: Call) -> Answer:
+    resource = call.resource
+    sent = None if call.route.verb == "patch" else _read_body(call)
+
+    def rescale(obj: Raw) -> Raw:
+        scale = sent
+        if scale is None:  # a patch applies to the scale of the object as it is in this try
+            patched = read_patch(call).patched(_scale_of(resource, obj), None)
+            scale = _checked(call, patched)
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if replicas < 0:
+            raise _negative(call, replicas)
+        obj["metadata"]["resourceVersion"] = scale["metadata"].get("resourceVersion")
+        codec.put(obj, _path(resource, "specReplicasPath"), replicas)
+        return obj
+
+    route = call.route._replace(subresource="")
+    plain = Call(route, resource, call.query, warnings=call.warnings)
+    changed = await verbs.change(plain, rescale)
+    return json_answer(_scale_of(resource, codec.decode(changed.body)))
 
 
 def _negative(call: Call, replicas: int) -> Exception:

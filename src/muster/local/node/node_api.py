@@ -1,4 +1,4 @@
-"""The node's side of `kubectl logs`, `exec`, `attach`, `port-forward` and `top`.
+"""The node's side of `kubectl logs`, `exec`, `attach` and `top`, and of `pods/proxy`.
 
 Implements the API server's `NodeBackend`. It needs only the runtime and no API client, so the API
 server can start first.
@@ -11,8 +11,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from muster import errors
-from muster.errors import CannotRun, StatusError
+from muster.errors import StatusError
 from muster.local.node import container_log_reader
 from muster.local.node.machine.usage import UsageMeter
 from muster.local.node.runtime.pod_records import read_attempt
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from muster.local.apiserver.streams.node_interface import (
         ExecOptions,
         LogOptions,
-        Pipe,
         Streams,
         Usage,
     )
@@ -89,30 +87,6 @@ class Backend:
             with contextlib.suppress(ConnectionError):
                 await streams.stderr(f"{end['message']}\n".encode())
         return code
-
-    async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
-        try:
-            sock = await self._runtime.connect(pod["metadata"]["uid"], port)
-            reader, writer = await asyncio.open_connection(sock=sock)
-        except (OSError, CannotRun) as error:
-            raise _bad_request(
-                f"cannot reach port {port} of the pod: {errors.describe(error)}"
-            ) from error
-
-        async def send() -> None:
-            while data := await pipe.receive():
-                writer.write(data)
-                await writer.drain()
-            writer.write_eof()
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                sending = group.create_task(send())
-                while data := await reader.read(64 * 1024):
-                    await pipe.send(data)
-                sending.cancel()
-        finally:
-            writer.close()
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         record = self._runtime.read(pod["metadata"]["uid"])

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from muster.local.apiserver import api_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from multidict import CIMultiDictProxy
 
@@ -71,7 +71,7 @@ class Authenticator:
         user = self._token_owner(token)
         if user is None:
             raise api_errors.unauthorized()
-        impersonated = impersonated_user(headers.items())
+        impersonated = _impersonated_user(headers)
         if impersonated is None:
             return user
         self._authorizer.check_impersonation(user, impersonated)
@@ -110,23 +110,15 @@ def _account_groups(namespace: str) -> tuple[str, str]:
     return ACCOUNTS, f"{ACCOUNTS}:{namespace}"
 
 
-def impersonated_user(headers: Iterable[tuple[str, str]]) -> User | None:
+def _impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
     """The user named by Impersonate headers; None if there are none."""
-    name, uid, groups = "", "", list[str]()
+    name, uid = headers.get("Impersonate-User", ""), headers.get("Impersonate-Uid", "")
+    groups = headers.getall("Impersonate-Group", [])
     extra: dict[str, tuple[str, ...]] = {}
-    for header, value in headers:
-        match header.lower():
-            case "impersonate-user":
-                name = value
-            case "impersonate-uid":
-                uid = value
-            case "impersonate-group":
-                groups.append(value)
-            case other if other.startswith(_EXTRA):
-                key = unquote(other.removeprefix(_EXTRA))
-                extra[key] = (*extra.get(key, ()), value)
-            case _:
-                pass
+    for header, value in headers.items():
+        if header.lower().startswith(_EXTRA):
+            key = unquote(header.lower().removeprefix(_EXTRA))
+            extra[key] = (*extra.get(key, ()), value)
     if not name:
         if uid or groups or extra:
             raise api_errors.bad_request("requested a group, uid or extra without a user to be")

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Route
-    from muster.local.apiserver.store.changes import Change, Entry
+    from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
 
 
-_ROLES = frozenset({f"roles.{GROUP}", f"clusterroles.{GROUP}"})
-_BINDINGS = frozenset({f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"})
+_ROLES = (f"roles.{GROUP}", f"clusterroles.{GROUP}")
+_BINDINGS = (f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}")
 _COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
 _INTERACTIVE = frozenset({"exec", "attach", "portforward"})
 
@@ -58,41 +58,27 @@ class Verdict(NamedTuple):
     reason: str = ""
 
 
-class Rules(NamedTuple):
-    """The rules that apply to a user in a namespace."""
-
-    rules: list[Raw]
-    errors: list[str]
-
-
 class Authorizer:
     """Decides by the roles and bindings of one store."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
         self._roles: dict[str, Sequence[Raw]] = {}
         # By namespace (none for cluster-wide ones), then by name.
         self._bindings: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
+        store.subscribe(self._role_changed, *_ROLES)
+        store.subscribe(self._binding_changed, *_BINDINGS)
 
-    def follow(self, store: Store) -> None:
-        """Read the stored roles and bindings and follow their changes."""
-        for collection in _ROLES | _BINDINGS:
-            for entry in store.scan(f"{collection}/"):
-                self._learn(entry, deleted=False)
-        store.subscribe(self._changed, *_ROLES, *_BINDINGS)
+    def _role_changed(self, change: Change) -> None:
+        self._roles.pop(change.entry.key, None)
+        if not change.deleted:
+            role = codec.decode(change.entry.value)
+            self._roles[change.entry.key] = role.get("rules") or ()
 
-    def _changed(self, change: Change) -> None:
-        self._learn(change.entry, deleted=change.deleted)
-
-    def _learn(self, entry: Entry, *, deleted: bool) -> None:
-        collection, namespace, name = entry.key.split("/")
-        if collection in _ROLES:
-            self._roles.pop(entry.key, None)
-            if not deleted:
-                self._roles[entry.key] = codec.decode(entry.value).get("rules") or ()
-        elif collection in _BINDINGS:
-            self._bindings[namespace].pop(name, None)
-            if not deleted:
-                self._bindings[namespace][name] = codec.decode(entry.value)
+    def _binding_changed(self, change: Change) -> None:
+        _, namespace, name = change.entry.key.split("/")
+        self._bindings[namespace].pop(name, None)
+        if not change.deleted:
+            self._bindings[namespace][name] = codec.decode(change.entry.value)
 
     def check(self, user: User, route: Route, query: Mapping[str, str]) -> None:
         """Raise a 403 if the user may not make this request."""
@@ -129,11 +115,11 @@ class Authorizer:
                     return Verdict(True, f"RBAC: allowed by {_binding_text(binding, subject)}")
         return Verdict(False, f"RBAC: {joined_errors(errors)}" if errors else "")
 
-    def rules(self, user: User, namespace: str) -> Rules:
-        """All rules that apply to the user in the namespace and cluster-wide."""
+    def rules(self, user: User, namespace: str) -> tuple[list[Raw], list[str]]:
+        """All rules that apply to the user in the namespace, and the errors of the evaluation."""
         errors: list[str] = []
         bound = [binding for binding, _ in self._bound(user, namespace)]
-        return Rules([rule for b in bound for rule in self._rules(b, errors)], errors)
+        return [rule for b in bound for rule in self._rules(b, errors)], errors
 
     def _bound(self, user: User, namespace: str) -> Iterator[tuple[Raw, Raw]]:
         """Bindings that name the user, with the subject that does; cluster-wide ones first."""

@@ -8,70 +8,65 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import INTERNAL_USER
-from muster.local.apiserver.access.authorization import (
-    AccessQuery,
-    Authorizer,
-    rule_allows,
-)
+from muster.local.apiserver.access.authorization import AccessQuery, rule_allows
 from muster.local.apiserver.kinds.role import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.access.authorization import Rules
+    from muster.local.apiserver.access.authorization import Authorizer
     from muster.local.apiserver.http.requests import Call
 
+_ROLES = ("roles", "clusterroles")
 _EVERYTHING = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
 )
 
 
-class Escalation(NamedTuple):
-    """Checks the permissions that roles and bindings grant."""
+def check_grant(authorizer: Authorizer, call: Call, new: Raw, old: Raw | None) -> None:
+    """Raise a 403 if a role or binding grants permissions that the caller does not have."""
+    user, plural, meta = call.user, call.resource.plural, new["metadata"]
+    if user is INTERNAL_USER or user.is_admin:
+        return
+    if old is not None and _without_bookkeeping(new) == _without_bookkeeping(old):
+        return
+    name, namespace = str(meta.get("name") or ""), call.route.namespace
+    if plural in _ROLES:
+        exempt = AccessQuery("escalate", GROUP, plural, "", namespace, name)
+    else:
+        role: Raw = new["roleRef"]
+        roles = f"{str(role['kind']).lower()}s"
+        exempt = AccessQuery("bind", GROUP, roles, "", namespace, str(role["name"]))
+    if authorizer.decide(user, exempt).allowed:
+        return
+    rules, errors = authorizer.rules(user, namespace)
+    missing = _not_covered(_granted(authorizer, plural, new), rules)
+    if missing:
+        groups = " ".join(json.dumps(group) for group in user.groups)
+        unresolved = f"; resolution errors: [{' '.join(errors)}]" if errors else ""
+        why = (
+            f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions'
+            " not currently held:\n" + "\n".join(missing) + unresolved
+        )
+        raise api_errors.forbidden(GROUP, plural, name, why)
 
-    authorizer: Authorizer
 
-    def check(self, call: Call, new: Raw, old: Raw | None = None) -> None:
-        """Raise a 403 if the caller grants permissions they do not hold."""
-        user, resource = call.user, call.resource
-        if resource.group != GROUP or user is INTERNAL_USER or user.is_admin:
-            return
-        if old is not None and _without_bookkeeping(new) == _without_bookkeeping(old):
-            return
-        name, namespace = str(new["metadata"].get("name") or ""), call.route.namespace
-        if resource.plural in ("roles", "clusterroles"):
-            exempt = AccessQuery("escalate", GROUP, resource.plural, "", namespace, name)
-        else:
-            referred: Raw = new["roleRef"]
-            plural = f"{str(referred['kind']).lower()}s"
-            exempt = AccessQuery("bind", GROUP, plural, "", namespace, str(referred["name"]))
-        if self.authorizer.decide(user, exempt).allowed:
-            return
-        held = self.authorizer.rules(user, namespace)
-        missing = _not_covered(self._granted(call, new), held.rules)
-        if missing:
-            groups = " ".join(json.dumps(group) for group in user.groups)
-            why = (
-                f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions'
-                " not currently held:\n" + "\n".join(missing) + _errors(held)
-            )
-            raise api_errors.forbidden(GROUP, resource.plural, name, why)
-
-    def _granted(self, call: Call, new: Raw) -> Sequence[Raw]:
-        """The rules that the object grants."""
-        if call.resource.plural in ("roles", "clusterroles"):
-            joined = _EVERYTHING if new.get("aggregationRule") else ()
-            return [*(new.get("rules") or ()), *joined]
-        rules = self.authorizer.of_binding(new)
-        if rules is None:
-            raise api_errors.not_found(GROUP, call.resource.plural, str(new["roleRef"]["name"]))
-        return rules
+def _granted(authorizer: Authorizer, plural: str, new: Raw) -> Sequence[Raw]:
+    """The rules that the object grants."""
+    if plural in _ROLES:
+        # Anybody who labels a role can add to an aggregated one, so it counts as all permissions.
+        aggregated = _EVERYTHING if new.get("aggregationRule") else ()
+        return [*(new.get("rules") or ()), *aggregated]
+    rules = authorizer.of_binding(new)
+    if rules is None:
+        raise api_errors.not_found(GROUP, plural, str(new["roleRef"]["name"]))
+    return rules
 
 
 def _without_bookkeeping(obj: Raw) -> Raw:
@@ -109,7 +104,3 @@ def _rule_text(target: tuple[tuple[str, str], ...], verbs: list[str]) -> str:
     listed = "[" + " ".join(json.dumps(verb) for verb in verbs) + "]"
     parts.insert(1 if target[0][0] == "NonResourceURLs" else 2, f"Verbs:{listed}")
     return "{" + ", ".join(parts) + "}"
-
-
-def _errors(held: Rules) -> str:
-    return f"; resolution errors: [{' '.join(held.errors)}]" if held.errors else ""

@@ -1,12 +1,13 @@
-"""Reviews: may I, may they, which rules apply to me, who am I, whose token is this?
+"""Reviews: questions about permissions, users and tokens.
 
-A review is created like an object but not stored; its status comes from the same evaluation that
+A client creates a review (may this user do this? which rules apply to me? whose token is this?) and
+gets it back with the status filled in. Nothing is stored. The status comes from the evaluation that
 every request goes through.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, codec
@@ -15,7 +16,7 @@ from muster.local.apiserver.access.authorization import AccessQuery, joined_erro
 from muster.local.apiserver.access.service_account_tokens import ISSUER
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
-from muster.local.apiserver.schema.decoding import check_kind, check_shape
+from muster.local.apiserver.schema.decoding import check_kind, check_shape, ensure_metadata
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,70 +32,65 @@ _RESOURCE = ("verbs", "apiGroups", "resources", "resourceNames")
 _PATH = ("verbs", "nonResourceURLs")
 
 
-class Reviews(NamedTuple):
-    """Answers reviews by the roles and tokens of one server."""
+def answer(call: Call, authorizer: Authorizer, tokens: Tokens, now: datetime) -> Answer:
+    """The review that a client sent, with its status filled in."""
+    review = bodies.read(call.body, call.content_type)
+    check_kind(call.resource, review)
+    check_shape(call.resource.api_version, call.resource.kind, review)
+    meta, spec = ensure_metadata(review), review.get("spec") or {}
+    match call.resource.plural:
+        case "selfsubjectaccessreviews":
+            review["status"] = _access(authorizer, call.user, spec)
+        case "subjectaccessreviews":
+            review["status"] = _access(authorizer, _subject(spec), spec)
+        case "localsubjectaccessreviews":
+            meta.setdefault("namespace", call.route.namespace)
+            _check_local(spec, call.route.namespace)
+            review["status"] = _access(authorizer, _subject(spec), spec)
+        case "selfsubjectrulesreviews":
+            review["status"] = _rules(authorizer, call.user, spec)
+            review["spec"] = {}
+        case "tokenreviews":
+            review["status"] = _token(tokens, spec)
+        case _:  # selfsubjectreviews
+            meta["creationTimestamp"] = timestamp(now)
+            review["status"] = {"userInfo": call.user.info()}
+    return json_answer(review, 201)
 
-    authorizer: Authorizer
-    tokens: Tokens
 
-    def answer(self, call: Call, now: datetime) -> Answer:
-        """The review a client sent, with its answer filled in."""
-        review = bodies.read(call.body, call.content_type)
-        check_kind(call.resource, review)
-        check_shape(call.resource.api_version, call.resource.kind, review)
-        if review.get("metadata") is None:
-            review["metadata"] = {}
-        spec = review.get("spec") or {}
-        match call.resource.plural:
-            case "selfsubjectaccessreviews":
-                review["status"] = self._access(call.user, spec)
-            case "subjectaccessreviews":
-                review["status"] = self._access(_subject(spec), spec)
-            case "localsubjectaccessreviews":
-                review["metadata"].setdefault("namespace", call.route.namespace)
-                _check_local(spec, call.route.namespace)
-                review["status"] = self._access(_subject(spec), spec)
-            case "selfsubjectrulesreviews":
-                review["status"] = self._rules(call.user, spec)
-                review["spec"] = {}
-            case "tokenreviews":
-                review["status"] = self._token(spec)
-            case _:
-                review["metadata"]["creationTimestamp"] = timestamp(now)
-                review["status"] = {"userInfo": call.user.info()}
-        return json_answer(review, 201)
+def _access(authorizer: Authorizer, user: User, spec: Raw) -> Raw:
+    allowed, reason = authorizer.decide(user, _access_of(spec))
+    return {"allowed": allowed} | ({"reason": reason} if reason else {})
 
-    def _access(self, user: User, spec: Raw) -> Raw:
-        allowed, reason = self.authorizer.decide(user, _access_of(spec))
-        return {"allowed": allowed} | ({"reason": reason} if reason else {})
 
-    def _rules(self, user: User, spec: Raw) -> Raw:
-        if not spec.get("namespace"):
-            raise api_errors.bad_request("no namespace on request")
-        rules, errors = self.authorizer.rules(user, spec["namespace"])
-        status: Raw = {
-            "resourceRules": [_only(r, _RESOURCE) for r in rules if r.get("resources")],
-            "nonResourceRules": [_only(r, _PATH) for r in rules if r.get("nonResourceURLs")],
-            "incomplete": False,
-        }
-        return status | ({"evaluationError": joined_errors(errors)} if errors else {})
+def _rules(authorizer: Authorizer, user: User, spec: Raw) -> Raw:
+    if not spec.get("namespace"):
+        raise api_errors.bad_request("no namespace on request")
+    rules, errors = authorizer.rules(user, spec["namespace"])
+    status: Raw = {
+        "resourceRules": [_only(r, _RESOURCE) for r in rules if r.get("resources")],
+        "nonResourceRules": [_only(r, _PATH) for r in rules if r.get("nonResourceURLs")],
+        "incomplete": False,
+    }
+    return status | ({"evaluationError": joined_errors(errors)} if errors else {})
 
-    def _token(self, spec: Raw) -> Raw:
-        if not spec.get("token"):
-            raise api_errors.bad_request("token is required for TokenReview in authentication")
-        if not spec.get("audiences"):
-            spec.pop("audiences", None)
-        requested = spec.get("audiences") or [ISSUER]
-        of_token = self.tokens.audiences(spec["token"])
-        user = self.tokens.user(spec["token"], requested)
-        if user is not None:
-            both = [audience for audience in requested if audience in of_token]
-            return {"authenticated": True, "user": user.info(), "audiences": both}
-        error = "invalid bearer token"
-        if of_token and not set(requested) & set(of_token):
-            mismatch = f"token audiences {_listed(of_token)} is invalid for the target audiences"
-            error = f"[{error}, {mismatch} {_listed(requested)}]"
-        return {"user": {}, "error": error}
+
+def _token(tokens: Tokens, spec: Raw) -> Raw:
+    if not spec.get("token"):
+        raise api_errors.bad_request("token is required for TokenReview in authentication")
+    if not spec.get("audiences"):
+        spec.pop("audiences", None)
+    requested = spec.get("audiences") or [ISSUER]
+    of_token = tokens.audiences(spec["token"])
+    user = tokens.user(spec["token"], requested)
+    if user is not None:
+        both = [audience for audience in requested if audience in of_token]
+        return {"authenticated": True, "user": user.info(), "audiences": both}
+    error = "invalid bearer token"
+    if of_token and not set(requested) & set(of_token):
+        mismatch = f"token audiences {_listed(of_token)} is invalid for the target audiences"
+        error = f"[{error}, {mismatch} {_listed(requested)}]"
+    return {"user": {}, "error": error}
 
 
 def _listed(words: list[str]) -> str:

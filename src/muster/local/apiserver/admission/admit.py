@@ -167,7 +167,6 @@ def _check_finalizers(resource: Resource, new: Raw, old: Raw) -> None:
         _raise(resource, new, [api_errors.forbidden_field("metadata.finalizers", detail)])
 
 
-def _raise(resource: Resource, obj: Raw, causes: list[Cause]) -> None:
-    if causes:
-        name = str(obj["metadata"].get("name") or "")
-        raise api_errors.invalid(resource.stored_group, resource.kind, name, causes)
+def _raise(resource: Resource, obj: Raw, causes: Iterable[Cause]) -> None:
+    name = str(obj["metadata"].get("name") or "")
+    api_errors.raise_if_invalid(resource.stored_group, resource.kind, name, causes)

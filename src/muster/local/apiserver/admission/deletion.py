@@ -16,6 +16,7 @@ from muster.local.apiserver.schema.decoding import check_shape
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
+    from muster.local.apiserver.api_errors import Causes
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.resource import Resource
 
@@ -124,19 +125,16 @@ def delete_options(call: Call) -> Raw:
         options["dryRun"] = ["All"]
     if "propagationPolicy" in call.query:
         options["propagationPolicy"] = call.query["propagationPolicy"]
-    _check_options(options)
+    api_errors.raise_if_invalid("meta.k8s.io", "DeleteOptions", "", _check_options(options))
     return options
 
 
-def _check_options(options: Raw) -> None:
-    causes = []
+def _check_options(options: Raw) -> Causes:
     policy, dry_run = options.get("propagationPolicy"), options.get("dryRun") or []
     if policy is not None and options.get("orphanDependents") is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(api_errors.invalid_value("propagationPolicy", policy, detail))
+        yield api_errors.invalid_value("propagationPolicy", policy, detail)
     if policy not in (None, *_POLICIES):
-        causes.append(api_errors.not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
+        yield api_errors.not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
     if set(dry_run) - {"All"}:
-        causes.append(api_errors.not_supported("dryRun", dry_run, ("All",)))
-    if causes:
-        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", causes)
+        yield api_errors.not_supported("dryRun", dry_run, ("All",))

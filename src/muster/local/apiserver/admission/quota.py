@@ -55,7 +55,7 @@ class _Quota:
         self.hard = {
             name: parse_quantity(value) for name, value in (spec.get("hard") or {}).items()
         }
-        self.used: Charge = {}
+        self.used: defaultdict[str, Amount] = defaultdict(Amount)
 
     @property
     def name(self) -> str:
@@ -80,18 +80,18 @@ class _Quota:
         names = (strategy.counted_as, f"count/{collection}")
         return strategy.charge is not None or any(name in self.hard for name in names)
 
-    def add(self, charge: Charge) -> None:
-        for name, amount in charge.items():
-            self.used[name] = self.used.get(name, Amount()) + amount
-
-    def remove(self, charge: Charge) -> None:
-        for name, amount in charge.items():
-            self.used[name] = self.used.get(name, Amount()) - amount
+    def count(self, new: Charge, old: Charge) -> None:
+        """Replace what an object used by what it uses now."""
+        # The old amount first: a sum takes the notation (1Gi or 1G) of its first part above zero.
+        for name, amount in old.items():
+            self.used[name] -= amount
+        for name, amount in new.items():
+            self.used[name] += amount
 
     def status(self) -> Raw:
         return {
             "hard": {name: str(amount) for name, amount in self.hard.items()},
-            "used": {name: str(self.used.get(name, Amount())) for name in self.hard},
+            "used": {name: str(self.used[name]) for name in self.hard},
         }
 
 
@@ -127,8 +127,7 @@ class Quotas:
         for quota in quotas:
             old, new = quota.charge(collection, before), quota.charge(collection, after)
             if old != new:
-                quota.remove(old)
-                quota.add(new)
+                quota.count(new, old)
                 self.stale.add(quota.key)
         key = change.entry.key
         self._reserved = [item for item in self._reserved if item[0] != key]
@@ -142,7 +141,7 @@ class Quotas:
             return
         for collection in filter(quota.may_count, self._store.collections()):
             for entry in self._store.scan(f"{collection}/{namespace}/"):
-                quota.add(quota.charge(collection, codec.decode(entry.value)))
+                quota.count(quota.charge(collection, codec.decode(entry.value)), {})
         self._by_namespace[namespace][key] = quota
         if obj.get("status") != quota.status():
             self.stale.add(key)
@@ -201,7 +200,7 @@ class Quotas:
 
     def _excess(self, quota: _Quota, requested: Charge) -> str:
         """What would exceed the quota, in Kubernetes' words; empty if nothing would."""
-        used = {name: quota.used.get(name, Amount()) for name in requested}
+        used = {name: quota.used[name] for name in requested}
         for _, key, charge in self._reserved:
             if key == quota.key:
                 used |= {n: used[n] + amount for n, amount in charge.items() if n in used}

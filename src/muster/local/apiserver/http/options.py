@@ -10,9 +10,9 @@ from muster.local.apiserver import codec
 from muster.local.apiserver.api_errors import (
     bad_request,
     forbidden_field,
-    invalid,
     invalid_value,
     not_supported,
+    raise_if_invalid,
     too_long,
 )
 
@@ -39,7 +39,7 @@ _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
 def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
     """Reject invalid options of a write: above all a dry run that would not be one."""
     if verb in _WRITES:
-        _raise(_WRITES[verb], _write_causes(verb, query, apply))
+        raise_if_invalid("meta.k8s.io", _WRITES[verb], "", _write_causes(verb, query, apply))
 
 
 def _write_causes(verb: str, query: Mapping[str, str], apply: bool) -> Causes:
@@ -66,7 +66,7 @@ def check_table(query: Mapping[str, str]) -> None:
 
 def check_list(query: Mapping[str, str]) -> None:
     """Reject options that contradict each other."""
-    _raise("ListOptions", _list_causes(query))
+    raise_if_invalid("meta.k8s.io", "ListOptions", "", _list_causes(query))
     if query.get("continue") and query.get("resourceVersion", "") not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
 
@@ -88,7 +88,7 @@ def _list_causes(query: Mapping[str, str]) -> Causes:
 
 def check_watch(query: Mapping[str, str]) -> None:
     """Reject options that contradict each other, or are not for a watch."""
-    _raise("ListOptions", _watch_causes(query))
+    raise_if_invalid("meta.k8s.io", "ListOptions", "", _watch_causes(query))
 
 
 def _watch_causes(query: Mapping[str, str]) -> Causes:
@@ -103,11 +103,6 @@ def _watch_causes(query: Mapping[str, str]) -> Causes:
         yield not_supported(_MATCH, match, ("NotOlderThan",))
     if query.get("continue"):
         yield forbidden_field("continue", "continue is forbidden for watch")
-
-
-def _raise(kind: str, causes: Causes) -> None:
-    if found := list(causes):
-        raise invalid("meta.k8s.io", kind, "", found)
 
 
 class Selection(NamedTuple):

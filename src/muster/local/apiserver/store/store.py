@@ -170,7 +170,14 @@ class Store:
     # -- watching --------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener, *collections: str) -> None:
-        """Call `listener` for every change of these collections (none: of all), in order."""
+        """Call `listener` for every object of these collections, then for every change in order.
+
+        An object that exists already comes as a change without `before`, like a new one. Without
+        collections, the listener gets the changes of all of them, and no object first.
+        """
+        for collection in collections:
+            for entry in self.scan(f"{collection}/"):
+                listener(Change(entry, None, deleted=False))
         for collection in collections or ("",):
             self._listeners[collection].append(listener)
 

@@ -1,4 +1,4 @@
-"""The interface of the node agent: logs, exec, port-forward, proxy and usage of pods.
+"""The interface of the node agent: logs, exec, proxy and usage of pods.
 
 The server checks that the pod exists and is bound; `pod` is the stored object. Tests use a small
 fake.
@@ -57,16 +57,6 @@ class Streams(Protocol):
         """Send error output to the client."""
 
 
-class Pipe(Protocol):
-    """One forwarded connection."""
-
-    async def receive(self) -> bytes:
-        """The next bytes from the client; empty at the end."""
-
-    async def send(self, data: bytes) -> None:
-        """Bytes to the client."""
-
-
 @dataclass(frozen=True)
 class Consumption:
     """Busy cores and bytes of memory; for containers with GPUs, busy GPUs and their memory too."""
@@ -111,9 +101,6 @@ class NodeBackend(Protocol):
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         """Run the command, or attach, until it ends; returns its exit code."""
-
-    async def forward(self, pod: Raw, port: int, pipe: Pipe) -> None:
-        """Copy bytes between the client and a port of the pod until either side closes."""
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         """Where the server can reach a port of the pod, for `pods/proxy`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from muster.local.apiserver.kinds.custom_resource import version_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.registry import Registry
@@ -31,61 +31,50 @@ VERSION: Raw = {
     "compiler": "cpython",
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
-AGGREGATED = "as=APIGroupDiscoveryList"
+AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""Clients know an aggregated document by its content type."""
 
-# Subresources whose body is of another kind than the object: kind, group, version, verbs.
+# Subresources whose body is of another kind than the object: group, kind, verbs. All are v1.
 _OTHER_KIND = {
-    "binding": ("Binding", "", "v1", ("create",)),
-    "eviction": ("Eviction", "policy", "v1", ("create",)),
-    "token": ("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
-    "scale": ("Scale", "autoscaling", "v1", ("get", "patch", "update")),
-    "exec": ("PodExecOptions", "", "v1", ("create", "get")),
-    "attach": ("PodAttachOptions", "", "v1", ("create", "get")),
-    "portforward": ("PodPortForwardOptions", "", "v1", ("create", "get")),
-    "proxy": ("PodProxyOptions", "", "v1", ("create", "delete", "get", "patch", "update")),
+    "binding": ("", "Binding", ("create",)),
+    "eviction": ("policy", "Eviction", ("create",)),
+    "token": ("authentication.k8s.io", "TokenRequest", ("create",)),
+    "scale": ("autoscaling", "Scale", ("get", "patch", "update")),
+    "exec": ("", "PodExecOptions", ("create", "get")),
+    "attach": ("", "PodAttachOptions", ("create", "get")),
+    "portforward": ("", "PodPortForwardOptions", ("create", "get")),
+    "proxy": ("", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
 }
 _SAME_KIND = {"log": ("get",), "status": ("get", "patch", "update"), "finalize": ("update",)}
 
 
-def answer(registry: Registry, path: str, accept: str) -> Raw | None:
+def document(registry: Registry, path: str, accept: str) -> Raw | None:
     """The document at a discovery path; None if there is none."""
-    parts = path.strip("/").split("/")
-    aggregated = _prefers_aggregated(accept)
-    match parts:
+    match path.strip("/").split("/"):
         case ["version"]:
             return VERSION
+        case ["api" | "apis" as root] if _prefers_aggregated(accept):
+            return _aggregated(registry, core=root == "api")
         case ["api"]:
-            if aggregated:
-                return _aggregated(registry, core=True)
-            return {
-                "kind": "APIVersions",
-                "versions": ["v1"],
-                "serverAddressByClientCIDRs": [],
-            }
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:
-            if aggregated:
-                return _aggregated(registry, core=False)
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups(registry)}
         case ["api", version]:
             return _resources(registry, "", version)
-        case ["apis", group]:
-            return next((_group_doc(g) for g in _groups(registry) if g["name"] == group), None)
+        case ["apis", name]:
+            head = {"kind": "APIGroup", "apiVersion": "v1"}
+            return next((head | g for g in _groups(registry) if g["name"] == name), None)
         case ["apis", group, version]:
             return _resources(registry, group, version)
         case _:
             return None
 
 
-def content_type(accept: str, path: str) -> str:
-    """Aggregated discovery is marked in its type, which is how clients know they got it."""
-    if path.strip("/") in ("api", "apis") and _prefers_aggregated(accept):
-        return "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    return "application/json"
-
-
 def _prefers_aggregated(accept: str) -> bool:
+    # Clients list v2, v2beta1 and plain JSON in their order of preference; only v2 is served.
     first_json = next((a for a in accept.split(",") if "json" in a), "")
-    return AGGREGATED in first_json and "v=v2" in first_json and "v2beta1" not in first_json
+    parameters = ("as=APIGroupDiscoveryList", "v=v2")
+    return all(p in first_json for p in parameters) and "v2beta1" not in first_json
 
 
 def _by_version(registry: Registry) -> dict[str, dict[str, list[Resource]]]:
@@ -106,10 +95,6 @@ def _groups(registry: Registry) -> list[Raw]:
     return groups
 
 
-def _group_doc(group: Raw) -> Raw:
-    return {"kind": "APIGroup", "apiVersion": "v1", **group}
-
-
 # -- plain ---------------------------------------------------------------------------------------
 
 
@@ -125,7 +110,7 @@ def _resources(registry: Registry, group: str, version: str) -> Raw | None:
     }
 
 
-def _rows(resource: Resource) -> Iterable[Raw]:
+def _rows(resource: Resource) -> Iterator[Raw]:
     row: Raw = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -137,17 +122,16 @@ def _rows(resource: Resource) -> Iterable[Raw]:
     if "get" in resource.verbs:
         row["storageVersionHash"] = _storage_hash(resource)
     yield row
-    for name in sorted(resource.subresources):
-        kind, group, version, verbs = _subresource(resource, name)
+    for name, gvk, verbs in _subresources(resource):
         sub: Raw = {
             "name": f"{resource.plural}/{name}",
             "singularName": "",
             "namespaced": resource.namespaced,
-            "kind": kind,
-            "verbs": list(verbs),
+            "kind": gvk["kind"],
+            "verbs": verbs,
         }
-        if group != resource.group or version != resource.version:
-            sub |= {"group": group, "version": version}
+        if (gvk["group"], gvk["version"]) != (resource.group, resource.version):
+            sub |= gvk
         yield sub
 
 
@@ -170,10 +154,14 @@ def _storage_hash(resource: Resource) -> str:
     return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
 
 
-def _subresource(resource: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
-    if name in _OTHER_KIND:
-        return _OTHER_KIND[name]
-    return resource.kind, resource.group, resource.version, _SAME_KIND.get(name, ("get",))
+def _subresources(resource: Resource) -> Iterator[tuple[str, Raw, tuple[str, ...]]]:
+    """Name, type of the body and verbs of each subresource."""
+    for name in sorted(resource.subresources):
+        if name in _OTHER_KIND:
+            group, kind, verbs = _OTHER_KIND[name]
+            yield name, {"group": group, "version": "v1", "kind": kind}, verbs
+        else:
+            yield name, resource.gvk, _SAME_KIND.get(name, ("get",))
 
 
 # -- aggregated ----------------------------------------------------------------------------------
@@ -206,11 +194,7 @@ def _aggregated(registry: Registry, *, core: bool) -> Raw:
 def _described(resource: Resource) -> Raw:
     row: Raw = {
         "resource": resource.plural,
-        "responseKind": {
-            "group": resource.group,
-            "version": resource.version,
-            "kind": resource.kind,
-        },
+        "responseKind": resource.gvk,
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": _verbs(resource),
@@ -218,15 +202,7 @@ def _described(resource: Resource) -> Raw:
     }
     if resource.subresources:
         row["subresources"] = [
-            _described_subresource(resource, n) for n in sorted(resource.subresources)
+            {"subresource": name, "responseKind": gvk, "verbs": verbs}
+            for name, gvk, verbs in _subresources(resource)
         ]
     return row
-
-
-def _described_subresource(resource: Resource, name: str) -> Raw:
-    kind, group, version, verbs = _subresource(resource, name)
-    return {
-        "subresource": name,
-        "responseKind": {"group": group, "version": version, "kind": kind},
-        "verbs": list(verbs),
-    }

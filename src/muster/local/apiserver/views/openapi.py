@@ -12,8 +12,6 @@ from muster.api import schemas
 from muster.local.apiserver.schema.structural import METADATA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from muster.api.meta import Raw
     from muster.local.apiserver.registry import Registry
     from muster.local.apiserver.resource import Resource
@@ -22,9 +20,7 @@ _GVK = "x-kubernetes-group-version-kind"
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")
 _REFERENCE = "#/components/schemas/"
 _TEXT = {"type": "string"}
-_ACTIONS = {"post": "post", "put": "put", "patch": "patch"}
-
-
+_WRITES = ("post", "put", "patch")
 _INFO = {"title": "Kubernetes", "version": "v1.36.0"}
 V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 V2_SENT = V2.replace("@", ".")  # an @ is not allowed in the type of an answer
@@ -38,26 +34,16 @@ def document(registry: Registry, path: str) -> Raw | None:
     """The document at an /openapi path; None if there is none."""
     parts = path.strip("/").split("/")
     if parts == ["openapi", "v3"]:
-        return {
-            "paths": {
-                p: {"serverRelativeURL": f"/openapi/v3/{p}"} for p in _paths_of_groups(registry)
-            }
-        }
+        roots = dict.fromkeys(resource.root for resource in registry.all())
+        urls = {root[1:]: {"serverRelativeURL": f"/openapi/v3{root}"} for root in roots}
+        return {"paths": urls}
     if parts == ["openapi", "v2"]:
         return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
     if parts[:2] != ["openapi", "v3"]:
         return None
-    path = "/".join(parts[2:])
-    resources = [r for r in registry.all() if _path_of_group(r) == path]
+    root = "/".join(["", *parts[2:]])
+    resources = [resource for resource in registry.all() if resource.root == root]
     return _document(resources) if resources else None
-
-
-def _path_of_group(resource: Resource) -> str:
-    return f"apis/{resource.group}/{resource.version}" if resource.group else "api/v1"
-
-
-def _paths_of_groups(registry: Registry) -> Iterable[str]:
-    return dict.fromkeys(_path_of_group(r) for r in registry.all())
 
 
 def _document(resources: list[Resource]) -> Raw:
@@ -76,22 +62,20 @@ def _document(resources: list[Resource]) -> Raw:
 
 
 def _paths(resource: Resource) -> list[str]:
-    start = f"/apis/{resource.group}/{resource.version}" if resource.group else "/api/v1"
-    if resource.namespaced:
-        start += "/namespaces/{namespace}"
-    return [f"{start}/{resource.plural}", f"{start}/{resource.plural}/{{name}}"]
+    namespace = "/namespaces/{namespace}" if resource.namespaced else ""
+    collection = f"{resource.root}{namespace}/{resource.plural}"
+    return [collection, f"{collection}/{{name}}"]
 
 
 def _operations(resource: Resource, schema: str, *, named: bool) -> Raw:
-    gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     content = {"application/json": {"schema": {"$ref": _REFERENCE + schema}}}
-    parameters = [{"name": q, "in": "query", "schema": {"type": "string"}} for q in _QUERY]
+    parameters = [{"name": option, "in": "query", "schema": _TEXT} for option in _QUERY]
     verbs = ("get", "put", "patch", "delete") if named else ("get", "post")
     return {
         verb: {
-            "x-kubernetes-action": _ACTIONS.get(verb, "get" if named else "list"),
-            _GVK: gvk,
-            "parameters": parameters if verb in _ACTIONS else [],
+            "x-kubernetes-action": verb if verb in _WRITES else "get" if named else "list",
+            _GVK: resource.gvk,
+            "parameters": parameters if verb in _WRITES else [],
             "responses": {"200": {"description": "OK", "content": content}},
         }
         for verb in verbs
@@ -102,18 +86,16 @@ def _add_schema(resource: Resource, components: Raw) -> str:
     """Put a kind's schema and all it refers to among the components; returns its name."""
     if resource.custom:
         name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
-        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         own = resource.schema or {"type": "object"}
         every = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"$ref": _REFERENCE + METADATA}}
         properties = {**(own.get("properties") or {}), **every}
-        components[name] = {**own, "properties": properties, _GVK: [gvk]}
+        components[name] = {**own, "properties": properties, _GVK: [resource.gvk]}
         _collect(METADATA, components)
         return name
     name = schemas.name_of(resource.group, resource.version, resource.kind)
     if not name:
         name = f"{resource.version}.{resource.kind}"
-        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        components[name] = {"type": "object", _GVK: [gvk]}
+        components[name] = {"type": "object", _GVK: [resource.gvk]}
     else:
         _collect(name, components)
     return name
