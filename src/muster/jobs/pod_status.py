@@ -1,14 +1,16 @@
 """A pod's state in words: kubectl's STATUS column, and how a pod failed.
 
 `failure` gives the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
-the same in a job's message and in tables. The API server prints STATUS too, but from undecoded
-pods: `local/apiserver/kinds` has its own, so that printing a table decodes nothing.
+the same in a job's message and in tables. `status_column` is STATUS both in our own tables and in
+those that the local API server prints for kubectl.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from muster.api.meta import condition_is_true, find_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -95,8 +97,14 @@ def _short(text: str) -> str:
 def status_column(pod: Pod) -> str:
     """One word: Pending, ContainerCreating, Init:0/1, Running, Completed, OOMKilled, …"""
     word = pod.status.reason or pod.status.phase or "Unknown"
-    initial = _initialising(pod)
-    word = _from_containers(pod, word) if initial is None else initial
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
+    if scheduled is not None and scheduled.reason == "SchedulingGated":
+        word = scheduled.reason
+    init = init_word(pod)
+    if not init or condition_is_true(pod.status.conditions, "Initialized"):
+        word = _from_containers(pod, init or word)
+    else:
+        word = init
     if pod.metadata.deletion_timestamp is not None:
         if pod.status.reason == "NodeLost":
             return "Unknown"
@@ -104,8 +112,8 @@ def status_column(pod: Pod) -> str:
     return word
 
 
-def _initialising(pod: Pod) -> str | None:
-    """The word until all init containers have ended; None afterwards."""
+def init_word(pod: Pod) -> str:
+    """The word of the first init container that has not succeeded, as `Init:0/1`; empty if none."""
     always = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
     total = len(pod.spec.init_containers)
     for number, container in enumerate(pod.status.init_container_statuses):
@@ -120,7 +128,7 @@ def _initialising(pod: Pod) -> str | None:
         if waiting is not None and waiting.reason not in ("", "PodInitializing"):
             return f"Init:{waiting.reason}"
         return f"Init:{number}/{total}"
-    return None
+    return ""
 
 
 def _from_containers(pod: Pod, word: str) -> str:
@@ -134,8 +142,7 @@ def _from_containers(pod: Pod, word: str) -> str:
         elif state.running is not None and container.ready:
             running = True
     if word == "Completed" and running:
-        ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
-        return "Running" if ready else "NotReady"
+        return "Running" if condition_is_true(pod.status.conditions, "Ready") else "NotReady"
     return word
 
 

@@ -50,6 +50,13 @@ def status_of(name: str, **told: Any) -> list[Step]:
     return [patch(f"{PODS}/{name}/status", {"status": told}), table(f"{PODS}/{name}")]
 
 
+SIDECAR = {"name": "i", "image": "a:1", "restartPolicy": "Always"}
+FAILED_SIDECAR = {
+    "name": "i",
+    "restartCount": 2,
+    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+}
+RUNNING = {"name": "c", "ready": True, "state": {"running": {}}}
 IP = [{"ip": "10.0.0.1"}]
 PRINTED = ("column-descriptions", "zero-values")
 
@@ -166,6 +173,26 @@ CASES = [
             *status_of("a", initContainerStatuses=[{"state": {"terminated": {}}}]),
             *status_of("a", containerStatuses=[{"state": {"terminated": {}}}]),
             *status_of("a", podIPs=[{"ip": "10.0.0.7"}]),
+        ],
+        (*PRINTED, "wording"),
+    ),
+    Case(
+        "the status of pods that are deleted, gated or have a failed sidecar",
+        [
+            post(PODS, pod("gated", {"schedulingGates": [{"name": "x/a"}]})),
+            table(f"{PODS}/gated"),
+            post(PODS, pod("kept", finalizers=["x/y"])),
+            *status_of("kept", phase="Running"),
+            delete(f"{PODS}/kept"),
+            table(f"{PODS}/kept"),
+            *status_of("kept", phase="Succeeded"),
+            *status_of("kept", phase="Failed", reason="Evicted"),
+            *status_of("kept", phase="Running", reason="NodeLost"),
+            patch(f"{PODS}/kept", {"metadata": {"finalizers": None}}),
+            post(PODS, pod("side", {"initContainers": [SIDECAR]})),
+            *status_of("side", initContainerStatuses=[FAILED_SIDECAR]),
+            *status_of("side", conditions=[{"type": "Initialized", "status": "True"}]),
+            *status_of("side", containerStatuses=[RUNNING]),
         ],
         (*PRINTED, "wording"),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from muster.local.apiserver import codec
 from muster.local.apiserver.admission import names
@@ -115,9 +115,8 @@ class Strategy:
     """What an object must specify because a quota limits it, and does not."""
 
     # -- tables
-    columns: tuple[str, ...] = ("Name", "Age")
-    """`Name`, or `Name+` for a column of wide output only."""
-    cells: Callable[[Raw, datetime], list[Any]] = cells.name_and_age
+    columns: dict[str, cells.Cell] = field(default_factory=lambda: cells.NAME | cells.AGE)
+    """Cells by column: `Name`, or `Name+` for a column of wide output only."""
     row_conditions: Callable[[Raw], list[Raw]] = lambda obj: []
 
 

@@ -25,7 +25,7 @@ from muster.local.apiserver.kinds.secret import SECRETS
 from muster.local.apiserver.kinds.service import SERVICES
 from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import CREATED_AT, name_and_creation
+from muster.local.apiserver.views.cells import CREATED_AT, NAME
 
 _CREATE = frozenset({"create"})
 _READ = frozenset({"get", "list"})
@@ -37,7 +37,7 @@ SERVICE_ACCOUNTS = Resource(
 )  # fmt: skip
 _LIMIT_RANGES = Resource(
     "", "v1", "limitranges", "LimitRange", short=("limits",), create_on_update=True,
-    strategy=Strategy(columns=CREATED_AT, cells=name_and_creation),
+    strategy=Strategy(columns=NAME | CREATED_AT),
 )  # fmt: skip
 
 _METRICS = (

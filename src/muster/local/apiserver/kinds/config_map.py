@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, too_long
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, fields, name_of
+from muster.local.apiserver.views.cells import AGE, NAME, fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,52 +24,49 @@ _KEY_RULE = (
 _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
-def _check(config: Raw) -> api_errors.Causes:
+def _check(config: Raw) -> Causes:
     data, binary = config.get("data") or {}, config.get("binaryData") or {}
     for key in data:
         yield from check_key(key, "data")
         if key in binary:
-            yield api_errors.invalid_value(
-                f"data[{key}]", key, "duplicate of key present in binaryData"
-            )
+            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
     for key in binary:
         yield from check_key(key, "binaryData")
     yield from check_size("[]", [*data.values(), *binary.values()])
 
 
-def check_key(key: str, field: str) -> api_errors.Causes:
+def check_key(key: str, field: str) -> Causes:
     """The cause for an invalid key of the data in `field`."""
     path = f"{field}[{key}]"
     if len(key) > 253:
-        yield api_errors.invalid_value(path, key, "must be no more than 253 characters")
+        yield invalid_value(path, key, "must be no more than 253 characters")
     elif not _KEY.fullmatch(key):
-        yield api_errors.invalid_value(path, key, _KEY_RULE)
+        yield invalid_value(path, key, _KEY_RULE)
     elif key in (".", ".."):
-        yield api_errors.invalid_value(path, key, f"must not be '{key}'")
+        yield invalid_value(path, key, f"must not be '{key}'")
     elif key.startswith(".."):
-        yield api_errors.invalid_value(path, key, "must not start with '..'")
+        yield invalid_value(path, key, "must not start with '..'")
 
 
-def check_size(field: str, values: Iterable[str]) -> api_errors.Causes:
+def check_size(field: str, values: Iterable[str]) -> Causes:
     """The cause for more data than an object may hold."""
     if sum(len(value) for value in values) > _MAX_SIZE:
-        yield api_errors.too_long(field, _MAX_SIZE)
+        yield too_long(field, _MAX_SIZE)
 
 
-def check_immutable(new: Raw, old: Raw) -> api_errors.Causes:
+def check_immutable(new: Raw, old: Raw) -> Causes:
     """The causes for changes of a config map or secret that was made immutable."""
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
-        yield api_errors.forbidden_field("immutable", _IMMUTABLE)
+        yield forbidden_field("immutable", _IMMUTABLE)
     for name in ("data", "binaryData"):
         if (new.get(name) or {}) != (old.get(name) or {}):
-            yield api_errors.forbidden_field(name, _IMMUTABLE)
+            yield forbidden_field(name, _IMMUTABLE)
 
 
-def _cells(config: Raw, now: datetime) -> list[Any]:
-    count = len(fields(config, "data")) + len(fields(config, "binaryData"))
-    return [name_of(config), count, age_of(config, now)]
+def _count(config: Raw, now: datetime) -> int:
+    return len(fields(config, "data")) + len(fields(config, "binaryData"))
 
 
 CONFIG_MAPS = Resource(
@@ -78,7 +75,6 @@ CONFIG_MAPS = Resource(
         check=_check,
         check_update=check_immutable,
         counted_as="configmaps",
-        columns=("Name", "Data", "Age"),
-        cells=_cells,
+        columns=NAME | {"Data": _count} | AGE,
     ),
 )  # fmt: skip

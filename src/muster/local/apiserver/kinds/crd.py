@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.kinds import crd_schema
 from muster.local.apiserver.kinds.fields import fill, one_of
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
-from muster.local.apiserver.views.cells import CREATED_AT, condition_is_true, name_and_creation
+from muster.local.apiserver.views.cells import CREATED_AT, NAME, condition_is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -159,26 +160,24 @@ def _check(crd: Raw, old: Raw | None = None) -> None:
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in"
             " spec.versions[*].schema instead"
         )
-        causes.append(api_errors.invalid_value("spec.preserveUnknownFields", True, detail))
+        causes.append(invalid_value("spec.preserveUnknownFields", True, detail))
     if causes:
         raise api_errors.invalid(_GROUP, "CustomResourceDefinition", name, causes)
 
 
-def _check_required(spec: Raw) -> api_errors.Causes:
+def _check_required(spec: Raw) -> Causes:
     for field in ("group", "names", "versions", "scope"):
         if not spec.get(field):
-            yield api_errors.required(f"spec.{field}")
+            yield required(f"spec.{field}")
     for field in ("plural", "kind"):
         if not (spec.get("names") or {}).get(field):
-            yield api_errors.required(f"spec.names.{field}")
+            yield required(f"spec.names.{field}")
 
 
-def _check_names(spec: Raw, name: str) -> api_errors.Causes:
+def _check_names(spec: Raw, name: str) -> Causes:
     own = spec["names"]
     if name != f"{own['plural']}.{spec['group']}":
-        yield api_errors.invalid_value(
-            "metadata.name", name, 'must be spec.names.plural+"."+spec.group'
-        )
+        yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     singular = own.get("singular") or own["kind"].lower()
     for field, word in (("plural", own["plural"]), ("singular", singular)):
         problems = names.check_dns1035_label(word)
@@ -187,24 +186,22 @@ def _check_names(spec: Raw, name: str) -> api_errors.Causes:
     for field, word in (("kind", own["kind"]), ("listKind", list_kind)):
         for problem in names.check_dns1035_label(word.lower()):
             detail = f"may have mixed case, but should otherwise match: {problem}"
-            yield api_errors.invalid_value(f"spec.names.{field}", word, detail)
+            yield invalid_value(f"spec.names.{field}", word, detail)
 
 
-def _check_versions(versions: list[Raw]) -> api_errors.Causes:
+def _check_versions(versions: list[Raw]) -> Causes:
     if sum(bool(v.get("storage")) for v in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        yield api_errors.invalid_value("spec.versions", versions, detail)
+        yield invalid_value("spec.versions", versions, detail)
     version_names = [v.get("name", "") for v in versions]
     if len(set(version_names)) != len(version_names):
-        yield api_errors.invalid_value(
-            "spec.versions", versions, "must contain unique version names"
-        )
+        yield invalid_value("spec.versions", versions, "must contain unique version names")
     for i, version in enumerate(versions):
         path, name = f"spec.versions[{i}]", version_names[i]
         yield from names.invalid_values(f"{path}.name", name, names.check_dns1035_label(name))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
-            yield api_errors.required(f"{path}.schema.openAPIV3Schema")
+            yield required(f"{path}.schema.openAPIV3Schema")
         elif i == 0 or not _is_shared(versions, "schema"):
             where = "spec.validation" if _is_shared(versions, "schema") else f"{path}.schema"
             yield from crd_schema.check_schema(schema, f"{where}.openAPIV3Schema")
@@ -218,36 +215,36 @@ def _is_shared(versions: list[Raw], field: str) -> bool:
     return all(version.get(field) == versions[0].get(field) for version in versions)
 
 
-def _check_columns(version: Raw, path: str) -> api_errors.Causes:
+def _check_columns(version: Raw, path: str) -> Causes:
     for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
         where = f"{path}.additionalPrinterColumns[{i}]"
         if not column.get("name"):
-            yield api_errors.required(f"{where}.name")
+            yield required(f"{where}.name")
         if not column.get("type"):
-            yield api_errors.required(f"{where}.type")
+            yield required(f"{where}.type")
         elif column["type"] not in _COLUMN_TYPES:
             detail = f"must be one of {','.join(_COLUMN_TYPES)}"
-            yield api_errors.invalid_value(f"{where}.type", column["type"], detail)
+            yield invalid_value(f"{where}.type", column["type"], detail)
         json_path = column.get("jsonPath")
         if not json_path:
-            yield api_errors.required(f"{where}.JSONPath")
+            yield required(f"{where}.JSONPath")
         elif not json_path.startswith("."):
             detail = "must be a simple json path starting with ."
-            yield api_errors.invalid_value(f"{where}.JSONPath", json_path, detail)
+            yield invalid_value(f"{where}.JSONPath", json_path, detail)
 
 
-def _check_conversion(conversion: Raw) -> api_errors.Causes:
+def _check_conversion(conversion: Raw) -> Causes:
     yield from one_of(conversion, "strategy", ("None", "Webhook"), "spec.conversion")
     if conversion.get("strategy") == "Webhook":
         webhook = conversion.get("webhook") or {}
         if not webhook.get("clientConfig"):
             detail = "required when strategy is set to Webhook"
-            yield api_errors.required("spec.conversion.webhookClientConfig", detail)
+            yield required("spec.conversion.webhookClientConfig", detail)
         if not webhook.get("conversionReviewVersions"):
-            yield api_errors.required("spec.conversion.conversionReviewVersions")
+            yield required("spec.conversion.conversionReviewVersions")
 
 
-def _check_approval(group: str, annotations: Raw) -> api_errors.Causes:
+def _check_approval(group: str, annotations: Raw) -> Causes:
     """Groups of the Kubernetes project need its approval."""
     approval, path = annotations.get(_APPROVED, ""), f"metadata.annotations[{_APPROVED}]"
     approved = approval.startswith(("unapproved", "https://", "http://"))
@@ -255,13 +252,13 @@ def _check_approval(group: str, annotations: Raw) -> api_errors.Causes:
         return
     detail = f'protected groups must have approval annotation "{_APPROVED}"'
     if not approval:
-        yield api_errors.required(path, f"{detail}, {_SEE}")
+        yield required(path, f"{detail}, {_SEE}")
     else:
         reason = 'with either a URL or a reason starting with "unapproved"'
-        yield api_errors.invalid_value(path, approval, f"{detail} {reason}, {_SEE}")
+        yield invalid_value(path, approval, f"{detail} {reason}, {_SEE}")
 
 
-def _check_stored_versions(versions: list[Raw], old: Raw | None) -> api_errors.Causes:
+def _check_stored_versions(versions: list[Raw], old: Raw | None) -> Causes:
     """A version that objects may be stored in stays."""
     left = {version.get("name") for version in versions}
     for i, name in enumerate((old or {}).get("status", {}).get("storedVersions", [])):
@@ -271,7 +268,7 @@ def _check_stored_versions(versions: list[Raw], old: Raw | None) -> api_errors.C
                 " remain in spec.versions until a storage migration ensures no data remains"
                 f" persisted in {name} and removes {name} from status.storedVersions"
             )
-            yield api_errors.invalid_value(f"status.storedVersions[{i}]", name, detail)
+            yield invalid_value(f"status.storedVersions[{i}]", name, detail)
 
 
 # -- deletion ------------------------------------------------------------------------------------
@@ -294,7 +291,6 @@ CRDS = Resource(
         check_types=crd_schema.check_nested_types,
         deletion_view=_deletion_view,
         contents=lambda crd: f"{crd['metadata']['name']}/",
-        columns=CREATED_AT,
-        cells=name_and_creation,
+        columns=NAME | CREATED_AT,
     ),
 )  # fmt: skip

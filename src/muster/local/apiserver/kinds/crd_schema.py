@@ -12,8 +12,14 @@ import re2
 
 from muster.api import schemas
 from muster.api.schemas import Schema
-from muster.local.apiserver import api_errors
-from muster.local.apiserver.api_errors import invalid_type
+from muster.local.apiserver.api_errors import (
+    Causes,
+    forbidden_field,
+    invalid_type,
+    invalid_value,
+    not_supported,
+    required,
+)
 from muster.local.apiserver.schema import structural
 from muster.local.apiserver.schema.values import compile_pattern
 
@@ -24,30 +30,29 @@ if TYPE_CHECKING:
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 
 
-def check_schema(schema: Raw, path: str) -> api_errors.Causes:
+def check_schema(schema: Raw, path: str) -> Causes:
     """The causes for an invalid schema of a version."""
     if not schema.get("type"):
-        yield api_errors.required(f"{path}.type", "must not be empty at the root")
+        yield required(f"{path}.type", "must not be empty at the root")
     elif schema["type"] != "object":
-        yield api_errors.invalid_value(f"{path}.type", schema["type"], "must be object at the root")
+        yield invalid_value(f"{path}.type", schema["type"], "must be object at the root")
     else:
         yield from _check_node(schema, path)
 
 
-def _check_node(schema: Raw, path: str) -> api_errors.Causes:
+def _check_node(schema: Raw, path: str) -> Causes:
     kind = schema.get("type")
     if kind and kind not in _TYPES:
-        yield api_errors.not_supported(f"{path}.type", kind, _TYPES)
+        yield not_supported(f"{path}.type", kind, _TYPES)
         return
     if "pattern" in schema:
         yield from _check_pattern(schema["pattern"], f"{path}.pattern")
     if "default" in schema:
         yield from _check_default(schema, f"{path}.default")
     if isinstance(schema.get("items"), list):
-        detail = "items must be a schema object and not an array"
-        yield api_errors.forbidden_field(f"{path}.items", detail)
+        yield forbidden_field(f"{path}.items", "items must be a schema object and not an array")
     elif kind == "array" and not isinstance(schema.get("items"), dict):
-        yield api_errors.required(f"{path}.items", "must be specified")
+        yield required(f"{path}.items", "must be specified")
     for name, part in (schema.get("properties") or {}).items():
         yield from _check_field(part, f"{path}.properties[{name}]", "object fields")
     if isinstance(schema.get("items"), dict):
@@ -57,23 +62,23 @@ def _check_node(schema: Raw, path: str) -> api_errors.Causes:
         yield from _check_field(schema["additionalProperties"], where, "object fields")
 
 
-def _check_field(schema: Raw, path: str, what: str) -> api_errors.Causes:
+def _check_field(schema: Raw, path: str, what: str) -> Causes:
     free = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if not schema.get("type") and not any(schema.get(word) for word in free):
-        yield api_errors.required(f"{path}.type", f"must not be empty for specified {what}")
+        yield required(f"{path}.type", f"must not be empty for specified {what}")
     yield from _check_node(schema, path)
 
 
-def _check_pattern(pattern: str, path: str) -> api_errors.Causes:
+def _check_pattern(pattern: str, path: str) -> Causes:
     try:
         compile_pattern(pattern)
     except re2.error as error:
         why = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
         detail = f"must be a valid regular expression, but isn't: error parsing regexp: {why}"
-        yield api_errors.invalid_value(path, pattern, detail)
+        yield invalid_value(path, pattern, detail)
 
 
-def _check_default(schema: Raw, path: str) -> api_errors.Causes:
+def _check_default(schema: Raw, path: str) -> Causes:
     for cause in structural.check(schema["default"], Schema(schema)):
         yield cause._replace(field=f"{path}{cause.field and '.' + cause.field}")
 
@@ -82,7 +87,7 @@ _PROPS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPro
 _OR_LISTS, _OR_BOOLEANS = ("items",), ("additionalItems", "additionalProperties")
 
 
-def check_nested_types(value: Any, schema: Schema, path: str = "") -> api_errors.Causes:
+def check_nested_types(value: Any, schema: Schema, path: str = "") -> Causes:
     """The causes for wrong types below; fields that no schema knows are removed, in place."""
     props = schemas.by_name(_PROPS)
     for part, known, where, key in structural.children(value, schema, path):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.api_errors import Causes
 
 
 def resources_of(crd: Raw) -> Iterator[Resource]:
@@ -112,7 +113,7 @@ def _strategy(schema: Raw) -> Strategy:
     return rules
 
 
-def _check_name(rules: Schema, obj: Raw) -> api_errors.Causes:
+def _check_name(rules: Schema, obj: Raw) -> Causes:
     """A schema can restrict the names of new objects."""
     return structural.check(str(obj["metadata"].get("name") or ""), rules, "metadata.name")
 

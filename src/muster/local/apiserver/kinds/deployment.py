@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, not_supported
 from muster.local.apiserver.kinds import fields
 from muster.local.apiserver.kinds.pod_template import (
     COLUMNS,
     check_selector,
     check_template,
     complete_template,
-    template_cells,
 )
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, name_of, number
+from muster.local.apiserver.views.cells import AGE, NAME, number, number_at
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,7 +40,7 @@ def _defaults(deployment: Raw) -> None:
     fields.fill(deployment, status={})
 
 
-def _check(deployment: Raw) -> api_errors.Causes:
+def _check(deployment: Raw) -> Causes:
     spec: Raw = deployment["spec"]
     yield from fields.check_not_negative(spec, "replicas")
     yield from check_selector(spec)
@@ -53,44 +52,36 @@ def _check(deployment: Raw) -> api_errors.Causes:
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
         detail = "must be greater than minReadySeconds"
-        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, detail)
+        yield invalid_value("spec.progressDeadlineSeconds", deadline, detail)
 
 
-def _check_strategy(strategy: Raw) -> api_errors.Causes:
+def _check_strategy(strategy: Raw) -> Causes:
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") not in _STRATEGIES:
-        yield api_errors.not_supported("spec.strategy", strategy, _STRATEGIES)
+        yield not_supported("spec.strategy", strategy, _STRATEGIES)
     elif strategy["type"] == "Recreate" and rolling is not None:
-        detail = "may not be specified when strategy `type` is 'Recreate'"
-        yield api_errors.forbidden_field(_ROLLING, detail)
+        yield forbidden_field(_ROLLING, "may not be specified when strategy `type` is 'Recreate'")
     elif strategy["type"] == "RollingUpdate":
         yield from _check_rolling(rolling or {})
 
 
-def _check_rolling(rolling: Raw) -> api_errors.Causes:
+def _check_rolling(rolling: Raw) -> Causes:
     """While pods are replaced there must be more, or fewer, of them than requested."""
     missing, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     missing_problem = fields.int_or_percent_problem(missing)
     if missing_problem:
-        yield api_errors.invalid_value(f"{_ROLLING}.maxUnavailable", missing, missing_problem)
+        yield invalid_value(f"{_ROLLING}.maxUnavailable", missing, missing_problem)
     extra_problem = fields.int_or_percent_problem(extra, most=None)
     if extra_problem:
-        yield api_errors.invalid_value(f"{_ROLLING}.maxSurge", extra, extra_problem)
+        yield invalid_value(f"{_ROLLING}.maxSurge", extra, extra_problem)
     valid = not (missing_problem or extra_problem)
     if valid and missing in (0, "0%") and extra in (0, "0%"):
         detail = "may not be 0 when `maxSurge` is 0"
-        yield api_errors.invalid_value(f"{_ROLLING}.maxUnavailable", missing, detail)
+        yield invalid_value(f"{_ROLLING}.maxUnavailable", missing, detail)
 
 
-def _cells(deployment: Raw, now: datetime) -> list[Any]:
-    return [
-        name_of(deployment),
-        f"{number(deployment, 'status.readyReplicas')}/{number(deployment, 'spec.replicas')}",
-        number(deployment, "status.updatedReplicas"),
-        number(deployment, "status.availableReplicas"),
-        age_of(deployment, now),
-        *template_cells(deployment),
-    ]
+def _ready(deployment: Raw, now: datetime) -> str:
+    return f"{number(deployment, 'status.readyReplicas')}/{number(deployment, 'spec.replicas')}"
 
 
 DEPLOYMENTS = Resource(
@@ -102,7 +93,10 @@ DEPLOYMENTS = Resource(
         immutable=("spec.selector",),
         generation="spec",
         generation_metadata="annotations",
-        columns=("Name", "Ready", "Up-to-date", "Available", "Age", *COLUMNS),
-        cells=_cells,
+        columns=NAME | {
+            "Ready": _ready,
+            "Up-to-date": number_at("status.updatedReplicas"),
+            "Available": number_at("status.availableReplicas"),
+        } | AGE | COLUMNS,
     ),
 )  # fmt: skip

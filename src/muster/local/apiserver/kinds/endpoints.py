@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.kinds import fields
 from muster.local.apiserver.kinds.fields import PROTOCOLS, check_port_number, fill, maps_in
 from muster.local.apiserver.resource import Resource, Strategy
@@ -25,11 +25,11 @@ def _defaults(endpoints: Raw) -> None:
             fill(port, protocol="TCP")
 
 
-def _check(endpoints: Raw) -> api_errors.Causes:
+def _check(endpoints: Raw) -> Causes:
     for i, subset in enumerate(endpoints.get("subsets") or ()):
         path = f"subsets[{i}]"
         if not any(subset.get(side) for side in _SIDES):
-            yield api_errors.required(path, "must specify `addresses` or `notReadyAddresses`")
+            yield required(path, "must specify `addresses` or `notReadyAddresses`")
         for side in _SIDES:
             for j, address in enumerate(subset.get(side) or ()):
                 yield from _check_address(address, f"{path}.{side}[{j}]")
@@ -38,7 +38,7 @@ def _check(endpoints: Raw) -> api_errors.Causes:
             yield from _check_port(port, f"{path}.ports[{j}]", alone=len(ports) == 1)
 
 
-def _check_address(address: Raw, path: str) -> api_errors.Causes:
+def _check_address(address: Raw, path: str) -> Causes:
     ip, host = str(address.get("ip") or ""), str(address.get("hostname") or "")
     problems = names.check_label(host) if host else []
     yield from fields.check_address(ip, f"{path}.ip")
@@ -46,29 +46,28 @@ def _check_address(address: Raw, path: str) -> api_errors.Causes:
     if fields.is_address(ip):
         yield from fields.check_reachable(ip, f"{path}.ip")
     else:
-        yield api_errors.invalid_value(f"{path}.ip", ip, fields.IP_RULE)
+        yield invalid_value(f"{path}.ip", ip, fields.IP_RULE)
 
 
-def _check_port(port: Raw, path: str, *, alone: bool) -> api_errors.Causes:
+def _check_port(port: Raw, path: str, *, alone: bool) -> Causes:
     name = str(port.get("name") or "")
     if not name and not alone:
-        yield api_errors.required(f"{path}.name")
+        yield required(f"{path}.name")
     elif name:
         yield from names.invalid_values(f"{path}.name", name, names.check_label(name))
     yield from check_port_number(port.get("port") or 0, f"{path}.port")
     if port.get("protocol") not in PROTOCOLS:
-        yield api_errors.not_supported(f"{path}.protocol", port.get("protocol"), PROTOCOLS)
+        yield not_supported(f"{path}.protocol", port.get("protocol"), PROTOCOLS)
 
 
-def _cells(endpoints: Raw, now: datetime) -> list[Any]:
+def _addresses(endpoints: Raw, now: datetime) -> str:
     addresses = [
         ":".join([cells.text(address, "ip"), *([str(cells.number(port, "port"))] if port else [])])
         for subset in cells.rows(endpoints, "subsets")
         for address in cells.rows(subset, "addresses")
         for port in cells.rows(subset, "ports") or ({},)
     ]
-    shown = _first_three(addresses) or cells.NONE
-    return [cells.name_of(endpoints), shown, cells.age_of(endpoints, now)]
+    return _first_three(addresses) or cells.NONE
 
 
 def _first_three(items: list[str]) -> str:
@@ -80,7 +79,9 @@ ENDPOINTS = Resource(
     "", "v1", "endpoints", "Endpoints", singular="endpoints", short=("ep",), create_on_update=True,
     deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     strategy=Strategy(
-        defaults=_defaults, check=_check, columns=("Name", "Endpoints", "Age"), cells=_cells
+        defaults=_defaults,
+        check=_check,
+        columns=cells.NAME | {"Endpoints": _addresses} | cells.AGE,
     ),
 )  # fmt: skip
 
@@ -93,17 +94,15 @@ def _slice_defaults(endpoints: Raw) -> None:
         fill(port, protocol="TCP", name="")
 
 
-def _slice_cells(endpoints: Raw, now: datetime) -> list[Any]:
+def _slice_ports(endpoints: Raw, now: datetime) -> str:
     ports = [str(cells.number(p, "port")) for p in cells.rows(endpoints, "ports") if "port" in p]
+    return _first_three(ports) or cells.UNSET
+
+
+def _slice_addresses(endpoints: Raw, now: datetime) -> str:
     rows = cells.rows(endpoints, "endpoints")
     addresses = [address for row in rows for address in cells.words(row, "addresses")]
-    return [
-        cells.name_of(endpoints),
-        cells.text(endpoints, "addressType"),
-        _first_three(ports) or cells.UNSET,
-        _first_three(addresses) or cells.UNSET,
-        cells.age_of(endpoints, now),
-    ]
+    return _first_three(addresses) or cells.UNSET
 
 
 ENDPOINT_SLICES = Resource(
@@ -113,7 +112,10 @@ ENDPOINT_SLICES = Resource(
         immutable=("addressType",),
         generation="spec",
         generation_metadata="labels",
-        columns=("Name", "AddressType", "Ports", "Endpoints", "Age"),
-        cells=_slice_cells,
+        columns=cells.NAME | {
+            "AddressType": cells.text_at("addressType"),
+            "Ports": _slice_ports,
+            "Endpoints": _slice_addresses,
+        } | cells.AGE,
     ),
 )  # fmt: skip

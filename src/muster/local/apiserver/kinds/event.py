@@ -6,11 +6,11 @@ It is the same object in both; only some of its fields have other names.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age, name_of, number, text
+from muster.local.apiserver.views.cells import age, number, text, text_at
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,44 +41,43 @@ def _from_core(event: Raw, api_version: str) -> Raw:
     return renamed | {"apiVersion": api_version}
 
 
-def _check(event: Raw) -> api_errors.Causes:
+def _check(event: Raw) -> Causes:
     if event["apiVersion"].startswith(_GROUP):
         yield from _check_new_form(event)
         return
     about = (event.get("involvedObject") or {}).get("namespace") or ""
     namespace = event["metadata"].get("namespace", "")
     if about != namespace and (about or namespace != "default"):
-        detail = "does not match event.namespace"
-        yield api_errors.invalid_value("involvedObject.namespace", about, detail)
+        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
 
 
-def _check_new_form(event: Raw) -> api_errors.Causes:
+def _check_new_form(event: Raw) -> Causes:
     for field in _REQUIRED:
         if not event.get(field):
-            yield api_errors.required(_NEW_NAMES.get(field, field))
+            yield required(_NEW_NAMES.get(field, field))
     if event.get("type") not in ("Normal", "Warning"):
-        yield api_errors.invalid_value("type", event.get("type") or "", "has invalid value: ")
+        yield invalid_value("type", event.get("type") or "", "has invalid value: ")
 
 
-def _cells(event: Raw, now: datetime) -> list[Any]:
-    first = text(event, "firstTimestamp") or text(event, "eventTime")
-    last = text(event, "lastTimestamp") or text(event, "series.lastObservedTime", first)
-    kind, name = text(event, "involvedObject.kind"), text(event, "involvedObject.name")
-    return [
-        age(last, now),
-        text(event, "type"),
-        text(event, "reason"),
-        f"{kind.lower()}/{name}" if name else kind.lower(),
-        text(event, "involvedObject.fieldPath"),
-        _source(event),
-        text(event, "message").strip(),
-        age(first, now),
-        number(event, "count") or number(event, "series.count") or 1,
-        name_of(event),
-    ]
+def _first_seen(event: Raw, now: datetime) -> str:
+    return age(text(event, "firstTimestamp") or text(event, "eventTime"), now)
 
 
-def _source(event: Raw) -> str:
+def _last_seen(event: Raw, now: datetime) -> str:
+    last = text(event, "lastTimestamp") or text(event, "series.lastObservedTime")
+    return age(last, now) if last else _first_seen(event, now)
+
+
+def _object(event: Raw, now: datetime) -> str:
+    kind, name = text(event, "involvedObject.kind").lower(), text(event, "involvedObject.name")
+    return f"{kind}/{name}" if name else kind
+
+
+def _count(event: Raw, now: datetime) -> int:
+    return number(event, "count") or number(event, "series.count") or 1
+
+
+def _source(event: Raw, now: datetime) -> str:
     """The component that reported it, and its host."""
     component, host = text(event, "source.component"), text(event, "source.host")
     if not component and not host:
@@ -96,11 +95,18 @@ EVENTS = Resource(
     strategy=Strategy(
         check=_check,
         limited=False,
-        columns=(
-            "Last Seen", "Type", "Reason", "Object", "Subobject+", "Source+", "Message",
-            "First Seen+", "Count+", "Name+",
-        ),
-        cells=_cells,
+        columns={
+            "Last Seen": _last_seen,
+            "Type": text_at("type"),
+            "Reason": text_at("reason"),
+            "Object": _object,
+            "Subobject+": text_at("involvedObject.fieldPath"),
+            "Source+": _source,
+            "Message": lambda event, now: text(event, "message").strip(),
+            "First Seen+": _first_seen,
+            "Count+": _count,
+            "Name+": text_at("metadata.name"),
+        },
     ),
 )  # fmt: skip
 NEW_EVENTS = replace(

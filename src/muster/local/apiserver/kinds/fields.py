@@ -9,12 +9,11 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
-from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import Cause, Causes, invalid_value, not_supported
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 IP_RULE = "must be a valid IP address"
@@ -76,17 +75,17 @@ def maps_in(value: Any) -> list[Raw]:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def one_of(obj: Raw, field: str, allowed: tuple[str, ...], path: str) -> api_errors.Causes:
+def one_of(obj: Raw, field: str, allowed: tuple[str, ...], path: str) -> Causes:
     """The cause for a value that is not allowed; a missing one is."""
     value = obj.get(field)
     if value and value not in allowed:
-        yield api_errors.not_supported(f"{path}.{field}", value, allowed)
+        yield not_supported(f"{path}.{field}", value, allowed)
 
 
 def check_not_negative(spec: Raw, *fields: str) -> list[Cause]:
     """The causes for negative fields of a spec."""
     return [
-        api_errors.invalid_value(f"spec.{field}", spec[field], NOT_NEGATIVE)
+        invalid_value(f"spec.{field}", spec[field], NOT_NEGATIVE)
         for field in fields
         if (spec.get(field) or 0) < 0
     ]
@@ -115,13 +114,13 @@ def port_name_problems(name: str) -> list[str]:
     return problems
 
 
-def check_port_number(port: int, path: str) -> api_errors.Causes:
+def check_port_number(port: int, path: str) -> Causes:
     """The cause for a number that is no port."""
     if not 1 <= port <= 65535:
-        yield api_errors.invalid_value(path, port, _PORT_RANGE)
+        yield invalid_value(path, port, _PORT_RANGE)
 
 
-def check_port(port: int | str, path: str) -> api_errors.Causes:
+def check_port(port: int | str, path: str) -> Causes:
     """A port by its number, or by the name a container gives it."""
     if isinstance(port, str):
         yield from names.invalid_values(path, port, port_name_problems(port or "-"))
@@ -129,12 +128,12 @@ def check_port(port: int | str, path: str) -> api_errors.Causes:
         yield from check_port_number(port, path)
 
 
-def check_relative_path(file: str, path: str) -> api_errors.Causes:
+def check_relative_path(file: str, path: str) -> Causes:
     """A path that must not lead out of the folder it starts in."""
     if file.startswith("/"):
-        yield api_errors.invalid_value(path, file, "must be a relative path")
+        yield invalid_value(path, file, "must be a relative path")
     if ".." in file.split("/"):
-        yield api_errors.invalid_value(path, file, "must not contain '..'")
+        yield invalid_value(path, file, "must not contain '..'")
 
 
 def is_address(text: str) -> bool:
@@ -146,17 +145,17 @@ def is_address(text: str) -> bool:
     return "%" not in text
 
 
-def check_address(text: str, path: str) -> api_errors.Causes:
+def check_address(text: str, path: str) -> Causes:
     """The cause for a text that is no IP address."""
     if not is_address(text):
-        yield api_errors.invalid_value(path, text, _IP_RULE_WITH_EXAMPLE)
+        yield invalid_value(path, text, _IP_RULE_WITH_EXAMPLE)
 
 
-def check_reachable(text: str, path: str) -> api_errors.Causes:
+def check_reachable(text: str, path: str) -> Causes:
     """The causes for an IP address that other machines cannot reach."""
     address = ipaddress.ip_address(text)
     if str(address) in _UNSPECIFIED:
-        yield api_errors.invalid_value(path, text, f"may not be unspecified ({address})")
+        yield invalid_value(path, text, f"may not be unspecified ({address})")
     for rule, networks in _UNREACHABLE.items():
         if any(address in network for network in networks):
-            yield api_errors.invalid_value(path, text, rule)
+            yield invalid_value(path, text, rule)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds import pod_spec, pod_template
 from muster.local.apiserver.kinds.fields import check_not_negative, ensure_map, fill, one_of
@@ -87,10 +87,10 @@ def _finish_create(job: Raw, now: str) -> None:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _check(job: Raw) -> api_errors.Causes:
+def _check(job: Raw) -> Causes:
     spec: Raw = job["spec"]
     if not spec.get("selector"):
-        yield api_errors.required("spec.selector")
+        yield required("spec.selector")
     yield from check_not_negative(spec, *_NUMBERS)
     yield from one_of(spec, "completionMode", _COMPLETION_MODES, "spec")
     yield from _check_indexes(spec)
@@ -101,54 +101,51 @@ def _check(job: Raw) -> api_errors.Causes:
     yield from pod_spec.check_pod_spec(template, "spec.template.spec")
     field, restart = "spec.template.spec.restartPolicy", template.get("restartPolicy")
     if restart == "Always":
-        yield api_errors.not_supported(field, restart, ("OnFailure", "Never"))
+        yield not_supported(field, restart, ("OnFailure", "Never"))
     elif restart not in ("OnFailure", "Never"):
-        yield api_errors.required(field, 'valid values: "OnFailure", "Never"')
+        yield required(field, 'valid values: "OnFailure", "Never"')
 
 
-def _check_indexes(spec: Raw) -> api_errors.Causes:
+def _check_indexes(spec: Raw) -> Causes:
     """Fields that only a job with indexed pods has."""
     indexed, completions = spec.get("completionMode") == "Indexed", spec.get("completions")
     if indexed and completions is None:
-        yield api_errors.required("spec.completions", "when completion mode is Indexed")
+        yield required("spec.completions", "when completion mode is Indexed")
     most = spec.get("maxFailedIndexes")
     if most is not None and spec.get("backoffLimitPerIndex") is None:
-        detail = "when maxFailedIndexes is specified"
-        yield api_errors.required("spec.backoffLimitPerIndex", detail)
+        yield required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if not indexed:
         yield from (
-            api_errors.invalid_value(
-                f"spec.{field}", spec[field], "requires indexed completion mode"
-            )
+            invalid_value(f"spec.{field}", spec[field], "requires indexed completion mode")
             for field in _INDEXED_ONLY
             if spec.get(field) is not None
         )
         return
     if most is not None and completions is not None and most > completions:
         detail = "must be less than or equal to completions"
-        yield api_errors.invalid_value("spec.maxFailedIndexes", most, detail)
+        yield invalid_value("spec.maxFailedIndexes", most, detail)
     if spec.get("successPolicy") is not None:
         yield from _check_success(spec["successPolicy"].get("rules") or [], completions or 0)
 
 
-def _check_success(rules: list[Raw], completions: int) -> api_errors.Causes:
+def _check_success(rules: list[Raw], completions: int) -> Causes:
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
-        yield api_errors.required(_RULES, detail)
+        yield required(_RULES, detail)
     for i, rule in enumerate(rules):
         path = f"{_RULES}[{i}]"
         count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
         if count is None and indexes is None:
             detail = "at least one of succeededCount or succeededIndexes must be specified"
-            yield api_errors.required(path, detail)
+            yield required(path, detail)
         if indexes is not None and (problem := _indexes_problem(indexes, completions)):
             detail = f"error parsing succeededIndexes: {problem}"
-            yield api_errors.invalid_value(f"{path}.succeededIndexes", indexes, detail)
+            yield invalid_value(f"{path}.succeededIndexes", indexes, detail)
         if count is not None and count > completions:
             detail = (
                 f"must be less than or equal to {completions} (the number of specified completions)"
             )
-            yield api_errors.invalid_value(f"{path}.succeededCount", count, detail)
+            yield invalid_value(f"{path}.succeededCount", count, detail)
 
 
 def _indexes_problem(indexes: str, completions: int) -> str:
@@ -166,34 +163,31 @@ def _indexes_problem(indexes: str, completions: int) -> str:
     return ""
 
 
-def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+def _check_update(new: Raw, old: Raw) -> Causes:
     """Completions stay, unless pods are indexed and all run at once."""
     spec = new["spec"]
     completions, before = spec.get("completions"), old["spec"].get("completions")
     if completions == before:
         return
     if spec.get("completionMode") != "Indexed" or None in (completions, before):
-        yield api_errors.invalid_value("spec.completions", completions, "field is immutable")
+        yield invalid_value("spec.completions", completions, "field is immutable")
     elif completions != spec.get("parallelism"):
         detail = "can only be modified in tandem with spec.parallelism"
-        yield api_errors.invalid_value("spec.completions", completions, detail)
+        yield invalid_value("spec.completions", completions, detail)
 
 
 # -- columns -------------------------------------------------------------------------------------
 
 
-def _cells(job: Raw, now: datetime) -> list[Any]:
+def _status(job: Raw, now: datetime) -> str:
+    return next((type_ for type_ in _ENDS if cells.condition_is_true(job, type_)), "Running")
+
+
+def _completions(job: Raw, now: datetime) -> str:
     succeeded, completions = cells.number(job, "status.succeeded"), at(job, "spec.completions")
     if completions is None:
         completions = f"1 of {cells.number(job, 'spec.parallelism')}"
-    return [
-        cells.name_of(job),
-        next((word for word in _ENDS if cells.condition_is_true(job, word)), "Running"),
-        f"{succeeded}/{completions}",
-        _duration(job, now),
-        cells.age_of(job, now),
-        *pod_template.template_cells(job),
-    ]
+    return f"{succeeded}/{completions}"
 
 
 def _duration(job: Raw, now: datetime) -> str:
@@ -216,9 +210,10 @@ JOBS = Resource(
         check_update=_check_update,
         generation="spec",
         orphan_warning=_ORPHANS,
-        columns=(
-            "Name", "Status", "Completions", "Duration", "Age", *pod_template.COLUMNS,
-        ),
-        cells=_cells,
+        columns=cells.NAME | {
+            "Status": _status,
+            "Completions": _completions,
+            "Duration": _duration,
+        } | cells.AGE | pod_template.COLUMNS,
     ),
 )  # fmt: skip

@@ -6,17 +6,15 @@ through the `finalize` subresource, the only writer of the spec.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import Causes, invalid_value
 from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.resource import ALL_VERBS, Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, name_of, text
+from muster.local.apiserver.views.cells import AGE, NAME, text_at
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from muster.api.meta import Raw
 
 _FINALIZER = "kubernetes"
@@ -45,25 +43,21 @@ def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
         new["spec"] = old.get("spec", {})
 
 
-def _check(namespace: Raw) -> api_errors.Causes:
+def _check(namespace: Raw) -> Causes:
     for i, name in enumerate((namespace.get("spec") or {}).get("finalizers") or ()):
         if name != _FINALIZER and "/" not in name:
-            yield api_errors.invalid_value(f"spec.finalizers[{i}]", name, names.UNQUALIFIED)
+            yield invalid_value(f"spec.finalizers[{i}]", name, names.UNQUALIFIED)
     phase = (namespace.get("status") or {}).get("phase")
     being_deleted = "deletionTimestamp" in namespace["metadata"]
     only, when = ("Terminating", "not empty") if being_deleted else ("Active", "empty")
     if phase != only:
         detail = f"may only be '{only}' if `deletionTimestamp` is {when}"
-        yield api_errors.invalid_value("status.Phase", phase, detail)
+        yield invalid_value("status.Phase", phase, detail)
 
 
 def _on_marked(namespace: Raw) -> None:
     del namespace["metadata"]["deletionGracePeriodSeconds"]
     namespace["status"] = namespace.get("status", {}) | {"phase": "Terminating"}
-
-
-def _cells(namespace: Raw, now: datetime) -> list[Any]:
-    return [name_of(namespace), text(namespace, "status.phase"), age_of(namespace, now)]
 
 
 NAMESPACES = Resource(
@@ -82,7 +76,6 @@ NAMESPACES = Resource(
         protected=frozenset({"default", "kube-system", "kube-public"}),
         delete_answer="object",
         storage_preconditions=True,
-        columns=("Name", "Status", "Age"),
-        cells=_cells,
+        columns=NAME | {"Status": text_at("status.phase")} | AGE,
     ),
 )  # fmt: skip

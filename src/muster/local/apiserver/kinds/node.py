@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds.fields import ensure_map, fill
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 _ROLE = "node-role.kubernetes.io/"
+_INFO = "status.nodeInfo"
 
 
 def _defaults(node: Raw) -> None:
@@ -24,34 +25,30 @@ def _defaults(node: Raw) -> None:
         fill(status, allocatable=dict(status["capacity"]))
 
 
-def _cells(node: Raw, now: datetime) -> list[Any]:
+def _roles(node: Raw, now: datetime) -> str:
     labels = cells.fields(node, "metadata.labels")
     roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)}
     roles.add(str(labels.get("kubernetes.io/role") or ""))
-    return [
-        cells.name_of(node),
-        _state(node),
-        ",".join(sorted(filter(None, roles))) or cells.NONE,
-        cells.age_of(node, now),
-        cells.text(node, "status.nodeInfo.kubeletVersion"),
-        _address(node, "InternalIP"),
-        _address(node, "ExternalIP"),
-        cells.text(node, "status.nodeInfo.osImage", cells.UNKNOWN),
-        cells.text(node, "status.nodeInfo.kernelVersion", cells.UNKNOWN),
-        cells.text(node, "status.nodeInfo.containerRuntimeVersion", cells.UNKNOWN),
-    ]
+    return ",".join(sorted(filter(None, roles))) or cells.NONE
 
 
-def _state(node: Raw) -> str:
+def _state(node: Raw, now: datetime) -> str:
     state = "Unknown"
     if cells.conditions(node, "Ready"):
         state = "Ready" if cells.condition_is_true(node, "Ready") else "NotReady"
     return f"{state},SchedulingDisabled" if at(node, "spec.unschedulable") else state
 
 
-def _address(node: Raw, type_: str) -> str:
-    addresses = [a for a in cells.rows(node, "status.addresses") if cells.text(a, "type") == type_]
-    return cells.text(addresses[0], "address") if addresses else cells.NONE
+def _address(type_: str) -> cells.Cell:
+    """The column of the first address of this type."""
+
+    def cell(node: Raw, now: datetime) -> str:
+        for address in cells.rows(node, "status.addresses"):
+            if cells.text(address, "type") == type_:
+                return cells.text(address, "address")
+        return cells.NONE
+
+    return cell
 
 
 NODES = Resource(
@@ -60,10 +57,15 @@ NODES = Resource(
     strategy=Strategy(
         defaults=_defaults,
         status_on_create=True,
-        columns=(
-            "Name", "Status", "Roles", "Age", "Version", "Internal-IP+", "External-IP+",
-            "OS-Image+", "Kernel-Version+", "Container-Runtime+",
-        ),
-        cells=_cells,
+        columns=cells.NAME | {"Status": _state, "Roles": _roles} | cells.AGE | {
+            "Version": cells.text_at(f"{_INFO}.kubeletVersion"),
+            "Internal-IP+": _address("InternalIP"),
+            "External-IP+": _address("ExternalIP"),
+            "OS-Image+": cells.text_at(f"{_INFO}.osImage", cells.UNKNOWN),
+            "Kernel-Version+": cells.text_at(f"{_INFO}.kernelVersion", cells.UNKNOWN),
+            "Container-Runtime+": cells.text_at(
+                f"{_INFO}.containerRuntimeVersion", cells.UNKNOWN
+            ),
+        },
     ),
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, not_supported, required
 from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
@@ -48,54 +48,48 @@ def _finish_create(volume: Raw, now: str) -> None:
     volume["status"]["lastPhaseTransitionTime"] = now
 
 
-def _check(volume: Raw) -> api_errors.Causes:
+def _check(volume: Raw) -> Causes:
     spec: Raw = volume.get("spec") or {}
     if not spec.get("accessModes"):
-        yield api_errors.required("spec.accessModes")
+        yield required("spec.accessModes")
     yield from check_access_modes(spec)
     capacity = spec.get("capacity")
     if not capacity:
-        yield api_errors.required("spec.capacity")
+        yield required("spec.capacity")
     if list(capacity or ()) != ["storage"]:
-        yield api_errors.not_supported("spec.capacity", capacity, ("storage",))
+        yield not_supported("spec.capacity", capacity, ("storage",))
     if not set(spec) - _NO_SOURCE:
-        yield api_errors.required("spec", "must specify a volume type")
+        yield required("spec", "must specify a volume type")
 
 
-def check_access_modes(spec: Raw) -> api_errors.Causes:
+def check_access_modes(spec: Raw) -> Causes:
     """The causes for unknown access modes of a volume or a claim."""
     for mode in spec.get("accessModes") or ():
         if mode not in _MODES:
-            yield api_errors.not_supported("spec.accessModes", mode, sorted(_MODES))
+            yield not_supported("spec.accessModes", mode, sorted(_MODES))
 
 
-def phase_cell(obj: Raw) -> str:
+def phase(obj: Raw, now: datetime) -> str:
     """The phase of a volume or a claim."""
     return "Terminating" if cells.is_being_deleted(obj) else cells.text(obj, "status.phase")
 
 
-def modes_cell(obj: Raw, side: str) -> str:
-    """The access modes in the spec or status, shortened."""
-    modes = cells.words(obj, f"{side}.accessModes")
+def short_modes(obj: Raw, path: str) -> str:
+    """The access modes at a path in one cell, shortened."""
+    modes = cells.words(obj, path)
     return ",".join(short for mode, short in _MODES.items() if mode in modes)
 
 
-def _cells(volume: Raw, now: datetime) -> list[Any]:
+def _claim(volume: Raw, now: datetime) -> str:
     claim = cells.fields(volume, "spec.claimRef")
-    return [
-        cells.name_of(volume),
-        cells.text(volume, "spec.capacity.storage"),
-        modes_cell(volume, "spec"),
-        cells.text(volume, "spec.persistentVolumeReclaimPolicy"),
-        phase_cell(volume),
-        f"{cells.text(claim, 'namespace')}/{cells.text(claim, 'name')}" if claim else "",
-        cells.text(volume, "spec.storageClassName"),
-        cells.text(volume, "spec.volumeAttributesClassName", cells.UNSET),
-        cells.text(volume, "status.reason"),
-        cells.age_of(volume, now),
-        cells.text(volume, "spec.volumeMode", cells.UNSET),
-    ]
+    return f"{cells.text(claim, 'namespace')}/{cells.text(claim, 'name')}" if claim else ""
 
+
+CLASS_COLUMNS = {
+    "StorageClass": cells.text_at("spec.storageClassName"),
+    "VolumeAttributesClass": cells.text_at("spec.volumeAttributesClassName", cells.UNSET),
+}
+MODE_COLUMN = {"VolumeMode+": cells.text_at("spec.volumeMode", cells.UNSET)}
 
 PERSISTENT_VOLUMES = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", False, short=("pv",), subresources=STATUS,
@@ -105,10 +99,14 @@ PERSISTENT_VOLUMES = Resource(
         check=_check,
         immutable=("spec.volumeMode",),
         delete_answer="object",
-        columns=(
-            "Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim",
-            "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode+",
-        ),
-        cells=_cells,
+        columns=cells.NAME | {
+            "Capacity": cells.text_at("spec.capacity.storage"),
+            "Access Modes": lambda volume, now: short_modes(volume, "spec.accessModes"),
+            "Reclaim Policy": cells.text_at("spec.persistentVolumeReclaimPolicy"),
+            "Status": phase,
+            "Claim": _claim,
+            **CLASS_COLUMNS,
+            "Reason": cells.text_at("status.reason"),
+        } | cells.AGE | MODE_COLUMN,
     ),
 )  # fmt: skip

@@ -6,20 +6,23 @@ An update gives a claim its volume; a bound claim may request more storage if it
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.api.quantity import Amount, parse_quantity
 from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, required
 from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.kinds.persistent_volume import (
+    CLASS_COLUMNS,
+    MODE_COLUMN,
     check_access_modes,
-    modes_cell,
-    phase_cell,
+    phase,
+    short_modes,
 )
 from muster.local.apiserver.kinds.pod_resources import ONE, amounts_of
 from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
-from muster.local.apiserver.views.cells import UNSET, age_of, name_of, text
+from muster.local.apiserver.views.cells import AGE, NAME, text, text_at
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -44,24 +47,22 @@ def _defaults(claim: Raw) -> None:
     fill(ensure_map(claim, "status"), phase="Pending")
 
 
-def _check(claim: Raw) -> api_errors.Causes:
+def _check(claim: Raw) -> Causes:
     spec: Raw = claim.get("spec") or {}
     if not spec.get("accessModes"):
-        yield api_errors.required("spec.accessModes", "at least 1 access mode is required")
+        yield required("spec.accessModes", "at least 1 access mode is required")
     yield from check_access_modes(spec)
     requested = codec.at(spec, "resources.requests.storage")
     if requested is None:
-        yield api_errors.required("spec.resources[storage]")
+        yield required("spec.resources[storage]")
     elif parse_quantity(requested).nano <= 0:
-        yield api_errors.invalid_value(
-            "spec.resources[storage]", requested, "must be greater than zero"
-        )
+        yield invalid_value("spec.resources[storage]", requested, "must be greater than zero")
 
 
-def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+def _check_update(new: Raw, old: Raw) -> Causes:
     bound = codec.at(old, "status.phase") == "Bound"
     if _fixed_part(new, old, bound=bound) != _fixed_part(old, old, bound=bound):
-        yield api_errors.forbidden_field("spec", _MUTABLE_FIELDS)
+        yield forbidden_field("spec", _MUTABLE_FIELDS)
         return
     capacity, requested = (
         codec.at(old, "status.capacity.storage"),
@@ -75,7 +76,7 @@ def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
         and _is_less(requested, codec.at(old, _STORAGE))
     ):
         detail = "field can not be less than status.capacity"
-        yield api_errors.forbidden_field("spec.resources.requests.storage", detail)
+        yield forbidden_field("spec.resources.requests.storage", detail)
 
 
 def _fixed_part(claim: Raw, old: Raw, *, bound: bool) -> Raw:
@@ -116,19 +117,12 @@ def _charge(claim: Raw) -> Charge:
     return used
 
 
-def _cells(claim: Raw, now: datetime) -> list[Any]:
-    volume = text(claim, "spec.volumeName")
-    return [
-        name_of(claim),
-        phase_cell(claim),
-        volume,
-        text(claim, "status.capacity.storage") if volume else "",
-        modes_cell(claim, "status") if volume else "",
-        text(claim, "spec.storageClassName"),
-        text(claim, "spec.volumeAttributesClassName", UNSET),
-        age_of(claim, now),
-        text(claim, "spec.volumeMode", UNSET),
-    ]
+def _capacity(claim: Raw, now: datetime) -> str:
+    return text(claim, "status.capacity.storage") if text(claim, "spec.volumeName") else ""
+
+
+def _modes(claim: Raw, now: datetime) -> str:
+    return short_modes(claim, "status.accessModes") if text(claim, "spec.volumeName") else ""
 
 
 PERSISTENT_VOLUME_CLAIMS = Resource(
@@ -141,10 +135,11 @@ PERSISTENT_VOLUME_CLAIMS = Resource(
         admit_update=_admit_update,
         delete_answer="object",
         charge=_charge,
-        columns=(
-            "Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass",
-            "VolumeAttributesClass", "Age", "VolumeMode+",
-        ),
-        cells=_cells,
+        columns=NAME | {
+            "Status": phase,
+            "Volume": text_at("spec.volumeName"),
+            "Capacity": _capacity,
+            "Access Modes": _modes,
+        } | CLASS_COLUMNS | AGE | MODE_COLUMN,
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value
 from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds import (
     pod_columns,
@@ -103,17 +104,17 @@ def _set_condition(pod: Raw, type_: str, status: str, now: str, extra: Raw | Non
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _check(pod: Raw) -> api_errors.Causes:
+def _check(pod: Raw) -> Causes:
     spec = pod["spec"]
     yield from pod_spec.check_pod_spec(spec, "spec")
     if spec.get("schedulingGates") and spec.get("nodeName"):
         detail = "cannot be set until all schedulingGates have been cleared"
-        yield api_errors.forbidden_field("spec.nodeName", detail)
+        yield forbidden_field("spec.nodeName", detail)
 
 
-def _check_create(pod: Raw) -> api_errors.Causes:
+def _check_create(pod: Raw) -> Causes:
     if pod["spec"].get("ephemeralContainers"):
-        yield api_errors.forbidden_field("spec.ephemeralContainers", "cannot be set on create")
+        yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
 
 
 def _admit_create(pod: Raw, store: ObjectReader, now: datetime) -> None:
@@ -123,7 +124,7 @@ def _admit_create(pod: Raw, store: ObjectReader, now: datetime) -> None:
     pod_scheduling.tolerate_short_outages(pod["spec"])
 
 
-def _check_update(new_pod: Raw, old_pod: Raw) -> api_errors.Causes:
+def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
     new, old = new_pod["spec"], old_pod["spec"]
     if new == old:
         return  # most updates change labels, owners or finalizers
@@ -134,26 +135,26 @@ def _check_update(new_pod: Raw, old_pod: Raw) -> api_errors.Causes:
     tolerations = [_without_seconds(toleration) for toleration in new.get("tolerations") or ()]
     if any(_without_seconds(t) not in tolerations for t in old.get("tolerations") or ()):
         detail = "existing toleration can not be modified except its tolerationSeconds"
-        yield api_errors.forbidden_field("spec.tolerations", detail)
+        yield forbidden_field("spec.tolerations", detail)
     gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
     for i, gate in enumerate(new.get("schedulingGates") or ()):
         if gate.get("name") not in gates:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield api_errors.forbidden_field(f"spec.schedulingGates[{i}].name", detail)
+            yield forbidden_field(f"spec.schedulingGates[{i}].name", detail)
     gated = bool(gates)
     unchanged = _fixed_part(new, gated=gated) == _fixed_part(old, gated=gated)
     if not unchanged or (gated and not _is_narrower(new, old)):
-        yield api_errors.forbidden_field("spec", _MUTABLE_FIELDS)
+        yield forbidden_field("spec", _MUTABLE_FIELDS)
 
 
-def _check_status_update(new: Raw, old: Raw) -> api_errors.Causes:
+def _check_status_update(new: Raw, old: Raw) -> Causes:
     node = at(new, "status.nominatedNodeName")
     if new["spec"].get("nodeName") and node and node != at(old, "status.nominatedNodeName"):
         detail = "may not be set on pods that are already bound to a node"
-        yield api_errors.forbidden_field("status.nominatedNodeName", detail)
+        yield forbidden_field("status.nominatedNodeName", detail)
 
 
-def _check_deadline(new_spec: Raw, old_spec: Raw) -> api_errors.Causes:
+def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:
     """A deadline may be set, and may come nearer."""
     new, old = new_spec.get("activeDeadlineSeconds"), old_spec.get("activeDeadlineSeconds")
     problem = ""
@@ -164,7 +165,7 @@ def _check_deadline(new_spec: Raw, old_spec: Raw) -> api_errors.Causes:
     elif old is not None and old < new:
         problem = "must be less than or equal to previous value"
     if problem:
-        yield api_errors.invalid_value("spec.activeDeadlineSeconds", new, problem)
+        yield invalid_value("spec.activeDeadlineSeconds", new, problem)
 
 
 def _without_seconds(toleration: Raw) -> Raw:
@@ -291,7 +292,6 @@ PODS = Resource(
         matches_scope=resource_quota.matches_scope,
         unspecified=pod_resources.unspecified,
         columns=pod_columns.COLUMNS,
-        cells=pod_columns.pod_cells,
         row_conditions=pod_columns.row_conditions,
     ),
 )  # fmt: skip

@@ -1,10 +1,13 @@
-"""Pod: what `kubectl get pods` shows."""
+"""Pod: the columns of `kubectl get pods`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver.codec import at
+import msgspec
+
+from muster.api.core import Pod
+from muster.jobs import pod_status
 from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
@@ -12,28 +15,12 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
 
-COLUMNS = (
-    "Name", "Ready", "Status", "Restarts", "Age", "IP+", "Node+", "Nominated Node+",
-    "Readiness Gates+",
-)  # fmt: skip
 _ENDED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
-def pod_cells(pod: Raw, now: datetime) -> list[Any]:
-    """The cells of a pod's row."""
+def _ready(pod: Raw, now: datetime) -> str:
     total = len(cells.rows(pod, "spec.containers")) + len(_sidecars(pod))
-    ready = sum(bool(s.get("ready")) for s in _running(pod))
-    return [
-        cells.name_of(pod),
-        f"{ready}/{total}",
-        pod_status(pod),
-        _restarts(pod, now),
-        cells.age_of(pod, now),
-        cells.text(pod, "status.podIP", cells.NONE),
-        cells.text(pod, "spec.nodeName", cells.NONE),
-        cells.text(pod, "status.nominatedNodeName", cells.NONE),
-        _gates(pod),
-    ]
+    return f"{sum(bool(s.get('ready')) for s in _running(pod))}/{total}"
 
 
 def row_conditions(pod: Raw) -> list[Raw]:
@@ -44,85 +31,41 @@ def row_conditions(pod: Raw) -> list[Raw]:
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _ENDED[phase]}]
 
 
-def _gates(pod: Raw) -> str:
-    """How many readiness gates are true."""
+def _gates(pod: Raw, now: datetime) -> str:
     gates = cells.rows(pod, "spec.readinessGates")
     ready = sum(cells.condition_is_true(pod, cells.text(gate, "conditionType")) for gate in gates)
     return f"{ready}/{len(gates)}" if gates else cells.NONE
 
 
-def pod_status(pod: Raw) -> str:
-    """The STATUS column: the most urgent reason."""
-    reason = cells.text(pod, "status.reason") or cells.text(pod, "status.phase", cells.UNKNOWN)
-    scheduled = cells.conditions(pod, "PodScheduled")[:1]
-    if any((c.get("status"), c.get("reason")) == ("False", "SchedulingGated") for c in scheduled):
-        reason = "SchedulingGated"
-    init_reason = _init_reason(pod)
-    if not init_reason or cells.condition_is_true(pod, "Initialized"):
-        reason = _container_reason(pod) or init_reason or reason
-    else:
-        reason = init_reason
-    if cells.is_being_deleted(pod):
-        return "Unknown" if cells.text(pod, "status.reason") == "NodeLost" else "Terminating"
-    return reason
+def _status(pod: Raw, now: datetime) -> str:
+    return pod_status.status_column(_read(pod))
 
 
-def _init_reason(pod: Raw) -> str:
-    total, sidecars = len(cells.rows(pod, "spec.initContainers")), _sidecars(pod)
-    for i, container in enumerate(cells.rows(pod, "status.initContainerStatuses")):
-        ended = at(container, "state.terminated")
-        if ended is not None and not cells.number(ended, "exitCode"):
-            continue
-        if cells.text(container, "name") in sidecars and container.get("started"):
-            continue
-        if ended is not None:
-            return f"Init:{_ended(ended)}"
-        waiting = cells.text(container, "state.waiting.reason")
-        if waiting and waiting != "PodInitializing":
-            return f"Init:{waiting}"
-        return f"Init:{i}/{total}"
-    return ""
+def _read(pod: Raw) -> Pod:
+    """The pod as a struct; an empty pod if a field has a wrong type, so that its row prints."""
+    try:
+        return msgspec.convert(pod, Pod)
+    except msgspec.ValidationError:
+        return Pod()
 
 
 def _sidecars(pod: Raw) -> set[str]:
-    """The names of the containers that start before the others and run sidecar_statuses them."""
-    first = cells.rows(pod, "spec.initContainers")
-    return {cells.text(c, "name") for c in first if cells.text(c, "restartPolicy") == "Always"}
+    """The names of the init containers that keep running next to the main containers."""
+    init = cells.rows(pod, "spec.initContainers")
+    return {cells.text(c, "name") for c in init if cells.text(c, "restartPolicy") == "Always"}
 
 
 def _running(pod: Raw) -> list[Raw]:
     """Statuses of the containers that run together: sidecars and main containers."""
-    first, sidecars = cells.rows(pod, "status.initContainerStatuses"), _sidecars(pod)
-    sidecar_statuses = [s for s in first if cells.text(s, "name") in sidecars]
-    return sidecar_statuses + cells.rows(pod, "status.containerStatuses")
-
-
-def _ended(state: Raw) -> str:
-    if cells.text(state, "reason"):
-        return cells.text(state, "reason")
-    if cells.number(state, "signal"):
-        return f"Signal:{cells.number(state, 'signal')}"
-    return f"ExitCode:{cells.number(state, 'exitCode')}"
-
-
-def _container_reason(pod: Raw) -> str:
-    reason, running = "", False
-    for container in reversed(cells.rows(pod, "status.containerStatuses")):
-        state = cells.fields(container, "state")
-        if cells.text(state, "waiting.reason"):
-            reason = cells.text(state, "waiting.reason")
-        elif state.get("terminated") is not None:
-            reason = _ended(state["terminated"])
-        elif container.get("ready") and "running" in state:
-            running = True
-    if reason == "Completed" and running:
-        return "Running" if cells.condition_is_true(pod, "Ready") else "NotReady"
-    return reason
+    init, sidecars = cells.rows(pod, "status.initContainerStatuses"), _sidecars(pod)
+    return [s for s in init if cells.text(s, "name") in sidecars] + cells.rows(
+        pod, "status.containerStatuses"
+    )
 
 
 def _restarts(pod: Raw, now: datetime) -> str:
     """Of the running containers or, until the pod is initialized, of its init containers."""
-    if cells.condition_is_true(pod, "Initialized") or not _init_reason(pod):
+    if cells.condition_is_true(pod, "Initialized") or not pod_status.init_word(_read(pod)):
         statuses = _running(pod)
     else:
         statuses = cells.rows(pod, "status.initContainerStatuses")
@@ -130,3 +73,16 @@ def _restarts(pod: Raw, now: datetime) -> str:
     times = [cells.text(s, "lastState.terminated.finishedAt") for s in statuses]
     last = max(times, default="")
     return f"{count} ({cells.age(last, now)} ago)" if count and last else str(count)
+
+
+COLUMNS = (
+    cells.NAME
+    | {"Ready": _ready, "Status": _status, "Restarts": _restarts}
+    | cells.AGE
+    | {
+        "IP+": cells.text_at("status.podIP", cells.NONE),
+        "Node+": cells.text_at("spec.nodeName", cells.NONE),
+        "Nominated Node+": cells.text_at("status.nominatedNodeName", cells.NONE),
+        "Readiness Gates+": _gates,
+    }
+)

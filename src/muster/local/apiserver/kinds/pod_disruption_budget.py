@@ -7,10 +7,10 @@ hold on a cluster where no such controller runs.
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.api_errors import Cause, too_many
+from muster.local.apiserver import codec
+from muster.local.apiserver.api_errors import Cause, Causes, invalid_value, too_many
 from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.kinds.fields import fill, int_or_percent_problem
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
@@ -30,16 +30,16 @@ def _defaults(budget: Raw) -> None:
     fill(budget, status=dict.fromkeys(_COUNTS, 0))
 
 
-def _check(budget: Raw) -> api_errors.Causes:
+def _check(budget: Raw) -> Causes:
     spec: Raw = budget.get("spec") or {}
     given = [side for side in _SIDES if spec.get(side) is not None]
     if len(given) == 2:
         detail = "minAvailable and maxUnavailable cannot be both set"
-        yield api_errors.invalid_value("spec", codec.dump(spec).decode(), detail)
+        yield invalid_value("spec", codec.dump(spec).decode(), detail)
         return
     for side in given:
         if problem := int_or_percent_problem(spec[side]):
-            yield api_errors.invalid_value(f"spec.{side}", spec[side], problem)
+            yield invalid_value(f"spec.{side}", spec[side], problem)
 
 
 def check_eviction(store: ObjectReader, pod: Raw) -> None:
@@ -91,14 +91,14 @@ def _count(value: object, whole: int) -> int:
     return int(str(value))
 
 
-def _cells(budget: Raw, now: datetime) -> list[Any]:
-    amounts = [codec.at(budget, f"spec.{side}") for side in _SIDES]
-    return [
-        cells.name_of(budget),
-        *("N/A" if amount is None else str(amount) for amount in amounts),
-        cells.number(budget, "status.disruptionsAllowed"),
-        cells.age_of(budget, now),
-    ]
+def _bound(side: str) -> cells.Cell:
+    """The column of a number or percentage that may be missing."""
+
+    def cell(budget: Raw, now: datetime) -> str:
+        amount = codec.at(budget, f"spec.{side}")
+        return "N/A" if amount is None else str(amount)
+
+    return cell
 
 
 PDBS = Resource(
@@ -108,7 +108,10 @@ PDBS = Resource(
         defaults=_defaults,
         check=_check,
         generation="spec",
-        columns=("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"),
-        cells=_cells,
+        columns=cells.NAME | {
+            "Min Available": _bound("minAvailable"),
+            "Max Unavailable": _bound("maxUnavailable"),
+            "Allowed Disruptions": cells.number_at("status.disruptionsAllowed"),
+        } | cells.AGE,
     ),
 )  # fmt: skip

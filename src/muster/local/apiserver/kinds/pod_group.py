@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.local.apiserver.codec import at
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
-from muster.local.apiserver.views.cells import NONE, age_of, conditions, name_of, text
+from muster.local.apiserver.views.cells import AGE, NAME, NONE, conditions, text, text_at
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 _STATES = {"True": "Scheduled", "False": "Unscheduled"}
 
 
-def _cells(group: Raw, now: datetime) -> list[Any]:
+def _policy(group: Raw, now: datetime) -> str:
+    return "Basic" if at(group, "spec.schedulingPolicy.gang") is None else "Gang"
+
+
+def _status(group: Raw, now: datetime) -> str:
     scheduled = conditions(group, "PodGroupScheduled")[:1]
-    gang = at(group, "spec.schedulingPolicy.gang") is not None
-    return [
-        name_of(group),
-        "Gang" if gang else "Basic",
-        text(group, "spec.podGroupTemplateRef.workload.workloadName", NONE),
-        next((_STATES.get(text(c, "status"), "Pending") for c in scheduled), "Pending"),
-        age_of(group, now),
-    ]
+    return next((_STATES.get(text(c, "status"), "Pending") for c in scheduled), "Pending")
 
 
 POD_GROUPS = Resource(
     "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", subresources=STATUS,
     strategy=Strategy(
         generation="spec",
-        columns=("Name", "Policy", "Workload", "Status", "Age"),
-        cells=_cells,
+        columns=NAME | {
+            "Policy": _policy,
+            "Workload": text_at("spec.podGroupTemplateRef.workload.workloadName", NONE),
+            "Status": _status,
+        } | AGE,
     ),
 )  # fmt: skip

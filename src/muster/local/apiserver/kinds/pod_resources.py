@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.quantity import Amount, parse_quantity, whole_amount
 from muster.errors import InvalidQuantity
-from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.kinds.fields import NOT_NEGATIVE, ensure_map
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def is_best_effort(spec: Raw) -> bool:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def check_container_resources(resources: Raw, path: str) -> api_errors.Causes:
+def check_container_resources(resources: Raw, path: str) -> Causes:
     """The causes for invalid requests and limits of a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, value in limits.items():
@@ -208,32 +208,31 @@ def check_container_resources(resources: Raw, path: str) -> api_errors.Causes:
         request, limit = parse_quantity(value), parse_quantity(limits[name])
         if request.nano != limit.nano and not _overcommits(name):
             detail = f"must be equal to {name} limit of {limit}"
-            yield api_errors.invalid_value(f"{path}.requests", str(request), detail)
+            yield invalid_value(f"{path}.requests", str(request), detail)
         elif request.nano > limit.nano:
             detail = f"must be less than or equal to {name} limit of {limit}"
-            yield api_errors.invalid_value(f"{path}.requests", str(request), detail)
+            yield invalid_value(f"{path}.requests", str(request), detail)
     if unlimited:
-        detail = "Limit must be set for non overcommitable resources"
-        yield api_errors.required(f"{path}.limits", detail)
+        yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
 
 
-def check_pod_resources(resources: Raw, path: str) -> api_errors.Causes:
+def check_pod_resources(resources: Raw, path: str) -> Causes:
     """The causes for invalid requests and limits of a whole pod."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for side, amounts in (("limits", limits), ("requests", requests)):
         for name, value in amounts.items():
             where = f"{path}.{side}[{name}]"
             if name not in _OF_PODS and not name.startswith("hugepages-"):
-                yield api_errors.not_supported(where, name, ("cpu", "hugepages-", "memory"))
+                yield not_supported(where, name, ("cpu", "hugepages-", "memory"))
             yield from check_amount(name, value, where)
     for name, value in requests.items():
         request, limit = parse_quantity(value), parse_quantity(limits.get(name, value))
         if request.nano > limit.nano:
             detail = f"must be less than or equal to {name} limit of {limit}"
-            yield api_errors.invalid_value(f"{path}.requests", str(request), detail)
+            yield invalid_value(f"{path}.requests", str(request), detail)
 
 
-def _check_of_container(name: str, value: object, path: str) -> api_errors.Causes:
+def _check_of_container(name: str, value: object, path: str) -> Causes:
     known = name in _OF_CONTAINERS or name.startswith("hugepages-")
     yield from check_resource_name(name, path, "containers", known=known)
     yield from check_amount(name, value, path)
@@ -244,26 +243,24 @@ def is_quota_resource(name: str) -> bool:
     return name in _OF_QUOTAS or name.removeprefix("requests.").startswith("hugepages-")
 
 
-def check_resource_name(name: str, path: str, owner: str, *, known: bool) -> api_errors.Causes:
+def check_resource_name(name: str, path: str, owner: str, *, known: bool) -> Causes:
     """The causes for a resource that `owner` cannot have."""
     problems = names.check_key(name)
     yield from names.invalid_values(path, name, problems)
     if known or "/" in name:
         return
     if not problems and not is_quota_resource(name):
-        yield api_errors.invalid_value(
-            path, name, "must be a standard resource type or fully qualified"
-        )
-    yield api_errors.invalid_value(path, name, f"must be a standard resource for {owner}")
+        yield invalid_value(path, name, "must be a standard resource type or fully qualified")
+    yield invalid_value(path, name, f"must be a standard resource for {owner}")
 
 
-def check_amount(name: str, value: object, path: str) -> api_errors.Causes:
+def check_amount(name: str, value: object, path: str) -> Causes:
     """The causes for an amount that a resource cannot have."""
     amount = parse_quantity(value)
     if amount.nano < 0:
-        yield api_errors.invalid_value(path, str(amount), NOT_NEGATIVE)
+        yield invalid_value(path, str(amount), NOT_NEGATIVE)
     if amount.nano % _WHOLE and (name in _COUNTED or not _overcommits(name)):
-        yield api_errors.invalid_value(path, str(amount), "must be an integer")
+        yield invalid_value(path, str(amount), "must be an integer")
 
 
 def _overcommits(name: str) -> bool:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import (
+    Cause,
+    Causes,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    required,
+)
 from muster.local.apiserver.kinds.fields import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -21,7 +27,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OUTAGES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def check_affinity(affinity: Raw, path: str) -> api_errors.Causes:
+def check_affinity(affinity: Raw, path: str) -> Causes:
     """The causes for an invalid affinity."""
     if not affinity:
         return
@@ -30,13 +36,13 @@ def check_affinity(affinity: Raw, path: str) -> api_errors.Causes:
         yield from _check_pods(affinity.get(kind) or {}, f"{path}.{kind}")
 
 
-def _check_nodes(affinity: Raw, path: str) -> api_errors.Causes:
-    required = affinity.get(REQUIRED)
-    if required is not None:
+def _check_nodes(affinity: Raw, path: str) -> Causes:
+    node_selector = affinity.get(REQUIRED)
+    if node_selector is not None:
         where = f"{path}.{REQUIRED}.nodeSelectorTerms"
-        terms = required.get("nodeSelectorTerms") or ()
+        terms = node_selector.get("nodeSelectorTerms") or ()
         if not terms:
-            yield api_errors.required(where, "must have at least one node selector term")
+            yield required(where, "must have at least one node selector term")
         for i, term in enumerate(terms):
             yield from _check_node_term(term, f"{where}[{i}]")
     for i, preferred in enumerate(affinity.get(_PREFERRED) or ()):
@@ -45,35 +51,34 @@ def _check_nodes(affinity: Raw, path: str) -> api_errors.Causes:
         yield from _check_node_term(preferred.get("preference") or {}, f"{where}.preference")
 
 
-def _check_weight(preferred: Raw, path: str) -> api_errors.Causes:
+def _check_weight(preferred: Raw, path: str) -> Causes:
     weight = preferred.get("weight", 0)
     if not 1 <= weight <= 100:
-        yield api_errors.invalid_value(f"{path}.weight", weight, "must be in the range 1-100")
+        yield invalid_value(f"{path}.weight", weight, "must be in the range 1-100")
 
 
-def _check_node_term(term: Raw, path: str) -> api_errors.Causes:
+def _check_node_term(term: Raw, path: str) -> Causes:
     for i, requirement in enumerate(term.get("matchExpressions") or ()):
         where = f"{path}.matchExpressions[{i}]"
         operator, values = requirement.get("operator") or "", requirement.get("values") or ()
         if operator in ("In", "NotIn"):
             if not values:
                 detail = "must be specified when `operator` is 'In' or 'NotIn'"
-                yield api_errors.required(f"{where}.values", detail)
+                yield required(f"{where}.values", detail)
         elif operator in ("Exists", "DoesNotExist"):
             if values:
                 detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield api_errors.forbidden_field(f"{where}.values", detail)
+                yield forbidden_field(f"{where}.values", detail)
         elif operator in ("Gt", "Lt"):
             if len(values) != 1:
                 detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                yield api_errors.required(f"{where}.values", detail)
+                yield required(f"{where}.values", detail)
         else:
-            detail = "not a valid selector operator"
-            yield api_errors.invalid_value(f"{where}.operator", operator, detail)
+            yield invalid_value(f"{where}.operator", operator, "not a valid selector operator")
         yield from _check_key(requirement.get("key") or "", f"{where}.key")
 
 
-def _check_pods(affinity: Raw, path: str) -> api_errors.Causes:
+def _check_pods(affinity: Raw, path: str) -> Causes:
     for i, term in enumerate(affinity.get(REQUIRED) or ()):
         yield from _check_pod_term(term, f"{path}.{REQUIRED}[{i}]")
     for i, preferred in enumerate(affinity.get(_PREFERRED) or ()):
@@ -84,10 +89,10 @@ def _check_pods(affinity: Raw, path: str) -> api_errors.Causes:
         )
 
 
-def _check_pod_term(term: Raw, path: str) -> api_errors.Causes:
+def _check_pod_term(term: Raw, path: str) -> Causes:
     key = term.get("topologyKey") or ""
     if not key:
-        yield api_errors.required(f"{path}.topologyKey", "can not be empty")
+        yield required(f"{path}.topologyKey", "can not be empty")
     yield from _check_key(key, f"{path}.topologyKey")
 
 
@@ -95,24 +100,24 @@ def _check_key(key: str, path: str) -> list[Cause]:
     return names.invalid_values(path, key, names.check_key(key))
 
 
-def check_gates(gates: Sequence[Raw], path: str) -> api_errors.Causes:
+def check_gates(gates: Sequence[Raw], path: str) -> Causes:
     """The causes for invalid scheduling gates of the spec at `path`."""
     seen: set[str] = set()
     for i, gate in enumerate(gates):
         where, name = f"{path}.schedulingGates[{i}]", str(gate.get("name") or "")
         yield from _check_key(name, where)
         if name in seen:
-            yield api_errors.duplicate(where, name)
+            yield duplicate(where, name)
         seen.add(name)
 
 
-def check_tolerations(tolerations: Sequence[Raw], path: str) -> api_errors.Causes:
+def check_tolerations(tolerations: Sequence[Raw], path: str) -> Causes:
     """The causes for invalid tolerations of the spec at `path`."""
     for i, toleration in enumerate(tolerations):
         yield from _check_toleration(toleration, f"{path}.tolerations[{i}]")
 
 
-def _check_toleration(toleration: Raw, path: str) -> api_errors.Causes:
+def _check_toleration(toleration: Raw, path: str) -> Causes:
     key, effect = toleration.get("key") or "", toleration.get("effect") or ""
     operator, value = toleration.get("operator") or "", toleration.get("value") or ""
     if key:
@@ -122,14 +127,14 @@ def _check_toleration(toleration: Raw, path: str) -> api_errors.Causes:
             'operator must be Exists when `key` is empty, which means "match all values and all'
             ' keys"'
         )
-        yield api_errors.invalid_value(f"{path}.operator", operator, detail)
+        yield invalid_value(f"{path}.operator", operator, detail)
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        yield api_errors.invalid_value(f"{path}.effect", effect, detail)
+        yield invalid_value(f"{path}.effect", effect, detail)
     yield from one_of(toleration, "operator", ("Equal", "Exists"), path)
     if operator == "Exists" and value:
         detail = "value must be empty when `operator` is 'Exists'"
-        yield api_errors.invalid_value(f"{path}.operator", value, detail)
+        yield invalid_value(f"{path}.operator", value, detail)
     yield from one_of(toleration, "effect", _EFFECTS, path)
 
 

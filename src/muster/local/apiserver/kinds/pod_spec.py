@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver import codec
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import (
+    Causes,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    required,
+)
 from muster.local.apiserver.kinds import pod_containers, pod_scheduling
 from muster.local.apiserver.kinds.fields import check_relative_path, fill, maps_in, one_of
 from muster.local.apiserver.kinds.pod_resources import check_pod_resources
@@ -82,13 +89,13 @@ def _complete_volume(volume: Raw) -> None:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def check_pod_spec(spec: Raw, path: str) -> api_errors.Causes:
+def check_pod_spec(spec: Raw, path: str) -> Causes:
     """The causes for an invalid spec."""
     volumes: set[str] = set()
     for i, volume in enumerate(spec.get("volumes") or ()):
         yield from _check_volume(volume, f"{path}.volumes[{i}]", volumes)
     if not spec.get("containers"):
-        yield api_errors.required(f"{path}.containers")
+        yield required(f"{path}.containers")
     seen: set[str] = set()
     for field in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(field) or ()):
@@ -96,7 +103,7 @@ def check_pod_spec(spec: Raw, path: str) -> api_errors.Causes:
             yield from pod_containers.check_container(container, where, volumes)
             name = str(container.get("name") or "")
             if name and name in seen:
-                yield api_errors.duplicate(f"{where}.name", name)
+                yield duplicate(f"{where}.name", name)
             seen.add(name)
     yield from check_pod_resources(spec.get("resources") or {}, f"{path}.resources")
     yield from one_of(spec, "restartPolicy", _RESTART_POLICIES, path)
@@ -113,19 +120,18 @@ def check_pod_spec(spec: Raw, path: str) -> api_errors.Causes:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         detail = "must be between 1 and 2147483647, inclusive"
-        yield api_errors.invalid_value(f"{path}.activeDeadlineSeconds", deadline, detail)
+        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, detail)
     yield from pod_scheduling.check_tolerations(spec.get("tolerations") or (), path)
 
 
-def _check_volume(volume: Raw, path: str, names_used: set[str]) -> api_errors.Causes:
+def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
     sources = sorted(kind for kind in volume if kind != "name" and volume[kind] is not None)
     for kind in sources[1:]:
-        detail = "may not specify more than 1 volume type"
-        yield api_errors.forbidden_field(f"{path}.{kind}", detail)
+        yield forbidden_field(f"{path}.{kind}", "may not specify more than 1 volume type")
     for kind in sources[:1]:
         field = _REQUIRED.get(kind)
         if field and not codec.at(volume, f"{kind}.{field}"):
-            yield api_errors.required(f"{path}.{kind}.{field}")
+            yield required(f"{path}.{kind}.{field}")
         if kind == "hostPath":
             yield from one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
         if kind == "projected":
@@ -133,31 +139,31 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> api_errors.Ca
     name = str(volume.get("name") or "")
     problems = names.check_label(name) if name else []
     if not name:
-        yield api_errors.required(f"{path}.name")
+        yield required(f"{path}.name")
     yield from names.invalid_values(f"{path}.name", name, problems)
     if name in names_used:
-        yield api_errors.duplicate(f"{path}.name", name)
+        yield duplicate(f"{path}.name", name)
     if name and not problems:
         names_used.add(name)
 
 
-def _check_projected(projected: Raw, path: str) -> api_errors.Causes:
+def _check_projected(projected: Raw, path: str) -> Causes:
     for i, source in enumerate(projected.get("sources") or ()):
         token = source.get("serviceAccountToken")
         if token is not None:
             yield from _check_token(token, path, f"{path}.sources[{i}].serviceAccountToken")
 
 
-def _check_token(token: Raw, path: str, where: str) -> api_errors.Causes:
+def _check_token(token: Raw, path: str, where: str) -> Causes:
     """A token in a file. The real server does not say which source has the wrong path."""
     seconds = token.get("expirationSeconds")
     if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
         detail = "may not specify a duration less than 10 minutes"
-        yield api_errors.invalid_value(f"{where}.expirationSeconds", seconds, detail)
+        yield invalid_value(f"{where}.expirationSeconds", seconds, detail)
     if seconds is not None and seconds > _MAX_TOKEN_SECONDS:
         detail = "may not specify a duration larger than 2^32 seconds"
-        yield api_errors.invalid_value(f"{where}.expirationSeconds", seconds, detail)
+        yield invalid_value(f"{where}.expirationSeconds", seconds, detail)
     file = str(token.get("path") or "")
     if not file:
-        yield api_errors.required(f"{path}.path")
+        yield required(f"{path}.path")
     yield from check_relative_path(file, f"{path}.path")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.kinds import pod_spec
 from muster.local.apiserver.kinds.fields import ensure_map
-from muster.local.apiserver.views.cells import NONE, fields, rows, text, words
+from muster.local.apiserver.views.cells import NONE, Cell, fields, rows, text, words
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from muster.api.meta import Raw
 
-COLUMNS = ("Containers+", "Images+", "Selector+")
 _EXPRESSIONS = {
     "In": "{0} in ({1})",
     "NotIn": "{0} notin ({1})",
@@ -29,50 +30,54 @@ def complete_template(spec: Raw) -> None:
     pod_spec.complete_spec(ensure_map(template, "spec"))
 
 
-def check_template(spec: Raw) -> api_errors.Causes:
+def check_template(spec: Raw) -> Causes:
     """The causes for an invalid template of pods that are restarted for ever."""
     path, template = "spec.template.spec", spec["template"]["spec"]
     yield from pod_spec.check_pod_spec(template, path)
     if template["restartPolicy"] != "Always":
         restart = template["restartPolicy"]
-        yield api_errors.not_supported(f"{path}.restartPolicy", restart, ("Always",))
+        yield not_supported(f"{path}.restartPolicy", restart, ("Always",))
 
 
-def check_selector(spec: Raw) -> api_errors.Causes:
+def check_selector(spec: Raw) -> Causes:
     """The causes for a selector that is missing, empty or does not match the template."""
     selector = spec.get("selector")
     if selector is None:
-        yield api_errors.required("spec.selector")
+        yield required("spec.selector")
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
-        detail = "empty selector is invalid for deployment"
-        yield api_errors.invalid_value("spec.selector", selector, detail)
+        yield invalid_value("spec.selector", selector, "empty selector is invalid for deployment")
     else:
         yield from check_template_labels(spec, {})
 
 
-def check_template_labels(spec: Raw, no_labels: Raw | None) -> api_errors.Causes:
+def check_template_labels(spec: Raw, no_labels: Raw | None) -> Causes:
     """The cause for labels that the selector does not match; `no_labels` is shown for none."""
     labels = spec["template"]["metadata"].get("labels")
     if not spec.get("selector") or not selector_matches(spec["selector"], labels or {}):
         detail = "`selector` does not match template `labels`"
         shown = no_labels if labels is None else labels
-        yield api_errors.invalid_value("spec.template.metadata.labels", shown, detail)
+        yield invalid_value("spec.template.metadata.labels", shown, detail)
 
 
-def template_cells(obj: Raw) -> tuple[str, str, str]:
-    """Names and images of the containers, and the selector."""
-    containers = rows(obj, "spec.template.spec.containers")
-    return (
-        ",".join(text(c, "name") for c in containers),
-        ",".join(text(c, "image") for c in containers),
-        _selector_text(fields(obj, "spec.selector")),
-    )
+def _of_containers(field: str) -> Cell:
+    """The column of a field of all containers."""
+    path = "spec.template.spec.containers"
+    return lambda obj, now: ",".join(text(container, field) for container in rows(obj, path))
 
 
-def _selector_text(selector: Raw) -> str:
+def _selector(obj: Raw, now: datetime) -> str:
     """Labels and expressions, sorted by key."""
+    selector = fields(obj, "spec.selector")
     terms = [(key, f"{key}={value}") for key, value in fields(selector, "matchLabels").items()]
     for row in rows(selector, "matchExpressions"):
         key, values = text(row, "key"), ",".join(sorted(words(row, "values")))
         terms.append((key, _EXPRESSIONS.get(text(row, "operator"), "{0}").format(key, values)))
     return ",".join(shown for _, shown in sorted(terms, key=lambda term: term[0])) or NONE
+
+
+COLUMNS: dict[str, Cell] = {
+    "Containers+": _of_containers("name"),
+    "Images+": _of_containers("image"),
+    "Selector+": _selector,
+}
+"""The last columns of every kind that has a template."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value
 from muster.local.apiserver.kinds.fields import fill
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, name_of, number, text
+from muster.local.apiserver.views.cells import AGE, NAME, number_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,10 +107,10 @@ def _admit_create(priority_class: Raw, store: ObjectReader, now: datetime) -> No
             f"priority class names with 'system-' prefix are reserved for system use only. error:"
             f" {name} is not a known system priority class"
         )
-        causes.append(api_errors.forbidden_field("metadata.name", why))
+        causes.append(forbidden_field("metadata.name", why))
     elif value > _MAX_VALUE:
         why = f"maximum allowed value of a user defined priority is {_MAX_VALUE}"
-        causes.append(api_errors.forbidden_field("value", why))
+        causes.append(forbidden_field("value", why))
     if causes:
         raise api_errors.invalid(_GROUP, "PriorityClass", name, causes)
     default = next(_default_classes(store), None) if priority_class.get("globalDefault") else None
@@ -121,23 +122,11 @@ def _admit_create(priority_class: Raw, store: ObjectReader, now: datetime) -> No
         raise api_errors.forbidden(_GROUP, "priorityclasses", name, why)
 
 
-def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+def _check_update(new: Raw, old: Raw) -> Causes:
     if new.get("value", 0) != old.get("value", 0):
-        yield api_errors.forbidden_field("value", "may not be changed in an update.")
+        yield forbidden_field("value", "may not be changed in an update.")
     if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        yield api_errors.invalid_value(
-            "preemptionPolicy", new.get("preemptionPolicy"), "field is immutable"
-        )
-
-
-def _cells(priority_class: Raw, now: datetime) -> list[Any]:
-    return [
-        name_of(priority_class),
-        number(priority_class, "value"),
-        bool(priority_class.get("globalDefault")),
-        age_of(priority_class, now),
-        text(priority_class, "preemptionPolicy"),
-    ]
+        yield invalid_value("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable")
 
 
 PRIORITY_CLASSES = Resource(
@@ -147,7 +136,9 @@ PRIORITY_CLASSES = Resource(
         admit_create=_admit_create,
         check_update=_check_update,
         generation="fixed",
-        columns=("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"),
-        cells=_cells,
+        columns=NAME | {
+            "Value": number_at("value"),
+            "Global-Default": lambda priority_class, now: bool(priority_class.get("globalDefault")),
+        } | AGE | {"PreemptionPolicy": text_at("preemptionPolicy")},
     ),
 )  # fmt: skip

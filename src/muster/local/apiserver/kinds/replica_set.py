@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.local.apiserver.kinds.fields import check_not_negative, ensure_map, fill
 from muster.local.apiserver.kinds.pod_template import (
@@ -10,14 +10,12 @@ from muster.local.apiserver.kinds.pod_template import (
     check_selector,
     check_template,
     complete_template,
-    template_cells,
 )
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, name_of, number
+from muster.local.apiserver.views.cells import AGE, NAME, number_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Cause
@@ -35,17 +33,6 @@ def _check(replica_set: Raw) -> Iterator[Cause]:
     yield from check_template(spec)
 
 
-def _cells(replica_set: Raw, now: datetime) -> list[Any]:
-    return [
-        name_of(replica_set),
-        number(replica_set, "spec.replicas"),
-        number(replica_set, "status.replicas"),
-        number(replica_set, "status.readyReplicas"),
-        age_of(replica_set, now),
-        *template_cells(replica_set),
-    ]
-
-
 REPLICA_SETS = Resource(
     "apps", "v1", "replicasets", "ReplicaSet", short=("rs",), categories=("all",),
     subresources=frozenset({"status", "scale"}), fields=("status.replicas",),
@@ -54,7 +41,10 @@ REPLICA_SETS = Resource(
         check=_check,
         immutable=("spec.selector",),
         generation="spec",
-        columns=("Name", "Desired", "Current", "Ready", "Age", *COLUMNS),
-        cells=_cells,
+        columns=NAME | {
+            "Desired": number_at("spec.replicas"),
+            "Current": number_at("status.replicas"),
+            "Ready": number_at("status.readyReplicas"),
+        } | AGE | COLUMNS,
     ),
 )  # fmt: skip

@@ -5,9 +5,9 @@ What is used, and what a quota rejects, is in `admission.quota`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.kinds.fields import fill
 from muster.local.apiserver.kinds.pod_resources import (
     check_amount,
@@ -16,7 +16,7 @@ from muster.local.apiserver.kinds.pod_resources import (
     is_quota_resource,
 )
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, fields, name_of
+from muster.local.apiserver.views.cells import AGE, NAME, Cell, fields
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -91,7 +91,7 @@ def _defaults(quota: Raw) -> None:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _check(quota: Raw) -> api_errors.Causes:
+def _check(quota: Raw) -> Causes:
     spec: Raw = quota.get("spec") or {}
     hard = spec.get("hard") or {}
     for name, value in hard.items():
@@ -107,51 +107,52 @@ def _check(quota: Raw) -> api_errors.Causes:
         yield from _check_term(term, path)
     named = [term.get("scopeName", "") for term in terms]
     if _contradict(named):
-        yield api_errors.invalid_value("spec.scopeSelector", named, "conflicting scopes")
+        yield invalid_value("spec.scopeSelector", named, "conflicting scopes")
 
 
-def _check_scopes(scopes: list[str], hard: Raw, path: str, shown: object) -> api_errors.Causes:
+def _check_scopes(scopes: list[str], hard: Raw, path: str, shown: object) -> Causes:
     for scope in scopes:
         value = shown if shown is not None else scope
         if scope not in _SCOPES:
-            yield api_errors.invalid_value(path, value, "unsupported scope")
+            yield invalid_value(path, value, "unsupported scope")
             continue
         for name in hard:
             if is_quota_resource(name) and name not in _SCOPES[scope]:
-                yield api_errors.invalid_value(path, value, "unsupported scope applied to resource")
+                yield invalid_value(path, value, "unsupported scope applied to resource")
     if _contradict(scopes):
-        yield api_errors.invalid_value(path, shown, "conflicting scopes")
+        yield invalid_value(path, shown, "conflicting scopes")
 
 
 def _contradict(scopes: list[str]) -> bool:
     return any(pair <= set(scopes) for pair in _OPPOSITES)
 
 
-def _check_term(term: Raw, path: str) -> api_errors.Causes:
+def _check_term(term: Raw, path: str) -> Causes:
     operator, values = term.get("operator") or "", term.get("values") or ()
     if term.get("scopeName") in _EXIST_ONLY and operator != "Exists":
-        yield api_errors.invalid_value(f"{path}.operator", operator, _EXISTS)
+        yield invalid_value(f"{path}.operator", operator, _EXISTS)
     elif operator in ("In", "NotIn"):
         if not values:
             detail = (
                 "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
             )
-            yield api_errors.required(f"{path}.values", detail)
+            yield required(f"{path}.values", detail)
     elif operator not in ("Exists", "DoesNotExist"):
-        yield api_errors.invalid_value(
-            f"{path}.operator", operator, "not a valid selector operator"
-        )
+        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
     elif values:
         detail = "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector"
-        yield api_errors.invalid_value(f"{path}.values", values, detail)
+        yield invalid_value(f"{path}.values", values, detail)
 
 
-def _cells(quota: Raw, now: datetime) -> list[Any]:
-    hard, used = fields(quota, "status.hard"), fields(quota, "status.used")
-    shown = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
-    limits = [text for name, text in shown.items() if name.startswith("limits")]
-    others = [text for name, text in shown.items() if not name.startswith("limits")]
-    return [name_of(quota), ", ".join(others), ", ".join(limits), age_of(quota, now)]
+def _used(*, limits: bool) -> Cell:
+    """The column of the used and hard amounts of limits, or of everything else."""
+
+    def cell(quota: Raw, now: datetime) -> str:
+        hard, used = fields(quota, "status.hard"), fields(quota, "status.used")
+        names = [name for name in sorted(hard) if name.startswith("limits") == limits]
+        return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
+
+    return cell
 
 
 RESOURCE_QUOTAS = Resource(
@@ -162,7 +163,6 @@ RESOURCE_QUOTAS = Resource(
         immutable=("spec.scopes",),
         delete_answer="object",
         counted_as="resourcequotas",
-        columns=("Name", "Request", "Limit", "Age"),
-        cells=_cells,
+        columns=NAME | {"Request": _used(limits=False), "Limit": _used(limits=True)} | AGE,
     ),
 )  # fmt: skip

@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import CREATED_AT, name_and_creation
+from muster.local.apiserver.views.cells import CREATED_AT, NAME
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -24,7 +24,7 @@ _REQUIRED = {
 _RESOURCE_FIELDS = ("apiGroups", "resources", "resourceNames")
 
 
-def _check(role: Raw, *, namespaced: bool) -> api_errors.Causes:
+def _check(role: Raw, *, namespaced: bool) -> Causes:
     for i, rule in enumerate(role.get("rules") or ()):
         yield from _check_rule(rule, f"rules[{i}]", namespaced=namespaced)
     aggregation = role.get("aggregationRule")
@@ -33,32 +33,31 @@ def _check(role: Raw, *, namespaced: bool) -> api_errors.Causes:
     path = "aggregationRule.clusterRoleSelectors"
     if not aggregation.get("clusterRoleSelectors"):
         detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield api_errors.required(path, detail)
+        yield required(path, detail)
     for i, selector in enumerate(aggregation.get("clusterRoleSelectors") or ()):
         problems = names.check_labels(selector.get("matchLabels") or {}, f"{path}[{i}].matchLabels")
         yield from problems
         if problems:
-            yield api_errors.invalid_value(f"{path}[{i}]", None, "invalid label selector.")
+            yield invalid_value(f"{path}[{i}]", None, "invalid label selector.")
 
 
-def _check_rule(rule: Raw, path: str, *, namespaced: bool) -> api_errors.Causes:
+def _check_rule(rule: Raw, path: str, *, namespaced: bool) -> Causes:
     if not rule.get("verbs"):
-        yield api_errors.required(f"{path}.verbs", "verbs must contain at least one value")
+        yield required(f"{path}.verbs", "verbs must contain at least one value")
     urls = rule.get("nonResourceURLs")
     if not urls:
         yield from (
-            api_errors.required(f"{path}.{field}", detail)
+            required(f"{path}.{field}", detail)
             for field, detail in _REQUIRED.items()
             if not rule.get(field)
         )
         return
     field = f"{path}.nonResourceURLs"
     if namespaced:
-        detail = "namespaced rules cannot apply to non-resource URLs"
-        yield api_errors.invalid_value(field, urls, detail)
+        yield invalid_value(field, urls, "namespaced rules cannot apply to non-resource URLs")
     if any(rule.get(other) for other in _RESOURCE_FIELDS):
         detail = "rules cannot apply to both regular resources and non-resource URLs"
-        yield api_errors.invalid_value(field, urls, detail)
+        yield invalid_value(field, urls, detail)
 
 
 def _strategy(*, namespaced: bool) -> Strategy:
@@ -66,8 +65,7 @@ def _strategy(*, namespaced: bool) -> Strategy:
         check=partial(_check, namespaced=namespaced),
         check_name=names.check_path_segment,
         grants=True,
-        columns=CREATED_AT,
-        cells=name_and_creation,
+        columns=NAME | CREATED_AT,
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.kinds.fields import ensure_map, fill, maps_in, one_of
 from muster.local.apiserver.kinds.role import GROUP
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, name_of, rows, text
+from muster.local.apiserver.views.cells import AGE, NAME, Cell, rows, text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,55 +29,54 @@ def _defaults(binding: Raw) -> None:
             fill(subject, apiGroup=GROUP)
 
 
-def _check(binding: Raw, *, kinds: tuple[str, ...]) -> api_errors.Causes:
+def _check(binding: Raw, *, kinds: tuple[str, ...]) -> Causes:
     role: Raw = binding.get("roleRef") or {}
     yield from one_of(role, "apiGroup", (GROUP,), "roleRef")
     if role.get("kind") not in kinds:
-        yield api_errors.not_supported("roleRef.kind", role.get("kind") or "", kinds)
+        yield not_supported("roleRef.kind", role.get("kind") or "", kinds)
     name = str(role.get("name") or "")
     if not name:
-        yield api_errors.required("roleRef.name")
+        yield required("roleRef.name")
     yield from names.invalid_values("roleRef.name", name, names.check_path_segment(name))
     for i, subject in enumerate(binding.get("subjects") or ()):
         yield from _check_subject(subject, f"subjects[{i}]", namespaced="Role" in kinds)
 
 
-def _check_subject(subject: Raw, path: str, *, namespaced: bool) -> api_errors.Causes:
+def _check_subject(subject: Raw, path: str, *, namespaced: bool) -> Causes:
     kind, name = str(subject.get("kind") or ""), str(subject.get("name") or "")
     if not name:
-        yield api_errors.required(f"{path}.name")
+        yield required(f"{path}.name")
     if kind not in _SUBJECT_GROUPS:
-        yield api_errors.not_supported(f"{path}.kind", kind, tuple(_SUBJECT_GROUPS))
+        yield not_supported(f"{path}.kind", kind, tuple(_SUBJECT_GROUPS))
         return
     if name and kind == "ServiceAccount":
         yield from names.invalid_values(f"{path}.name", name, names.check_subdomain(name))
     group = _SUBJECT_GROUPS[kind]
     if (subject.get("apiGroup") or "") != group:
-        yield api_errors.not_supported(f"{path}.apiGroup", subject.get("apiGroup"), (group,))
+        yield not_supported(f"{path}.apiGroup", subject.get("apiGroup"), (group,))
     if kind == "ServiceAccount" and not namespaced and not subject.get("namespace"):
-        yield api_errors.required(f"{path}.namespace")
+        yield required(f"{path}.namespace")
 
 
-def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+def _check_update(new: Raw, old: Raw) -> Causes:
     if new.get("roleRef") != old.get("roleRef"):
-        yield api_errors.invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+        yield invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
 
 
-def _cells(binding: Raw, now: datetime) -> list[Any]:
-    subjects = rows(binding, "subjects")
+def _role(binding: Raw, now: datetime) -> str:
+    return f"{text(binding, 'roleRef.kind')}/{text(binding, 'roleRef.name')}"
 
-    def of_kind(kind: str) -> list[Raw]:
-        return [subject for subject in subjects if text(subject, "kind") == kind]
 
-    accounts = (f"{text(s, 'namespace')}/{text(s, 'name')}" for s in of_kind("ServiceAccount"))
-    return [
-        name_of(binding),
-        f"{text(binding, 'roleRef.kind')}/{text(binding, 'roleRef.name')}",
-        age_of(binding, now),
-        ", ".join(text(s, "name") for s in of_kind("User")),
-        ", ".join(text(s, "name") for s in of_kind("Group")),
-        ", ".join(accounts),
-    ]
+def _subjects(kind: str) -> Cell:
+    """The column of the subjects of a kind; service accounts are shown with their namespace."""
+
+    def cell(binding: Raw, now: datetime) -> str:
+        subjects = [s for s in rows(binding, "subjects") if text(s, "kind") == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{text(s, 'namespace')}/{text(s, 'name')}" for s in subjects)
+        return ", ".join(text(s, "name") for s in subjects)
+
+    return cell
 
 
 def _strategy(*kinds: str) -> Strategy:
@@ -87,8 +86,10 @@ def _strategy(*kinds: str) -> Strategy:
         check_name=names.check_path_segment,
         check_update=_check_update,
         grants=True,
-        columns=("Name", "Role", "Age", "Users+", "Groups+", "ServiceAccounts+"),
-        cells=_cells,
+        columns=NAME
+        | {"Role": _role}
+        | AGE
+        | {f"{kind}s+": _subjects(kind) for kind in ("User", "Group", "ServiceAccount")},
     )
 
 

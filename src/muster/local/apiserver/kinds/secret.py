@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.kinds.config_map import check_immutable, check_key, check_size
 from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, fields, name_of, text
+from muster.local.apiserver.views.cells import AGE, NAME, fields, text_at
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from muster.api.meta import Raw
 
 _REQUIRED_KEYS = {
@@ -39,7 +37,7 @@ def _defaults(secret: Raw) -> None:
         data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
 
 
-def _check(secret: Raw) -> api_errors.Causes:
+def _check(secret: Raw) -> Causes:
     data, type_ = secret.get("data") or {}, str(secret.get("type") or "")
     for key in data:
         yield from check_key(key, "data")
@@ -47,15 +45,15 @@ def _check(secret: Raw) -> api_errors.Causes:
     missing = [key for key in _REQUIRED_KEYS.get(type_, ()) if key not in data]
     if type_ == "kubernetes.io/basic-auth" and not any(key in data for key in _LOGIN):
         missing = list(_LOGIN)
-    yield from (api_errors.required(f"data[{key}]") for key in missing)
+    yield from (required(f"data[{key}]") for key in missing)
     if type_.startswith("kubernetes.io/dockerc"):
         for key in _REQUIRED_KEYS.get(type_, ()):
             if key in data and not _is_json(data[key]):
                 path = f"data[{key}]"
-                yield api_errors.invalid_value(path, _REDACTED, "invalid character in JSON")
+                yield invalid_value(path, _REDACTED, "invalid character in JSON")
     annotations = secret["metadata"].get("annotations") or {}
     if type_ == "kubernetes.io/service-account-token" and not annotations.get(_ACCOUNT):
-        yield api_errors.required(f"metadata.annotations[{_ACCOUNT}]")
+        yield required(f"metadata.annotations[{_ACCOUNT}]")
 
 
 def _is_json(encoded: str) -> bool:
@@ -66,15 +64,6 @@ def _is_json(encoded: str) -> bool:
     return True
 
 
-def _cells(secret: Raw, now: datetime) -> list[Any]:
-    return [
-        name_of(secret),
-        text(secret, "type"),
-        len(fields(secret, "data")),
-        age_of(secret, now),
-    ]
-
-
 SECRETS = Resource(
     "", "v1", "secrets", "Secret", fields=("type",),
     strategy=Strategy(
@@ -83,7 +72,9 @@ SECRETS = Resource(
         immutable=("type",),
         check_update=check_immutable,
         counted_as="secrets",
-        columns=("Name", "Type", "Data", "Age"),
-        cells=_cells,
+        columns=NAME | {
+            "Type": text_at("type"),
+            "Data": lambda secret, now: len(fields(secret, "data")),
+        } | AGE,
     ),
 )  # fmt: skip

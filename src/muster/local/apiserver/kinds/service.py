@@ -7,11 +7,18 @@ not know which other fields belong to the old one, so an update drops those. Nod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.api.quantity import whole_amount
-from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver import codec
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import (
+    Causes,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    required,
+)
 from muster.local.apiserver.kinds import fields, service_node_ports
 from muster.local.apiserver.kinds.pod_resources import ONE
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
@@ -97,23 +104,22 @@ def _prepare_update(new: Raw, old: Raw) -> None:
             spec.pop(name, None)
 
 
-def _check_update(new: Raw, old: Raw) -> api_errors.Causes:
+def _check_update(new: Raw, old: Raw) -> Causes:
     """A service that has an address, or is headless, stays so."""
     spec, before = new["spec"], old["spec"]
     has_address = "ExternalName" not in (spec["type"], before["type"]) and before.get("clusterIP")
     if has_address and spec.get("clusterIP") != before["clusterIP"]:
-        detail = "may not change once set"
-        yield api_errors.invalid_value("spec.clusterIPs[0]", spec.get("clusterIPs"), detail)
+        yield invalid_value("spec.clusterIPs[0]", spec.get("clusterIPs"), "may not change once set")
 
 
 # -- checks --------------------------------------------------------------------------------------
 
 
-def _check(service: Raw) -> api_errors.Causes:
+def _check(service: Raw) -> Causes:
     spec = service["spec"]
     ports, type_ = spec.get("ports") or [], spec.get("type")
     if not ports and type_ != "ExternalName" and spec.get("clusterIP") != "None":
-        yield api_errors.required("spec.ports")
+        yield required("spec.ports")
     yield from _check_external_name(spec) if type_ == "ExternalName" else _check_addresses(spec)
     yield from names.check_labels(spec.get("selector") or {}, "spec.selector")
     for field, allowed in _CHOICES.items():
@@ -125,42 +131,39 @@ def _check(service: Raw) -> api_errors.Causes:
         yield from _check_port(port, path, port_names, alone=len(ports) == 1)
         identity = (port.get("port"), port.get("protocol"))
         if identity in used:
-            yield api_errors.duplicate(path, _go_port(port))
+            yield duplicate(path, _go_port(port))
         used.add(identity)
     yield from _check_external(spec)
     yield from _check_affinity(spec)
 
 
-def _check_external_name(spec: Raw) -> api_errors.Causes:
+def _check_external_name(spec: Raw) -> Causes:
     name = str(spec.get("externalName") or "").rstrip(".")
     if not name:
-        yield api_errors.required("spec.externalName")
+        yield required("spec.externalName")
     else:
         yield from names.invalid_values("spec.externalName", name, names.check_subdomain(name))
     if spec.get("clusterIP") or spec.get("clusterIPs"):
-        detail = "may not be set for ExternalName services"
-        yield api_errors.forbidden_field("spec.clusterIPs", detail)
+        yield forbidden_field("spec.clusterIPs", "may not be set for ExternalName services")
 
 
-def _check_addresses(spec: Raw) -> api_errors.Causes:
+def _check_addresses(spec: Raw) -> Causes:
     first, addresses = str(spec.get("clusterIP") or ""), spec.get("clusterIPs") or []
     path = "spec.clusterIPs"
     if addresses and not first:
-        yield api_errors.invalid_value(
-            path, addresses, "must be empty when `clusterIP` is not specified"
-        )
+        yield invalid_value(path, addresses, "must be empty when `clusterIP` is not specified")
         return
     if first and addresses and addresses[0] != first:
-        yield api_errors.invalid_value(path, addresses, "first value must match `clusterIP`")
+        yield invalid_value(path, addresses, "first value must match `clusterIP`")
         return
     if "None" in addresses and len(addresses) > 1:
-        yield api_errors.invalid_value(path, addresses, "'None' must be the first and only value")
+        yield invalid_value(path, addresses, "'None' must be the first and only value")
     for i, address in enumerate(addresses):
         if address != "None" or i:
             yield from fields.check_address(address, f"{path}[{i}]")
 
 
-def _check_external(spec: Raw) -> api_errors.Causes:
+def _check_external(spec: Raw) -> Causes:
     """Fields that only services reached from outside have."""
     for i, address in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{i}]"
@@ -168,31 +171,31 @@ def _check_external(spec: Raw) -> api_errors.Causes:
         yield from problems or fields.check_reachable(address, path)
     type_, policy = spec.get("type"), spec.get("externalTrafficPolicy")
     if type_ != "LoadBalancer" and spec.get("loadBalancerSourceRanges"):
-        yield api_errors.forbidden_field("spec.LoadBalancerSourceRanges", _BALANCED_ONLY)
+        yield forbidden_field("spec.LoadBalancerSourceRanges", _BALANCED_ONLY)
     if policy and type_ not in service_node_ports.TYPES and not spec.get("externalIPs"):
         detail = "may only be set for externally-accessible services"
-        yield api_errors.invalid_value("spec.externalTrafficPolicy", policy, detail)
+        yield invalid_value("spec.externalTrafficPolicy", policy, detail)
     port = spec.get("healthCheckNodePort")
     if port and (type_, policy) != ("LoadBalancer", "Local"):
-        yield api_errors.invalid_value("spec.healthCheckNodePort", port, _HEALTH_PORT)
+        yield invalid_value("spec.healthCheckNodePort", port, _HEALTH_PORT)
 
 
-def _check_affinity(spec: Raw) -> api_errors.Causes:
+def _check_affinity(spec: Raw) -> Causes:
     path = "sessionAffinityConfig.clientIP.timeoutSeconds"
     seconds = codec.at(spec, path)
     if seconds is not None and not 0 < seconds <= _MAX_AFFINITY_SECONDS:
         detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
-        yield api_errors.invalid_value(f"spec.{path}", seconds, detail)
+        yield invalid_value(f"spec.{path}", seconds, detail)
 
 
-def _check_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> api_errors.Causes:
+def _check_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> Causes:
     name = str(port.get("name") or "")
     if not name and not alone:
-        yield api_errors.required(f"{path}.name")
+        yield required(f"{path}.name")
     elif name:
         yield from names.invalid_values(f"{path}.name", name, names.check_label(name))
         if name in port_names:
-            yield api_errors.duplicate(f"{path}.name", name)
+            yield duplicate(f"{path}.name", name)
         port_names.add(name)
     yield from fields.check_port_number(port.get("port", 0), f"{path}.port")
     yield from fields.one_of(port, "protocol", fields.PROTOCOLS, path)
@@ -228,23 +231,15 @@ def _charge(service: Raw) -> Charge:
     return used
 
 
-def _cells(service: Raw, now: datetime) -> list[Any]:
+def _ports(service: Raw, now: datetime) -> str:
     ports = []
     for port in cells.rows(service, "spec.ports"):
         node = f":{port['nodePort']}" if cells.number(port, "nodePort") else ""
         ports.append(f"{cells.number(port, 'port')}{node}/{cells.text(port, 'protocol', 'TCP')}")
-    return [
-        cells.name_of(service),
-        cells.text(service, "spec.type", "ClusterIP"),
-        cells.text(service, "spec.clusterIP", cells.NONE),
-        _external_address(service),
-        ",".join(ports) or cells.NONE,
-        cells.age_of(service, now),
-        cells.pairs(cells.fields(service, "spec.selector")),
-    ]
+    return ",".join(ports) or cells.NONE
 
 
-def _external_address(service: Raw) -> str:
+def _external_address(service: Raw, now: datetime) -> str:
     addresses = cells.words(service, "spec.externalIPs")
     match codec.at(service, "spec.type"):
         case "ExternalName":
@@ -270,7 +265,13 @@ SERVICES = Resource(
         admit_update=service_node_ports.admit_update,
         delete_answer="object",
         charge=_charge,
-        columns=("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector+"),
-        cells=_cells,
+        columns=cells.NAME | {
+            "Type": cells.text_at("spec.type", "ClusterIP"),
+            "Cluster-IP": cells.text_at("spec.clusterIP", cells.NONE),
+            "External-IP": _external_address,
+            "Port(s)": _ports,
+        } | cells.AGE | {
+            "Selector+": lambda service, now: cells.pairs(cells.fields(service, "spec.selector")),
+        },
     ),
 )  # fmt: skip

@@ -10,13 +10,13 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver.api_errors import Cause, forbidden_field, invalid_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.api_errors import Cause
     from muster.local.apiserver.store.changes import ObjectReader
 
 PORTS = range(30000, 32768)
@@ -76,7 +76,7 @@ def _unexpected(service: Raw) -> list[Cause]:
         return []
     detail = "may not be used when `type` is 'ClusterIP'"
     return [
-        api_errors.forbidden_field(f"spec.ports[{i}].nodePort", detail)
+        forbidden_field(f"spec.ports[{i}].nodePort", detail)
         for i, row in enumerate(_rows(service))
         if row.get("nodePort")
     ]
@@ -90,11 +90,9 @@ def _problems(service: Raw, taken: set[int]) -> list[Cause]:
         if port and port not in PORTS:
             span = f"{PORTS.start}-{PORTS.stop - 1}"
             why = f"provided port is not in the valid range. The range of valid ports is {span}"
-            causes.append(api_errors.invalid_value(field, port, why))
+            causes.append(invalid_value(field, port, why))
         elif port in taken:
-            causes.append(
-                api_errors.invalid_value(field, port, "provided port is already allocated")
-            )
+            causes.append(invalid_value(field, port, "provided port is already allocated"))
     return causes
 
 

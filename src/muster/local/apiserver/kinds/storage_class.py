@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.local.apiserver.kinds.fields import fill
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import age_of, fields, name_of, text
+from muster.local.apiserver.views.cells import AGE, fields, text, text_at
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,16 +20,9 @@ def _defaults(storage_class: Raw) -> None:
     fill(storage_class, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
-def _cells(storage_class: Raw, now: datetime) -> list[Any]:
+def _name(storage_class: Raw, now: datetime) -> str:
     default = fields(storage_class, "metadata.annotations").get(_DEFAULT) == "true"
-    return [
-        name_of(storage_class) + (" (default)" if default else ""),
-        text(storage_class, "provisioner"),
-        text(storage_class, "reclaimPolicy", "Delete"),
-        text(storage_class, "volumeBindingMode", "Immediate"),
-        bool(storage_class.get("allowVolumeExpansion")),
-        age_of(storage_class, now),
-    ]
+    return text(storage_class, "metadata.name") + (" (default)" if default else "")
 
 
 STORAGE_CLASSES = Resource(
@@ -38,10 +31,12 @@ STORAGE_CLASSES = Resource(
         defaults=_defaults,
         immutable=("provisioner", "parameters"),
         delete_answer="object",
-        columns=(
-            "Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion",
-            "Age",
-        ),
-        cells=_cells,
+        columns={
+            "Name": _name,
+            "Provisioner": text_at("provisioner"),
+            "ReclaimPolicy": text_at("reclaimPolicy", "Delete"),
+            "VolumeBindingMode": text_at("volumeBindingMode", "Immediate"),
+            "AllowVolumeExpansion": lambda sc, now: bool(sc.get("allowVolumeExpansion")),
+        } | AGE,
     ),
 )  # fmt: skip

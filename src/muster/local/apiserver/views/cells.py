@@ -7,6 +7,7 @@ of its table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from muster.local.apiserver.codec import at
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
-CREATED_AT = ("Name", "Created At")
+Cell = Callable[["Raw", datetime], Any]
+"""The cell of one column: a function of the object and the present time."""
 NONE, UNKNOWN, UNSET, INVALID = "<none>", "<unknown>", "<unset>", "<invalid>"
 
 
@@ -97,14 +99,24 @@ def _pair(big: int, unit: str, small: int, small_unit: str) -> str:
     return f"{big}{unit}{small}{small_unit}" if small else f"{big}{unit}"
 
 
-def name_of(obj: Raw) -> str:
-    """The first cell."""
-    return text(obj, "metadata.name")
+def text_at(path: str, otherwise: str = "") -> Cell:
+    """The column of the text at a dotted path."""
+    return lambda obj, now: text(obj, path, otherwise)
+
+
+def number_at(path: str) -> Cell:
+    """The column of the number at a dotted path."""
+    return lambda obj, now: number(obj, path)
 
 
 def age_of(obj: Raw, now: datetime) -> str:
     """How long ago an object was created."""
     return age(text(obj, "metadata.creationTimestamp"), now)
+
+
+NAME = {"Name": text_at("metadata.name")}
+AGE = {"Age": age_of}
+CREATED_AT = {"Created At": text_at("metadata.creationTimestamp")}
 
 
 def is_being_deleted(obj: Raw) -> bool:
@@ -125,13 +137,3 @@ def condition_is_true(obj: Raw, type_: str) -> bool:
 def pairs(labels: Raw) -> str:
     """Labels, or a selector, in one cell."""
     return ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or NONE
-
-
-def name_and_age(obj: Raw, now: datetime) -> list[Any]:
-    """The row of a kind without columns of its own."""
-    return [name_of(obj), age_of(obj, now)]
-
-
-def name_and_creation(obj: Raw, now: datetime) -> list[Any]:
-    """The row of a kind that shows the time of creation: the columns `CREATED_AT`."""
-    return [name_of(obj), text(obj, "metadata.creationTimestamp")]

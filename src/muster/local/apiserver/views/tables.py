@@ -100,7 +100,12 @@ def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Ra
         return _custom(resource, now)
     strategy = resource.strategy
     columns = [_column(name) for name in strategy.columns]
-    return columns, lambda obj: strategy.cells(strategy.to_stored(obj), now)
+
+    def cells(obj: Raw) -> list[Any]:
+        stored = strategy.to_stored(obj)
+        return [cell(stored, now) for cell in strategy.columns.values()]
+
+    return columns, cells
 
 
 def _column(name: str) -> Raw:
