@@ -6,6 +6,7 @@ decide nothing: they only save the work of deciding that there is nothing to do.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,7 +20,6 @@ from muster.jobs.job_status import decode_status
 from muster.operator.build import host_ports
 from muster.operator.decide.decide import decide
 from muster.operator.observe.informers import OWNER
-from muster.operator.observe.ports_in_use import PortsInUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,43 +27,35 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.jobs.job import Job
-    from muster.kube.client import Client
     from muster.operator.act.executor import Executor
     from muster.operator.actions import Action
     from muster.operator.observe.informers import Informers, JobRef
     from muster.operator.observe.own_writes import OwnWrites
+    from muster.operator.observe.ports_in_use import PortsInUse
     from muster.operator.settings import Settings
 
 
+@dataclass(frozen=True)
 class Reconciler:
-    def __init__(
-        self,
-        client: Client,
-        informers: Informers,
-        own_writes: OwnWrites,
-        executor: Executor,
-        settings: Settings,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._informers = informers
-        self._own_writes = own_writes
-        self._executor = executor
-        self._settings = settings
-        self._clock = clock
-        self._ports_in_use = PortsInUse(client)
+    informers: Informers
+    own_writes: OwnWrites
+    executor: Executor
+    ports_in_use: PortsInUse
+    settings: Settings
+    clock: Callable[[], datetime]
 
     async def __call__(self, ref: JobRef) -> RequeueAfter | None:
-        cached = self._informers.job(ref)
+        cached = self.informers.job(ref)
         if cached is None:
             return None  # The garbage collector deletes its objects.
-        raw = {**self._own_writes.newest(cached), "kind": ref.kind}
+        raw = {**self.own_writes.newest(cached), "kind": ref.kind}
         if self._is_at_rest(raw):
             return None
         job = self._read(raw)
         actions = await self._decide(job)
         if not actions:
             return None
-        seconds = await self._executor.apply(job, actions)
+        seconds = await self.executor.apply(job, actions)
         return None if seconds is None else RequeueAfter(seconds)
 
     def _is_at_rest(self, raw: Raw) -> bool:
@@ -71,7 +63,7 @@ class Reconciler:
         status = decode_status(raw.get("status"))
         if status.outcome is None or status.is_rejected or _may_expire(raw):
             return False
-        return not self._informers.has_objects(raw["metadata"]["uid"])
+        return not self.informers.has_objects(raw["metadata"]["uid"])
 
     def _read(self, raw: Raw) -> Job:
         """The job; if its manifest became invalid while its pods run, as it was before."""
@@ -79,13 +71,13 @@ class Reconciler:
             job = parse.parse_job(raw)
         except InvalidJob as error:
             return self._read_invalid(raw, error)
-        self._own_writes.record_valid_spec(job.uid, raw["spec"])
+        self.own_writes.record_valid_spec(job.uid, raw["spec"])
         return job
 
     def _read_invalid(self, raw: Raw, error: InvalidJob) -> Job:
         uid = raw["metadata"]["uid"]
         is_rejected = decode_status(raw.get("status")).is_rejected
-        if not is_rejected and self._informers.has_worked(uid):
+        if not is_rejected and self.informers.has_worked(uid):
             try:
                 return replace(self._read_former(raw), invalid=error.with_hint)
             except InvalidJob as unreadable:
@@ -95,22 +87,22 @@ class Reconciler:
     def _read_former(self, raw: Raw) -> Job:
         """The job as it was before its manifest became invalid."""
         uid = raw["metadata"]["uid"]
-        spec = self._own_writes.valid_spec(uid)
+        spec = self.own_writes.valid_spec(uid)
         if spec is None:
-            return job_from_pods(raw, self._informers.pods.by(OWNER, uid))
+            return job_from_pods(raw, self.informers.pods.by(OWNER, uid))
         return parse.parse_job({**raw, "spec": spec})
 
     async def _decide(self, job: Job) -> list[Action]:
-        now = self._clock()
-        observed = self._informers.observe(job, self._own_writes, now)
-        if not (_may_start(job) and host_ports.lacks_ports(job, observed, self._settings)):
-            return decide(job, observed, self._settings, now)
-        ports = await self._ports_in_use.of_other_jobs(job.uid)
+        now = self.clock()
+        observed = self.informers.observe(job, self.own_writes, now)
+        if not (_may_start(job) and host_ports.lacks_ports(job, observed, self.settings)):
+            return decide(job, observed, self.settings, now)
+        ports = await self.ports_in_use.of_other_jobs(job.uid)
         # Nothing may be awaited from here on: ports must be reserved before another job chooses.
-        ports |= self._informers.ports(job) | self._ports_in_use.reserved(job.uid)
-        observed = replace(self._informers.observe(job, self._own_writes, now), ports=ports)
-        actions = decide(job, observed, self._settings, now)
-        self._ports_in_use.reserve(job.uid, host_ports.ports_in(actions))
+        ports |= self.informers.ports(job) | self.ports_in_use.reserved(job.uid)
+        observed = replace(self.informers.observe(job, self.own_writes, now), ports=ports)
+        actions = decide(job, observed, self.settings, now)
+        self.ports_in_use.reserve(job.uid, host_ports.ports_in(actions))
         return actions
 
 

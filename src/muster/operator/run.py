@@ -16,6 +16,7 @@ from muster.control.work_queue import WorkQueue
 from muster.operator.act.executor import Executor
 from muster.operator.observe.informers import Informers, JobRef
 from muster.operator.observe.own_writes import OwnWrites
+from muster.operator.observe.ports_in_use import PortsInUse
 from muster.operator.reconcile import Reconciler
 from muster.operator.settings import Settings
 
@@ -39,11 +40,9 @@ class Options:
     health: Health | None = None
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def build(client: Client, options: Options, clock: Callable[[], datetime] = _now) -> Manager:
+def build(
+    client: Client, options: Options, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> Manager:
     """The daemon, ready to run."""
     manager = Manager("operator", health=options.health, lead=options.lead)
     queue: WorkQueue[JobRef] = WorkQueue("operator")
@@ -54,7 +53,8 @@ def build(client: Client, options: Options, clock: Callable[[], datetime] = _now
         options.health.note("rights", informers.missing_rights)
     recorder = EventRecorder(client, clock, busy=lambda: len(queue) > 0)
     executor = Executor(client, informers, own_writes, recorder)
-    reconciler = Reconciler(client, informers, own_writes, executor, options.settings, clock)
+    ports_in_use = PortsInUse(client)
+    reconciler = Reconciler(informers, own_writes, executor, ports_in_use, options.settings, clock)
     for informer in informers.informers():
         manager.informer(informer)
     manager.background("priorities", informers.priorities.run)

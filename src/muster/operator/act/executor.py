@@ -7,6 +7,7 @@ if it is somebody else's or is being deleted, the job waits for it to go.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -68,29 +69,27 @@ class StopActions(Exception):
         self.waiting = waiting
 
 
+@dataclass(frozen=True)
 class Executor:
     """Carries out decisions, and remembers writes that informers do not show yet."""
 
-    def __init__(
-        self, client: Client, informers: Informers, own_writes: OwnWrites, recorder: EventRecorder
-    ) -> None:
-        self._client = client
-        self._informers = informers
-        self._own_writes = own_writes
-        self._recorder = recorder
+    client: Client
+    informers: Informers
+    own_writes: OwnWrites
+    recorder: EventRecorder
 
     async def apply(self, job: Job, actions: Sequence[Action]) -> float | None:
         """Carry out the list; returns in how many seconds to reconcile again, if at all."""
-        self._own_writes.mark_started(job.uid)
+        self.own_writes.mark_started(job.uid)
         try:
             for _, stage in groupby(actions, key=_sort):
                 await self._apply_stage(job, list(stage))
         except StopActions as stop:
-            is_new = stop.waiting is not None and self._own_writes.record_blocked(
+            is_new = stop.waiting is not None and self.own_writes.record_blocked(
                 job.uid, stop.waiting
             )
             return 0.0 if is_new else stop.seconds
-        if self._own_writes.record_blocked(job.uid, None):
+        if self.own_writes.record_blocked(job.uid, None):
             return 0.0  # It is blocked no more, and its status must say so.
         return min((a.seconds for a in actions if isinstance(a, Requeue)), default=None)
 
@@ -99,36 +98,30 @@ class Executor:
 
         Every call that was sent is awaited, so that its result is remembered.
         """
-        errors: dict[int, Exception] = {}
-        done: set[int] = set()
-
-        async def apply_one(action: Action) -> None:
-            try:
-                if await self._apply_action(job, action):
-                    done.add(id(action))
-            except (MusterError, StopActions) as error:
-                errors[id(action)] = error
-                metrics.count_failed_write(action)
-
-        if len(stage) == 1:
-            await apply_one(stage[0])
-        else:
-            async with asyncio.TaskGroup() as group:
-                for action in stage:
-                    group.create_task(apply_one(action))
+        first, *others = (self._attempt(job, action) for action in stage)
+        # A lone action runs without a task: a status patch must not queue behind event writes.
+        results = await asyncio.gather(first, *others) if others else [await first]
+        changes = [action for action, result in zip(stage, results, strict=True) if result is True]
         # In the order of the actions, so that the same errors always give the same message.
-        ordered = [errors[id(action)] for action in stage if id(action) in errors]
-        happened = [action for action in stage if id(action) in done]
-        if (event := events.event_for_stage(stage, happened, ordered)) is not None:
+        errors = [result for result in results if isinstance(result, Exception)]
+        if (event := events.event_for_stage(stage, changes, errors)) is not None:
             self._emit(job, event)
-        if ordered:
-            raise ordered[0]
+        if errors:
+            raise errors[0]
+
+    async def _attempt(self, job: Job, action: Action) -> bool | Exception:
+        """Carry it out; returns whether that changed something, or the error."""
+        try:
+            return await self._apply_action(job, action)
+        except (MusterError, StopActions) as error:
+            metrics.count_failed_write(action)
+            return error
 
     def _emit(self, job: Job, event: EmitEvent) -> None:
         metrics.count_job_event(job, event.reason)
         version, component = job.job_kind.resource.api_version, job.job_kind.operator
         subject = EventSubject(version, job.kind, job.namespace, job.name, job.uid, component)
-        self._recorder.record(subject, event)
+        self.recorder.record(subject, event)
 
     async def _apply_action(self, job: Job, action: Action) -> bool:
         """Carry it out; returns false if that was done already."""
@@ -153,7 +146,7 @@ class Executor:
 
     async def _verify_job(self, job: Job) -> None:
         try:
-            live = await self._client.get(job.job_kind.resource, job.key)
+            live = await self.client.get(job.job_kind.resource, job.key)
         except NotFound:
             raise StopActions(None) from None
         meta = live["metadata"]
@@ -165,7 +158,7 @@ class Executor:
         if action.generate == "ssh-keys":
             manifest = ssh_keys.with_keys(manifest)
         try:
-            created = await self._client.create(_as_watched(action.kind), manifest)
+            created = await self.client.create(_as_watched(action.kind), manifest)
         except AlreadyExists:
             await self._resolve_taken_name(job, action)
             return False
@@ -180,23 +173,23 @@ class Executor:
         """Remember why an object cannot be created, so that the next decision knows."""
         if action.kind == PODS and isinstance(error, Invalid | BadRequest):
             rejection = _template_rejection(job, action, error)
-            self._own_writes.record_template_rejection(job.uid, job.generation, rejection)
+            self.own_writes.record_template_rejection(job.uid, job.generation, rejection)
             raise StopActions(0.0) from error
         if action.kind == PODS and "exceeded quota" in str(error):
-            self._own_writes.record_quota_refusal(job.uid, str(error))
+            self.own_writes.record_quota_refusal(job.uid, str(error))
             raise StopActions(0.0) from error
-        self._own_writes.record_blocked(job.uid, _blocked(action, "created", error))
+        self.own_writes.record_blocked(job.uid, _blocked(action, "created", error))
 
     async def _patch(self, job: Job, action: Patch) -> None:
         key = Key(job.namespace, action.name)
         kind = _as_watched(action.kind)
         try:
-            patched = await self._client.patch(kind, key, action.change)
+            patched = await self.client.patch(kind, key, action.change)
         except (Forbidden, Invalid, BadRequest) as error:
-            self._own_writes.record_blocked(job.uid, _blocked(action, "changed", error))
+            self.own_writes.record_blocked(job.uid, _blocked(action, "changed", error))
             raise
         if kind == PODS:
-            self._own_writes.drop_created(job.uid, kind, action.name)
+            self.own_writes.drop_created(job.uid, kind, action.name)
         else:
             self._remember(job, kind, patched)
 
@@ -204,7 +197,7 @@ class Executor:
         """Return if the object is the job's own; else wait until the name is free."""
         key = Key(job.namespace, action.name)
         try:
-            existing = await self._client.get(undecoded(action.kind), key)
+            existing = await self.client.get(undecoded(action.kind), key)
         except NotFound:
             raise StopActions(0.0) from None
         meta, name = existing["metadata"], f"{action.kind.kind} {action.name}"
@@ -213,41 +206,41 @@ class Executor:
         if all(row.get("uid") != job.uid for row in meta.get("ownerReferences") or ()):
             message = f"{name} exists and is not this job's; waiting"
             raise StopActions(NAME_RETRY, Waiting(NAME_TAKEN, message))
-        self._remember(job, action.kind, await self._client.get(_as_watched(action.kind), key))
+        self._remember(job, action.kind, await self.client.get(_as_watched(action.kind), key))
         if not job_selector(job).items() <= (meta.get("labels") or {}).items():
             # No informer shows it without its labels; now that it is remembered it is released.
             raise StopActions(0.0)
 
     def _remember(self, job: Job, kind: Kind[Any], written: Any) -> None:
-        if not self._informers.shows(kind, written, job.uid):
-            self._own_writes.record_created(job.uid, kind, written)
+        if not self.informers.shows(kind, written, job.uid):
+            self.own_writes.record_created(job.uid, kind, written)
 
     async def _delete(self, job: Job, action: Delete) -> bool:
         key = Key(job.namespace, action.name)
         try:
-            await self._client.delete(action.kind, key, uid=action.uid)
+            await self.client.delete(action.kind, key, uid=action.uid)
         except (NotFound, Conflict):
             return False  # Gone, or another object has its name by now.
         metrics.count_write(action.kind.resource, "delete")
         if action.uid:
-            self._own_writes.record_deleted(job.uid, action.uid)
+            self.own_writes.record_deleted(job.uid, action.uid)
         return True
 
     async def _patch_status(self, job: Job, change: Raw) -> None:
         body = {"metadata": {"uid": job.uid}, "status": change}
         kind = job.job_kind.resource
         try:
-            written = await self._client.patch(kind, job.key, body, subresource="status")
+            written = await self.client.patch(kind, job.key, body, subresource="status")
         except (NotFound, Conflict):
             raise StopActions(None) from None  # The job is gone, or another has its name by now.
         if not job.status.conditions:
             metrics.count_job_event(job, f"{job.kind}Created")
-        self._own_writes.record_job(job.uid, written)
+        self.own_writes.record_job(job.uid, written)
 
     async def _delete_job(self, job: Job) -> None:
         kind = job.job_kind.resource
         try:
-            await self._client.delete(kind, job.key, uid=job.uid, propagation="Background")
+            await self.client.delete(kind, job.key, uid=job.uid, propagation="Background")
         except (NotFound, Conflict):
             return
         self._emit(job, EmitEvent("SuccessfulDeleteJob", f"Deleted job: {job.name}"))

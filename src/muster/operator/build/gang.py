@@ -11,7 +11,7 @@ from muster.api.gang_dialects import DIALECT_BY_NAME, LATE_ANNOTATION, GroupSpec
 from muster.errors import InvalidQuantity
 from muster.operator.actions import EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KINDS, dialect_of, gang_roles, wanted_dialect
-from muster.operator.build.labels import job_selector, metadata
+from muster.operator.build.labels import job_selector, owned_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,16 +45,11 @@ class Gang:
     def manifest(self) -> Raw:
         """Its group object."""
         assert self.kind is not None
-        meta = metadata(self.job, self.job.name, job_selector(self.job))
+        manifest = owned_manifest(self.job, self.kind, self.job.name, job_selector(self.job))
         annotations = self._job_annotations() | self._late_members()
         if annotations:
-            meta["annotations"] = annotations
-        return {
-            "apiVersion": self.kind.api_version,
-            "kind": self.kind.kind,
-            "metadata": meta,
-            "spec": self._group_spec(),
-        }
+            manifest["metadata"]["annotations"] = annotations
+        return {**manifest, "spec": self._group_spec()}
 
     def _group_spec(self) -> Raw:
         write, policy = DIALECT_BY_NAME[self.dialect].spec, self.job.policy.scheduling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,8 +10,9 @@ from muster.jobs import names
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
+    from muster.api.kinds import Kind
     from muster.api.meta import ObjectMeta, Raw
-    from muster.jobs.job import Job, Replica
+    from muster.jobs.job import Job, Replica, ReplicaSpec
 
 
 def owner_reference(job: Job) -> Raw:
@@ -32,14 +33,15 @@ def owner_rows(meta: ObjectMeta) -> list[Raw]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-def metadata(job: Job, name: str, labels: dict[str, str]) -> Raw:
-    """The metadata of any object that a job owns."""
-    return {
+def owned_manifest(job: Job, kind: Kind[Any], name: str, labels: dict[str, str]) -> Raw:
+    """The head of the manifest of any object that a job owns: all but its content."""
+    metadata = {
         "name": name,
         "namespace": job.namespace,
         "labels": labels,
         "ownerReferences": [owner_reference(job)],
     }
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
 def job_selector(job: Job) -> dict[str, str]:
@@ -55,6 +57,11 @@ def replica_labels(job: Job, replica: Replica) -> dict[str, str]:
 def role_of(job: Job, pod: Pod) -> str:
     """The role of a pod of this job, in canonical spelling; empty if it has none."""
     return job.job_kind.role(pod.metadata.labels.get(names.ROLE, "")) or ""
+
+
+def replica_spec_of(job: Job, pod: Pod) -> ReplicaSpec | None:
+    """The spec of a pod's role; None if the pod has no role of this job."""
+    return job.replica_spec(role_of(job, pod))
 
 
 def index_of(pod: Pod) -> int:

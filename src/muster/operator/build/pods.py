@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster.api.kinds import PODS
 from muster.jobs import names
 from muster.operator.build.host_ports import on_host_network
-from muster.operator.build.labels import metadata, replica_labels
+from muster.operator.build.labels import owned_manifest, replica_labels
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Replica, ReplicaSpec
+    from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
     from muster.operator.build.gang import Gang
 
@@ -27,15 +28,14 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     if job.leads(replica.role, replica.index):
         own[names.JOB_ROLE] = "master"
     labels = {**(template.get("labels") or {}), **marks.labels, **own}
-    meta = metadata(job, replica.name, labels)
+    manifest = owned_manifest(job, PODS, replica.name, labels)
+    meta: Raw = manifest["metadata"]
     meta["annotations"] = {**(template.get("annotations") or {}), **marks.annotations}
     if template.get("finalizers"):
         meta["finalizers"] = template["finalizers"]
-    spec = {
-        **replica_spec.spec,
-        "restartPolicy": _restart_policy(replica_spec),
-        **marks.spec,
-    }
+    # Muster itself decides about exit codes: the kubelet must not restart such a container.
+    restart = "Never" if replica_spec.restart == "ExitCode" else replica_spec.restart
+    spec = {**replica_spec.spec, "restartPolicy": restart, **marks.spec}
     if gang.scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = gang.scheduler
     spec["containers"] = [
@@ -48,11 +48,7 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     if on_host_network(job, replica, hosts.settings):
         spec["hostNetwork"] = True
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
-def _restart_policy(replica_spec: ReplicaSpec) -> str:
-    return "Never" if replica_spec.restart == "ExitCode" else replica_spec.restart
+    return {**manifest, "spec": spec}
 
 
 def _with_port(job: Job, replica: Replica, container: Raw, hosts: Addresses) -> Raw:
@@ -67,9 +63,19 @@ def _with_port(job: Job, replica: Replica, container: Raw, hosts: Addresses) -> 
     return {**container, "ports": [*ports, own_port]}
 
 
-def add_environment(manifest: Raw, container: str, variables: dict[str, str]) -> None:
+def main_container(manifest: Raw, replica: Replica, job: Job) -> Raw:
+    """The container of a new manifest that trains."""
+    replica_spec = job.replica_spec(replica.role)
+    assert replica_spec is not None
+    containers: list[Raw] = manifest["spec"]["containers"]
+    return next(row for row in containers if row["name"] == replica_spec.container)
+
+
+def append(owner: Raw, field: str, *items: Raw) -> None:
+    """Append to a list of a new manifest. The list may be the template's, so it is replaced."""
+    owner[field] = [*(owner.get(field) or ()), *items]
+
+
+def add_environment(container: Raw, variables: dict[str, str]) -> None:
     """Append variables to a container of a new manifest; the last one of a name wins."""
-    for row in manifest["spec"]["containers"]:
-        if row["name"] == container:
-            added = [{"name": name, "value": value} for name, value in variables.items()]
-            row["env"] = [*(row.get("env") or ()), *added]
+    append(container, "env", *({"name": name, "value": v} for name, v in variables.items()))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.kinds import SERVICES
 from muster.operator.build.host_ports import HOST_PORT_ANNOTATION
-from muster.operator.build.labels import metadata, replica_labels
+from muster.operator.build.labels import owned_manifest, replica_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,20 +21,16 @@ def service_manifest(job: Job, replica: Replica, hosts: Addresses) -> Raw:
     main = replica_spec.main if replica_spec else {}
     own_port = {"name": job.job_kind.port_name, "port": hosts.port(replica.role, replica.index)}
     selector = replica_labels(job, replica)
-    meta = metadata(job, replica.name, selector)
+    manifest = owned_manifest(job, SERVICES, replica.name, selector)
     if replica.name in hosts.host_ports:
-        meta["annotations"] = {HOST_PORT_ANNOTATION: str(own_port["port"])}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": meta,
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": selector,
-            "ports": [own_port, *_other_ports(main.get("ports") or (), own_port)],
-        },
-    }
+        manifest["metadata"]["annotations"] = {HOST_PORT_ANNOTATION: str(own_port["port"])}
+    ports = [own_port, *_other_ports(main.get("ports") or (), own_port)]
+    return {**manifest, "spec": {**headless(selector), "ports": ports}}
+
+
+def headless(selector: dict[str, str]) -> Raw:
+    """The spec of a service that gives pods host names before they are ready."""
+    return {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
 
 
 def _other_ports(container_ports: Iterable[Raw], own_port: Raw) -> list[Raw]:

@@ -22,6 +22,8 @@ class Framework:
 
     services = True
     """Whether every replica has a service of its own."""
+    worker_0_decides = True
+    """Whether the success of worker 0 is that of a job without a chief."""
 
     def replicas(self, job: Job, observed: Observed) -> list[Replica]:
         """The replicas that should have pods now."""
@@ -36,26 +38,24 @@ class Framework:
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
         """Whether a job without a chief has succeeded."""
-        workers = pods.get("Worker", [])
-        if not job.replica_spec("Worker"):
-            all_pods = [pod for rows in pods.values() for pod in rows]
-            return len(all_pods) == job.total > 0 and _all_succeeded(all_pods)
-        if len(workers) == job.count("Worker") > 0 and _all_succeeded(workers):
+        worker, workers = job.replica_spec("Worker"), pods.get("Worker", [])
+        if worker is None:
+            return _all_succeeded([pod for rows in pods.values() for pod in rows], job.total)
+        if _all_succeeded(workers, worker.count):
             return True
-        first = next((pod for pod in workers if index_of(pod) == 0), None)
-        done = first is not None and first.status.phase == "Succeeded"
-        return done and job.success_policy != "AllWorkers"
+        if not self.worker_0_decides or job.success_policy == "AllWorkers":
+            return False
+        return any(index_of(pod) == 0 and pod.status.phase == "Succeeded" for pod in workers)
 
     def running(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
         """Whether the job is running."""
-        deciding = job.chief_role or ("Worker" if job.replica_spec("Worker") else "")
-        rows = pods.get(deciding, []) if deciding else [p for row in pods.values() for p in row]
-        return any(_active(pod) for pod in rows)
+        role = job.chief_role or ("Worker" if job.replica_spec("Worker") else "")
+        deciding = pods.get(role, []) if role else [pod for rows in pods.values() for pod in rows]
+        return any(
+            pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+            for pod in deciding
+        )
 
 
-def _all_succeeded(pods: Sequence[Pod]) -> bool:
-    return all(pod.status.phase == "Succeeded" for pod in pods)
-
-
-def _active(pod: Pod) -> bool:
-    return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+def _all_succeeded(pods: Sequence[Pod], wanted: int) -> bool:
+    return len(pods) == wanted > 0 and all(pod.status.phase == "Succeeded" for pod in pods)

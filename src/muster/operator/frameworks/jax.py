@@ -8,13 +8,15 @@ from muster.operator.build.pods import add_environment
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.jobs.job import Job, Replica
+    from muster.jobs.job import Replica
     from muster.operator.build.addresses import Addresses
 
 
 class Jax(Framework):
+    # All processes are one program: it succeeds when all of them do.
+    worker_0_decides = False
+
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         variables = {
             "PYTHONUNBUFFERED": "1",
@@ -24,9 +26,4 @@ class Jax(Framework):
             "PROCESS_ID": str(replica.index),
         }
         for container in manifest["spec"]["containers"]:
-            add_environment(manifest, container["name"], variables)
-
-    def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
-        """All processes are one program: it succeeds when all of them do."""
-        done = [pod for pod in pods.get("Worker", []) if pod.status.phase == "Succeeded"]
-        return len(done) == job.count("Worker") > 0
+            add_environment(container, variables)

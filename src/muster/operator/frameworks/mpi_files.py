@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muster.jobs.job import Mpi
+
 DIRECTORY = "/etc/mpi"
 KUBECTL = "/opt/kube/kubectl"
 HOSTFILE = f"{DIRECTORY}/hostfile"
 AGENT = f"{DIRECTORY}/kubexec.sh"
+_INTEL_AGENT = {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": AGENT}
+_MPICH_AGENT = {"HYDRA_LAUNCHER": "rsh", "HYDRA_LAUNCHER_EXEC": AGENT}
+_RETRY = "-o ConnectionAttempts=10"
+"""For ssh: workers may start to listen later than the launcher calls them."""
 
 _AGENT = """\
 #!/bin/sh
@@ -62,23 +68,16 @@ def discover(hosts: Sequence[str], slots: int | None) -> str:
     return "#!/bin/sh\n" + "".join(f"echo {host}{suffix}\n" for host in hosts)
 
 
-def environment(*, ssh: bool, implementation: str, slots: int) -> dict[str, str]:
+def environment(mpi: Mpi) -> dict[str, str]:
     """The environment variables of the launcher."""
-    if implementation == "Intel":
-        common = {"I_MPI_HYDRA_HOST_FILE": HOSTFILE, "I_MPI_PERHOST": str(slots)}
-        if ssh:
-            return common | {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-o ConnectionAttempts=10"}
-        return common | _intel_agent()
-    if implementation == "MPICH":
-        common = {"HYDRA_HOST_FILE": HOSTFILE}
-        if ssh:
-            return common | {"HYDRA_LAUNCH_EXTRA_ARGS": "-o ConnectionAttempts=10"}
-        return common | {"HYDRA_LAUNCHER": "rsh", "HYDRA_LAUNCHER_EXEC": AGENT}
-    return _open_mpi(ssh, slots) | ({} if ssh else _intel_agent())
-
-
-def _open_mpi(ssh: bool, slots: int) -> dict[str, str]:
-    variables = {
+    if mpi.implementation == "Intel":
+        common = {"I_MPI_HYDRA_HOST_FILE": HOSTFILE, "I_MPI_PERHOST": str(mpi.slots)}
+        ssh = {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": _RETRY}
+        return common | (ssh if mpi.ssh else _INTEL_AGENT)
+    if mpi.implementation == "MPICH":
+        common, ssh = {"HYDRA_HOST_FILE": HOSTFILE}, {"HYDRA_LAUNCH_EXTRA_ARGS": _RETRY}
+        return common | (ssh if mpi.ssh else _MPICH_AGENT)
+    common = {
         "OMPI_MCA_orte_default_hostfile": HOSTFILE,
         "PRTE_MCA_prte_default_hostfile": HOSTFILE,
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -86,19 +85,12 @@ def _open_mpi(ssh: bool, slots: int) -> dict[str, str]:
         "PRTE_ALLOW_RUN_AS_ROOT": "1",
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    if ssh:
-        return variables | {
-            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
-            "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
-            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
-            "PRTE_MCA_plm_ssh_args": "-o ConnectionAttempts=10",
-            "OMPI_MCA_orte_set_default_slots": str(slots),
-        }
-    return variables | {
-        "OMPI_MCA_plm_rsh_agent": AGENT,
-        "PRTE_MCA_plm_ssh_agent": AGENT,
+    ssh = {
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
+        "OMPI_MCA_plm_rsh_args": _RETRY,
+        "PRTE_MCA_plm_ssh_args": _RETRY,
+        "OMPI_MCA_orte_set_default_slots": str(mpi.slots),
     }
-
-
-def _intel_agent() -> dict[str, str]:
-    return {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": AGENT}
+    agent = {"OMPI_MCA_plm_rsh_agent": AGENT, "PRTE_MCA_plm_ssh_agent": AGENT}
+    return common | (ssh if mpi.ssh else agent | _INTEL_AGENT)

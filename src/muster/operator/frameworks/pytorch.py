@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.operator.build.pods import add_environment
+from muster.operator.build.pods import add_environment, append
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -15,24 +15,21 @@ if TYPE_CHECKING:
 
 
 class PyTorch(Framework):
+    worker_0_decides = False
+
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         variables = environment(hosts.job, replica, hosts)
         for container in manifest["spec"]["containers"]:
-            add_environment(manifest, container["name"], variables)
-        if (
-            hosts.settings.init_image
-            and replica.role == "Worker"
-            and hosts.job.replica_spec("Master")
-        ):
+            add_environment(container, variables)
+        has_master = hosts.job.replica_spec("Master") is not None
+        if hosts.settings.init_image and replica.role == "Worker" and has_master:
             _wait_for_master(manifest, hosts)
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
         """Without a master all workers must succeed; in an elastic job one is enough."""
-        workers = pods.get("Worker", [])
-        done = [pod for pod in workers if pod.status.phase == "Succeeded"]
         if job.spec.get("elasticPolicy"):
-            return bool(done)
-        return len(done) == job.count("Worker") > 0
+            return any(pod.status.phase == "Succeeded" for pod in pods.get("Worker", []))
+        return super().succeeded(job, pods)
 
 
 def environment(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
@@ -40,10 +37,8 @@ def environment(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
     variables = {"PYTHONUNBUFFERED": "1"}
     if job.replica_spec("Master"):
         variables |= _with_master(job, replica, hosts)
-    per_node = str(job.spec.get("nprocPerNode") or "auto")
-    variables["PET_NPROC_PER_NODE"] = per_node
-    elastic = job.spec.get("elasticPolicy")
-    if elastic:
+    variables["PET_NPROC_PER_NODE"] = str(job.spec.get("nprocPerNode") or "auto")
+    if elastic := job.spec.get("elasticPolicy"):
         return variables | _elastic(job, elastic, hosts)
     return variables | {"PET_NNODES": str(job.total)}
 
@@ -101,5 +96,4 @@ def _wait_for_master(manifest: Raw, hosts: Addresses) -> None:
             "requests": {"cpu": "50m", "memory": "10Mi"},
         },
     }
-    spec = manifest["spec"]
-    spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
+    append(manifest["spec"], "initContainers", container)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from muster.operator.build.pods import add_environment
+from muster.operator.build.pods import add_environment, main_container
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ class TensorFlow(Framework):
         job = hosts.job
         if job.total == 1:
             return  # With a TF_CONFIG, Estimator would wait for peers.
-        replica_spec = job.replica_spec(replica.role)
-        if replica_spec is not None:
-            value = tf_config(job, replica, hosts)
-            add_environment(manifest, replica_spec.container, {"TF_CONFIG": value})
+        value = tf_config(job, replica, hosts)
+        add_environment(main_container(manifest, replica, job), {"TF_CONFIG": value})
 
 
 def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:

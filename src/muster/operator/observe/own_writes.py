@@ -1,8 +1,9 @@
 """What this operator wrote and its informers do not show yet, per job UID.
 
-Laid over what the informers hold. Without it a second reconcile right after the first would count a
-restart twice, or recreate pods of a job that has just ended. An entry is dropped when the informer
-has caught up with it, and in any case after a minute.
+An informer lags behind the API server: for a moment after a write it still shows the old state. A
+reconcile in that moment would count a restart twice, or recreate pods of a job that has just ended.
+So every decision sees the informers' objects with our own latest writes laid over them. An entry is
+dropped when the informer has caught up with it, and in any case after a minute.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ class _JobWrites:
     valid_spec: Raw | None = None
 
 
+_NO_WRITES = _JobWrites()
+
+
 class OwnWrites:
     """`clock` counts seconds from any moment."""
 
@@ -74,7 +78,7 @@ class OwnWrites:
         self._of(job).quota_refusal = (self._clock() + QUOTA_PAUSE, message)
 
     def quota_refusal(self, job: str) -> str:
-        until, message = self._jobs[job].quota_refusal if job in self._jobs else (0.0, "")
+        until, message = self._read(job).quota_refusal
         return message if until > self._clock() else ""
 
     def record_template_rejection(self, job: str, generation: int, message: str) -> None:
@@ -82,7 +86,7 @@ class OwnWrites:
         self._of(job).template_rejection = (generation, message)
 
     def template_rejection(self, job: str, generation: int) -> str:
-        rejected, message = self._jobs[job].template_rejection if job in self._jobs else (0, "")
+        rejected, message = self._read(job).template_rejection
         return message if rejected == generation else ""
 
     def record_blocked(self, job: str, waiting: Waiting | None) -> bool:
@@ -90,14 +94,13 @@ class OwnWrites:
 
         Returns whether that has changed.
         """
-        if waiting is None and job not in self._jobs:
-            return False  # Keep nothing of a job that is gone.
-        entries = self._of(job)
-        before, entries.blocked = entries.blocked, waiting
-        return before != waiting
+        changed = self._read(job).blocked != waiting
+        if changed:
+            self._of(job).blocked = waiting
+        return changed
 
     def blocked(self, job: str) -> Waiting | None:
-        return self._jobs[job].blocked if job in self._jobs else None
+        return self._read(job).blocked
 
     def mark_started(self, job: str) -> None:
         """We act on this job."""
@@ -105,7 +108,7 @@ class OwnWrites:
 
     def has_started(self, job: str) -> bool:
         """Whether we have acted on this job before."""
-        return job in self._jobs and self._jobs[job].started
+        return self._read(job).started
 
     def record_valid_spec(self, job: str, spec: Raw) -> None:
         """The job's spec is valid as it is."""
@@ -113,7 +116,7 @@ class OwnWrites:
 
     def valid_spec(self, job: str) -> Raw | None:
         """The job's last valid spec, if we have seen one."""
-        return self._jobs[job].valid_spec if job in self._jobs else None
+        return self._read(job).valid_spec
 
     def seen_by_informer(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> bool:
         """An informer shows this object; `leaving` if it is gone or being deleted.
@@ -134,11 +137,10 @@ class OwnWrites:
 
     def is_own_write(self, old: Raw, new: Raw) -> bool:
         """Whether nothing but our own last write made `new` of `old`."""
-        entries = self._jobs.get(new["metadata"]["uid"])
-        if entries is None or entries.job is None:
+        entry = self._read(new["metadata"]["uid"]).job
+        if entry is None:
             return False
-        written = entries.job[1]
-        return _version(new) == _version(written) and _intent(old) == _intent(new)
+        return _version(new) == _version(entry[1]) and _intent(old) == _intent(new)
 
     def forget(self, job: str) -> None:
         """The job is gone."""
@@ -146,8 +148,8 @@ class OwnWrites:
 
     def newest(self, raw: Raw) -> Raw:
         """The job as the informer shows it, or as we wrote it if that is newer."""
-        entries = self._jobs.get(raw["metadata"]["uid"])
-        if entries is None or entries.job is None:
+        entries = self._read(raw["metadata"]["uid"])
+        if entries.job is None:
             return raw
         until, written = entries.job
         if until < self._clock() or _version(raw) >= _version(written):
@@ -157,32 +159,30 @@ class OwnWrites:
 
     def with_created(self, job: str, kind: Kind[Any], cached: list[T]) -> list[T]:
         """The informer's objects of that kind, and those that we created since."""
-        entries = self._jobs.get(job)
-        if entries is None or not entries.created:
-            return cached
-        names = {identity_of(one).key.name for one in cached}
-        now = self._clock()
+        entries = self._read(job).created
+        if not entries:
+            return cached  # The usual case, for which the names of thousands of pods are not read.
+        names, now = {identity_of(obj).key.name for obj in cached}, self._clock()
         return cached + [
             created
-            for (resource, name), (until, created) in entries.created.items()
+            for (resource, name), (until, created) in entries.items()
             if resource == kind.resource and name not in names and until > now
         ]
 
     def with_deletions(self, job: str, pods: list[Pod], now: datetime) -> list[Pod]:
         """These pods, marked for deletion where we requested it."""
-        entries = self._jobs.get(job)
-        if entries is None or not entries.deleted:
-            return pods
-        clock = self._clock()
+        clock, deleted = self._clock(), self._read(job).deleted
         return [
-            marked_for_deletion(pod, now)
-            if entries.deleted.get(pod.metadata.uid, 0.0) > clock
-            else pod
+            marked_for_deletion(pod, now) if deleted.get(pod.metadata.uid, 0.0) > clock else pod
             for pod in pods
         ]
 
     def _of(self, job: str) -> _JobWrites:
         return self._jobs.setdefault(job, _JobWrites())
+
+    def _read(self, job: str) -> _JobWrites:
+        # A read stores nothing: the job may be gone, and nobody would forget it a second time.
+        return self._jobs.get(job, _NO_WRITES)
 
 
 def _intent(raw: Raw) -> tuple[Any, ...]:
