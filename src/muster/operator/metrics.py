@@ -32,17 +32,7 @@ def count_job_event(job: Job, reason: str) -> None:
         JOBS.labels(job.namespace, job.kind, event).inc()
 
 
-def count_deleted_job(kind: str, namespace: str) -> None:
-    """Count a job that was deleted."""
-    JOBS.labels(namespace, kind, "Deleted").inc()
-
-
 def count_failed_write(action: Action) -> None:
     """Count an object that could not be created or deleted."""
     if isinstance(action, Create | Delete):
         FAILURES.labels(action.kind.resource, type(action).__name__.lower()).inc()
-
-
-def count_write(resource: str, verb: str) -> None:
-    """Count an object created or deleted."""
-    OBJECTS.labels(resource, verb).inc()

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from muster.jobs.job_status import Waiting  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Iterable, Mapping
     from datetime import datetime
 
     from muster.api.core import Pod, Service
-    from muster.api.meta import Raw
+    from muster.api.meta import ObjectMeta, Raw
 
 
 NAME_TAKEN = "ErrResourceExists"
@@ -46,7 +46,7 @@ class Observed(msgspec.Struct, frozen=True):
     """Why an object could not be created or changed at the last attempt."""
     template_rejection: str = ""
     """Why the API server rejected a pod of this generation."""
-    leftovers: Mapping[tuple[str, str], Raw] = {}
+    leftovers: Mapping[tuple[str, str], ObjectMeta] = {}
     """Metadata of objects other than pods that carry the job's labels and have no controller, by
     resource and name: a former job of this name left them behind."""
     is_new: bool = False
@@ -55,8 +55,11 @@ class Observed(msgspec.Struct, frozen=True):
     """Values of priority classes."""
 
 
-def marked_for_deletion(pod: Pod, now: datetime) -> Pod:
-    """The pod as it will be once its deletion is requested."""
-    if pod.metadata.deletion_timestamp is not None:
-        return pod
-    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=now))
+def with_deletions(pods: Iterable[Pod], uids: Container[str], now: datetime) -> tuple[Pod, ...]:
+    """The pods as they will be once the deletion of those with these UIDs is requested."""
+    return tuple(
+        replace(pod, metadata=replace(pod.metadata, deletion_timestamp=now))
+        if pod.metadata.uid in uids and pod.metadata.deletion_timestamp is None
+        else pod
+        for pod in pods
+    )

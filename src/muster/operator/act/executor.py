@@ -165,7 +165,7 @@ class Executor:
         except (Forbidden, Invalid, BadRequest) as error:
             self._record_refusal(job, action, error)
             raise
-        metrics.count_write(action.kind.resource, "create")
+        metrics.OBJECTS.labels(action.kind.resource, "create").inc()
         self._remember(job, action.kind, created)
         return True
 
@@ -221,7 +221,7 @@ class Executor:
             await self.client.delete(action.kind, key, uid=action.uid)
         except (NotFound, Conflict):
             return False  # Gone, or another object has its name by now.
-        metrics.count_write(action.kind.resource, "delete")
+        metrics.OBJECTS.labels(action.kind.resource, "delete").inc()
         if action.uid:
             self.own_writes.record_deleted(job.uid, action.uid)
         return True

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from muster.api.meta import ObjectMeta, Raw
     from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
     from muster.operator.observed import Observed
@@ -34,14 +34,13 @@ def adopt_and_release(
     """Orphans in the place of a wanted replica become the job's, with the marks of its gang."""
     replicas = {replica.name: replica for replica in wanted}
     orphans = [pod for pod in observed.orphans if pod.metadata.name in replicas]
-    gang = gang_of(job, observed, settings) if orphans else None
     actions: list[Action] = [_with_owners(pod, _others(job, pod)) for pod in observed.released]
+    if not orphans:
+        return actions
+    gang = gang_of(job, observed, settings)
     for pod in orphans:
-        marks: Raw = {}
-        if gang is not None:
-            replica = replicas[pod.metadata.name]
-            own = gang.marks(replica)
-            marks = {"labels": {**own.labels}, "annotations": {**own.annotations}}
+        own = gang.marks(replicas[pod.metadata.name])
+        marks = {"labels": {**own.labels}, "annotations": {**own.annotations}}
         owners = [*_others(job, pod), owner_reference(job)]
         actions.append(_with_owners(pod, owners, {name: row for name, row in marks.items() if row}))
     return actions
@@ -77,9 +76,9 @@ def report_unclaimed(
     return status, [EmitEvent("UnclaimedPods", message, "Warning")]
 
 
-def _adopt(job: Job, action: Create, metadata: Raw) -> Patch:
-    owners = [*(metadata.get("ownerReferences") or ()), owner_reference(job)]
-    change = {"metadata": {"uid": metadata["uid"], "ownerReferences": owners}}
+def _adopt(job: Job, action: Create, metadata: ObjectMeta) -> Patch:
+    owners = [*owner_rows(metadata), owner_reference(job)]
+    change = {"metadata": {"uid": metadata.uid, "ownerReferences": owners}}
     return Patch(action.kind, action.name, change)
 
 

@@ -64,8 +64,6 @@ def waiting_for_backoff(
 
 
 def _failures_of(status: JobStatus, replica: Replica) -> ReplicaFailures | None:
-    if not status.failures:
-        return None
     return status.failures.get(f"{replica.role.lower()}-{replica.index}")
 
 

@@ -43,7 +43,7 @@ from muster.operator.decide.gang_object import delete_group_objects
 from muster.operator.decide.outcome import assess
 from muster.operator.decide.waiting_reason import explain, terminating_pods
 from muster.operator.frameworks import registry
-from muster.operator.observed import marked_for_deletion
+from muster.operator.observed import with_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +109,7 @@ def _decide_active(
     adopted = adoption.adopt_and_release(job, wanted, observed, settings)
     if assessment.status.outcome is not None:
         return [*adopted, *_write_and_end(job, assessment.status, events, observed, now)]
-    rejection = job.invalid if job.from_pods else _rejection_of_pods(job, before, observed)
+    rejection = invalid_spec.rejection_of_pods(job, before, observed)
     if rejection and not invalid_spec.keeps_running(_started(job, before, pods), observed.pods):
         after = invalid_spec.failed(job, status, rejection, now)
         return _write_and_end(job, after, invalid_spec.event(before, rejection), observed, now)
@@ -139,7 +139,7 @@ def _decide_active(
                 observed,
             )
         ),
-        *_deadlines(updated, now),
+        *(Requeue(left) for left in job_limits.seconds_to_deadlines(updated, status, now)),
     ]
 
 
@@ -161,11 +161,6 @@ def _accept(
     if before.condition("Created") is None:
         events += gang.warnings(job, observed, settings)
     return status, events
-
-
-def _rejection_of_pods(job: Job, before: JobStatus, observed: Observed) -> str:
-    """Why the API server rejects this job's pods: known from the status, or met just now."""
-    return invalid_spec.rejection_of_pods(before, job) or observed.template_rejection
 
 
 def _started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
@@ -257,20 +252,7 @@ def _is_cleaned(job: Job, pod: Pod, policy: str) -> bool:
 def _with_deletions(observed: Observed, pods: Iterable[Pod], now: datetime) -> Observed:
     """What is observed once the deletion of these pods is requested."""
     uids = {pod.metadata.uid for pod in pods}
-    if not uids:
-        return observed
-    marked = (
-        marked_for_deletion(pod, now) if pod.metadata.uid in uids else pod for pod in observed.pods
-    )
-    return replace(observed, pods=tuple(marked))
-
-
-def _deadlines(job: Job, now: datetime) -> list[Action]:
-    both = (
-        job_limits.seconds_to_deadline(job, job.status, now),
-        job_limits.seconds_to_start(job, job.status, now),
-    )
-    return [Requeue(left) for left in both if left is not None]
+    return replace(observed, pods=with_deletions(observed.pods, uids, now))
 
 
 def _expiry(job: Job, status: JobStatus, now: datetime) -> list[Action]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.jobs.job import Job
+    from muster.operator.observed import Observed
 
 
 def any_running(pods: Iterable[Pod]) -> bool:
@@ -87,12 +88,14 @@ def with_invalid_condition(
     return replace(status, observed_generation=generation, conditions=(row, *others))
 
 
-def rejection_of_pods(status: JobStatus, job: Job) -> str:
-    """Why the API server rejects the pods of this very generation; empty if it does not."""
+def rejection_of_pods(job: Job, status: JobStatus, observed: Observed) -> str:
+    """Why the API server would reject new pods: known from the status, or met just now."""
+    if job.from_pods:
+        return job.invalid
     row = status.condition(INVALID_SPEC)
     if job.invalid or row is None or row.observed_generation != job.generation:
-        return ""
-    return row.message
+        return observed.template_rejection
+    return row.message or observed.template_rejection
 
 
 def without_rejection(status: JobStatus) -> JobStatus:

@@ -75,17 +75,19 @@ def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None
     return int(limit) - (now - start).total_seconds()
 
 
+def seconds_to_deadlines(job: Job, status: JobStatus, now: datetime) -> list[float]:
+    """Seconds to each deadline that the job has."""
+    both = (seconds_to_deadline(job, status, now), seconds_to_start(job, status, now))
+    return [left for left in both if left is not None]
+
+
 def ended_by_limit(job: Job, status: JobStatus) -> bool:
     """Whether a finished job ended by one of its limits, as its status alone tells."""
     if not status.is_true("Failed"):
         return False
-    if backoff_limit_reached(job, status):
-        return True
-    end = status.completion_time
-    if end is None:
-        return False
-    both = (seconds_to_deadline(job, status, end), seconds_to_start(job, status, end))
-    return any(left is not None and left <= 0 for left in both)
+    if backoff_limit_reached(job, status) or status.completion_time is None:
+        return backoff_limit_reached(job, status)
+    return any(left <= 0 for left in seconds_to_deadlines(job, status, status.completion_time))
 
 
 def _counted_restarts(job: Job, pod: Pod) -> int:

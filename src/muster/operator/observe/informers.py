@@ -12,21 +12,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import msgspec
+
 from muster.api.kinds import JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES, Kind
-from muster.api.meta import Key, Raw
+from muster.api.meta import Key, ObjectMeta, Raw, key_of
 from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import identity_of
 from muster.operator import metrics
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
-from muster.operator.build.labels import owner_rows
 from muster.operator.decide.invalid_spec import any_running
 from muster.operator.frameworks.registry import OWNED
-from muster.operator.observed import Observed
+from muster.operator.observed import Observed, with_deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from datetime import datetime
 
     from muster.api.core import Pod, PriorityClass, Service
@@ -84,7 +85,7 @@ class Informers:
     def missing_rights(self) -> str:
         """The rights that are missing for some jobs only."""
         informers = (*self.informers(), self.priorities)
-        return "; ".join(sorted({one.missing_right for one in informers} - {""}))
+        return "; ".join(sorted({informer.missing_right for informer in informers} - {""}))
 
     def connect(self, own_writes: OwnWrites, wake: Callable[[JobRef], None]) -> None:
         """Wake a job when it or one of its objects changes.
@@ -125,7 +126,7 @@ class Informers:
         services = own_writes.with_created(uid, SERVICES, self.services.by(OWNER, uid))
         served = (resource for resource, informer in self.groups.items() if informer.installed)
         return Observed(
-            pods=tuple(own_writes.with_deletions(uid, pods, now)),
+            pods=with_deletions(pods, own_writes.deleted(uid), now),
             orphans=tuple(pod for pod in labelled if _is_orphan(pod)),
             released=tuple(pod for pod in owned if label not in _labelled(pod)),
             of_former_job=tuple(pod for pod in labelled if _is_of_former_job(pod, job)),
@@ -137,29 +138,27 @@ class Informers:
             blocked=own_writes.blocked(uid),
             template_rejection=own_writes.template_rejection(uid, job.generation),
             is_new=not own_writes.has_started(uid),
-            priorities={one.metadata.name: one.value for one in self.priorities.all()},
+            priorities={row.metadata.name: row.value for row in self.priorities.all()},
         )
 
     def _objects_of(self, job: Job, own_writes: OwnWrites) -> dict[tuple[str, str], Raw]:
         objects: dict[tuple[str, str], Raw] = {}
         for resource, informer in self._objects.items():
             cached = informer.by(OWNER, job.uid)
-            for one in own_writes.with_created(job.uid, informer.kind, cached):
-                objects[(resource, one["metadata"]["name"])] = one
+            for obj in own_writes.with_created(job.uid, informer.kind, cached):
+                objects[resource, obj["metadata"]["name"]] = obj
         return objects
 
-    def _leftovers(self, label: str) -> dict[tuple[str, str], Raw]:
+    def _leftovers(self, label: str) -> dict[tuple[str, str], ObjectMeta]:
         """Objects that a former job of this name left behind; pods are observed as orphans."""
-        leftovers: dict[tuple[str, str], Raw] = {}
-        for service in self.services.by(_LABEL, label):
-            if _is_orphan(service):
-                meta = service.metadata
-                row = {"uid": meta.uid, "ownerReferences": owner_rows(meta)}
-                leftovers[SERVICES.resource, meta.name] = row
-        for resource, informer in self._objects.items():
-            for one in informer.by(_LABEL, label):
-                if _is_orphan(one):
-                    leftovers[resource, one["metadata"]["name"]] = one["metadata"]
+        leftovers: dict[tuple[str, str], ObjectMeta] = {}
+        for resource, informer in self._owned.items():
+            if resource == PODS.resource:
+                continue
+            for obj in informer.by(_LABEL, label):
+                if _is_orphan(obj):
+                    meta = _metadata(obj)
+                    leftovers[resource, meta.name] = meta
         return leftovers
 
     def ports(self, job: Job) -> frozenset[int]:
@@ -188,10 +187,10 @@ def _job_listener(
         meta = change.current["metadata"]
         if change.new is None:
             own_writes.forget(meta["uid"])
-            metrics.count_deleted_job(kind, meta.get("namespace", ""))
+            metrics.JOBS.labels(meta.get("namespace", ""), kind, "Deleted").inc()
         elif change.old is not None and own_writes.is_own_write(change.old, change.new):
             return
-        wake(JobRef(kind, Key(meta.get("namespace", ""), meta["name"])))
+        wake(JobRef(kind, key_of(change.current)))
 
     return listen
 
@@ -200,79 +199,64 @@ def _owned_listener(
     kind: Kind[Any], own_writes: OwnWrites, wake: Callable[[JobRef], None]
 ) -> Callable[[Change[Any]], None]:
     def listen(change: Change[Any]) -> None:
-        current = change.current
-        leaving = change.new is None or _leaving(current)
-        owners = _owner(current)
+        current, owners = change.current, _owner(change.current)
+        leaving = change.new is None or _metadata(current).deletion_timestamp is not None
         is_new = [
             own_writes.seen_by_informer(kind, owner, current, leaving=leaving) for owner in owners
         ]
         if change.old is None and owners and not any(is_new):
             return
-        for one in (change.old, change.new):
-            for ref in _refs(one) if one is not None else ():
+        # Both states: a label or owner that is gone may have tied the object to another job.
+        for state in (change.old, change.new):
+            for ref in _refs(state) if state is not None else ():
                 wake(ref)
 
     return listen
 
 
-def _leaving(one: Any) -> bool:
-    if isinstance(one, dict):
-        return bool(one["metadata"].get("deletionTimestamp"))
-    return one.metadata.deletion_timestamp is not None
+def _metadata(obj: Any) -> ObjectMeta:
+    """The metadata of an object that its informer holds as a struct or undecoded."""
+    if isinstance(obj, dict):
+        fields = {name: value for name, value in obj["metadata"].items() if value is not None}
+        return msgspec.convert(fields, ObjectMeta)
+    metadata: ObjectMeta = obj.metadata
+    return metadata
 
 
-def _owner(one: Any) -> list[str]:
+def _owner(obj: Any) -> list[str]:
     """The UID of its controller."""
-    if isinstance(one, dict):
-        rows = one["metadata"].get("ownerReferences") or ()
-        return [row["uid"] for row in rows if row.get("controller")]
-    controller = one.metadata.controller
+    controller = _metadata(obj).controller
     return [controller.uid] if controller is not None else []
 
 
-def _labels(one: Any) -> tuple[str, dict[str, str]]:
-    if isinstance(one, dict):
-        return one["metadata"].get("namespace", ""), one["metadata"].get("labels") or {}
-    return one.metadata.namespace, one.metadata.labels
-
-
-def _labelled(one: Any) -> Iterable[str]:
-    namespace, labels = _labels(one)
-    operator, job = labels.get(names.OPERATOR, ""), labels.get(names.JOB, "")
-    return [_label(operator, Key(namespace, job))]
+def _labelled(obj: Any) -> list[str]:
+    meta = _metadata(obj)
+    operator, job = meta.labels.get(names.OPERATOR, ""), meta.labels.get(names.JOB, "")
+    return [_label(operator, Key(meta.namespace, job))]
 
 
 def _label(operator: str, key: Key) -> str:
     return f"{operator}/{key}"
 
 
-def _refs(one: Any) -> set[JobRef]:
+def _refs(obj: Any) -> set[JobRef]:
     """The jobs to wake: the one whose labels it carries, and its controller."""
-    namespace, labels = _labels(one)
-    kind = _KINDS.get(labels.get(names.OPERATOR, ""))
-    refs = (
-        {JobRef(kind, Key(namespace, labels[names.JOB]))} if kind and names.JOB in labels else set()
-    )
-    for kind, name in _controller(one):
-        if kind in JOB_KIND_BY_NAME:
-            refs.add(JobRef(kind, Key(namespace, name)))
+    meta = _metadata(obj)
+    kind, job = _KINDS.get(meta.labels.get(names.OPERATOR, "")), meta.labels.get(names.JOB)
+    refs = {JobRef(kind, Key(meta.namespace, job))} if kind and job is not None else set()
+    if meta.controller is not None and meta.controller.kind in JOB_KIND_BY_NAME:
+        refs.add(JobRef(meta.controller.kind, Key(meta.namespace, meta.controller.name)))
     return refs
 
 
-def _controller(one: Any) -> list[tuple[str, str]]:
-    """Kind and name of its controller."""
-    if isinstance(one, dict):
-        rows = one["metadata"].get("ownerReferences") or ()
-        return [(row["kind"], row["name"]) for row in rows if row.get("controller")]
-    controller = one.metadata.controller
-    return [(controller.kind, controller.name)] if controller is not None else []
-
-
-def _is_orphan(one: Any) -> bool:
-    return not _owner(one) and not _leaving(one)
+def _is_orphan(obj: Any) -> bool:
+    meta = _metadata(obj)
+    return meta.controller is None and meta.deletion_timestamp is None
 
 
 def _is_of_former_job(pod: Pod, job: Job) -> bool:
     """Whether it belongs to another job of the same kind and name."""
     owner = pod.metadata.controller
-    return owner is not None and owner.uid != job.uid and _controller(pod) == [(job.kind, job.name)]
+    if owner is None or owner.uid == job.uid:
+        return False
+    return (owner.kind, owner.name) == (job.kind, job.name)

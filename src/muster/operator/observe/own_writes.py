@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.kube.watch.informer_cache import identity_of
-from muster.operator.observed import marked_for_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
-    from muster.api.core import Pod
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.jobs.job_status import Waiting
@@ -169,13 +166,10 @@ class OwnWrites:
             if resource == kind.resource and name not in names and until > now
         ]
 
-    def with_deletions(self, job: str, pods: list[Pod], now: datetime) -> list[Pod]:
-        """These pods, marked for deletion where we requested it."""
-        clock, deleted = self._clock(), self._read(job).deleted
-        return [
-            marked_for_deletion(pod, now) if deleted.get(pod.metadata.uid, 0.0) > clock else pod
-            for pod in pods
-        ]
+    def deleted(self, job: str) -> set[str]:
+        """The UIDs of the objects whose deletion we requested."""
+        now = self._clock()
+        return {uid for uid, until in self._read(job).deleted.items() if until > now}
 
     def _of(self, job: str) -> _JobWrites:
         return self._jobs.setdefault(job, _JobWrites())
