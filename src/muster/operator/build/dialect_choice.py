@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api import kinds
 from muster.api.gang_dialects import DIALECT_BY_NAME, DIALECTS, GROUP_MARKS, NAME_LABEL
-from muster.operator.build.labels import role_of
+from muster.operator.build.labels import replica_spec_of, role_of
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
@@ -139,7 +139,7 @@ def _marked_dialect(job: Job, pod: Pod) -> str:
 
 def _is_labelled_by_template(job: Job, pod: Pod) -> bool:
     """Whether the user, not the operator, wrote the labels of the plainest dialect."""
-    replica_spec = job.replica_spec(role_of(job, pod))
+    replica_spec = replica_spec_of(job, pod)
     meta = (replica_spec.template.get("metadata") or {}) if replica_spec else {}
     return NAME_LABEL in (meta.get("labels") or {})
 

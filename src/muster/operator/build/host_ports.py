@@ -35,10 +35,7 @@ def host_ports_of(job: Job, observed: Observed, settings: Settings) -> dict[str,
 
     It is the port that its service records, or else a free one.
     """
-    if not job.job_kind.port:
-        return {}
-    recorded = recorded_ports(job, observed)
-    wanted = [replica for replica in job.replicas() if on_host_network(job, replica, settings)]
+    recorded, wanted = recorded_ports(job, observed), _replicas_with_ports(job, settings)
     ports = {one.name: recorded[one.name] for one in wanted if one.name in recorded}
     taken = set(observed.ports) | set(ports.values()) | _declared_ports(job)
     for replica in wanted:
@@ -46,6 +43,12 @@ def host_ports_of(job: Job, observed: Observed, settings: Settings) -> dict[str,
             ports[replica.name] = _free_port(f"{job.uid}/{replica.name}", settings, taken)
             taken.add(ports[replica.name])
     return ports
+
+
+def _replicas_with_ports(job: Job, settings: Settings) -> list[Replica]:
+    """The replicas on the host's network; none in a kind of job whose replicas have no port."""
+    replicas = job.replicas() if job.job_kind.port else ()
+    return [replica for replica in replicas if on_host_network(job, replica, settings)]
 
 
 def recorded_ports(job: Job, observed: Observed) -> dict[str, int]:
@@ -61,13 +64,8 @@ def recorded_ports(job: Job, observed: Observed) -> dict[str, int]:
 
 def lacks_ports(job: Job, observed: Observed, settings: Settings) -> bool:
     """Whether the service of a replica on the host's network records no port yet."""
-    if not job.job_kind.port:
-        return False
     recorded = recorded_ports(job, observed)
-    return any(
-        replica.name not in recorded and on_host_network(job, replica, settings)
-        for replica in job.replicas()
-    )
+    return any(one.name not in recorded for one in _replicas_with_ports(job, settings))
 
 
 def ports_in(actions: Iterable[Action]) -> set[int]:

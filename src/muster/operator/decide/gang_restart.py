@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from muster.operator.build.labels import index_of, role_of
+from muster.operator.build.labels import index_of, replica_spec_of, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +77,6 @@ def _sizes(status: JobStatus, wanted: Sequence[Replica], pods: Sequence[Pod]) ->
 
 def _training_restarted(job: Job, pod: Pod) -> bool:
     """Whether the container that trains restarted, and not one beside it or before it."""
-    replica_spec = job.replica_spec(role_of(job, pod))
+    replica_spec = replica_spec_of(job, pod)
     main = replica_spec.container if replica_spec else ""
     return any(row.name == main and row.restart_count for row in pod.status.container_statuses)

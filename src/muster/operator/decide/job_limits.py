@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.jobs import names
-from muster.operator.build.labels import role_of
+from muster.operator.build.labels import replica_spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,13 +85,14 @@ def ended_by_limit(job: Job, status: JobStatus) -> bool:
     """Whether a finished job ended by one of its limits, as its status alone tells."""
     if not status.is_true("Failed"):
         return False
-    if backoff_limit_reached(job, status) or status.completion_time is None:
-        return backoff_limit_reached(job, status)
-    return any(left <= 0 for left in seconds_to_deadlines(job, status, status.completion_time))
+    if backoff_limit_reached(job, status):
+        return True
+    end = status.completion_time
+    return end is not None and any(left <= 0 for left in seconds_to_deadlines(job, status, end))
 
 
 def _counted_restarts(job: Job, pod: Pod) -> int:
-    replica_spec = job.replica_spec(role_of(job, pod))
+    replica_spec = replica_spec_of(job, pod)
     if replica_spec is None or replica_spec.restart == "Never":
         return 0
     return restarts_of_pod(pod)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from muster.jobs import names, pod_status
 from muster.operator.actions import EmitEvent
-from muster.operator.build.labels import index_of, role_of
+from muster.operator.build.labels import index_of, replica_spec_of, role_of
 from muster.operator.decide import backoff, conditions, gang_restart, job_limits, pod_failure
 from muster.operator.decide.pod_failure import FailureAction
 from muster.operator.frameworks import registry
@@ -133,7 +133,7 @@ class _Assessor:
     def _failures(self) -> list[tuple[Pod, FailureAction]]:
         failures = []
         for pod in conditions.not_terminating(self.present):
-            replica_spec = self.job.replica_spec(role_of(self.job, pod))
+            replica_spec = replica_spec_of(self.job, pod)
             failed = pod.status.phase == "Failed" or self._ended_by_deletion(pod)
             if failed and replica_spec is not None:
                 action = pod_failure.action_on_failure(self.job, replica_spec, pod)
@@ -141,7 +141,7 @@ class _Assessor:
         return failures
 
     def _ended_by_deletion(self, pod: Pod) -> bool:
-        replica_spec = self.job.replica_spec(role_of(self.job, pod))
+        replica_spec = replica_spec_of(self.job, pod)
         return pod_failure.ended_by_deletion(pod, replica_spec.container if replica_spec else "")
 
     def _replace(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> list[Pod]:
@@ -263,7 +263,7 @@ class _Assessor:
 
     def _report_exit_codes(self, failed: list[Pod]) -> None:
         for pod in failed:
-            replica_spec = self.job.replica_spec(role_of(self.job, pod))
+            replica_spec = replica_spec_of(self.job, pod)
             code = pod_failure.exit_code(pod, replica_spec.container) if replica_spec else None
             if code is not None:
                 name = f"{pod.metadata.namespace}.{pod.metadata.name}"

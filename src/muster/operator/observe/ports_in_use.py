@@ -11,14 +11,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from muster.api.core import Container  # noqa: TC001
 from muster.api.kinds import PODS
-from muster.api.meta import Object, OwnerReference
 from muster.errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from muster.api.core import Pod
     from muster.kube.client import Client
 
 FRESH = 3.0
@@ -29,30 +28,13 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 log = logging.getLogger(__name__)
 
 
-class _Spec(Object, frozen=True):
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    host_network: bool = False
-
-
-class _Meta(Object, frozen=True):
-    owner_references: tuple[OwnerReference, ...] = ()
-
-
-class PodPorts(Object, frozen=True):
-    """A pod, as far as it may hold ports of its host."""
-
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-
-
 class PortsInUse:
     """Ports that pods hold, and those just reserved for jobs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._reserved: dict[str, tuple[float, frozenset[int]]] = {}
-        self._pods: tuple[PodPorts, ...] = ()
+        self._pods: tuple[Pod, ...] = ()
         self._fresh_until = 0.0
         self._warned = False
 
@@ -65,9 +47,9 @@ class PortsInUse:
         pods = (pod for pod in self._pods if not _is_owned_by(job, pod))
         return frozenset(port for pod in pods for port in _host_ports(pod))
 
-    async def _list_pods(self) -> tuple[PodPorts, ...]:
+    async def _list_pods(self) -> tuple[Pod, ...]:
         try:
-            listing = await self._client.list(PODS.read_as(PodPorts), fields=_UNFINISHED)
+            listing = await self._client.list(PODS, fields=_UNFINISHED)
         except Forbidden:
             if not self._warned:
                 log.warning("pods may not be listed: chosen host ports may be in use already")
@@ -89,11 +71,11 @@ class PortsInUse:
         self._reserved[job] = (until, earlier | frozenset(ports))
 
 
-def _is_owned_by(job: str, pod: PodPorts) -> bool:
+def _is_owned_by(job: str, pod: Pod) -> bool:
     return any(owner.uid == job for owner in pod.metadata.owner_references)
 
 
-def _host_ports(pod: PodPorts) -> Iterator[int]:
+def _host_ports(pod: Pod) -> Iterator[int]:
     """The ports of its host that a pod holds: on the host's network all that it listens on."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for port in container.ports:
