@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from muster.api.meta import Key, object_name
-from muster.cli.show.messages import note
+from muster.cli.show.messages import note, note_cluster
 from muster.client.jobs import lookup
 from muster.errors import MusterError, Unreachable
 
@@ -54,6 +54,21 @@ class Failures:
         raise last
 
 
+def for_each_name(
+    target: Target, names: Sequence[str], action: Callable[[BlockingClient, Key], None]
+) -> Failures:
+    """Run an action that changes the cluster for every name, and collect its errors."""
+    cluster = target.cluster()
+    note_cluster(cluster)
+    namespace = target.namespace_in(cluster)
+    failures = Failures()
+    with cluster.connect() as client:
+        for name in dict.fromkeys(names):
+            with failures.collecting():
+                action(client, Key(namespace, name))
+    return failures
+
+
 def change_each_job(
     target: Target,
     names: Sequence[str],
@@ -61,13 +76,9 @@ def change_each_job(
     change: Callable[[BlockingClient, FoundJob], str],
 ) -> None:
     """Change every job named, and print the outcome that each change returns."""
-    cluster = target.cluster()
-    note(str(cluster))
-    namespace = target.namespace_in(cluster)
-    failures = Failures()
-    with cluster.connect() as client:
-        for name in dict.fromkeys(names):
-            with failures.collecting():
-                job = lookup.get_job(client, Key(namespace, name), type_)
-                print(f"{object_name(job.raw)} {change(client, job)}")
-    failures.raise_if_any(len(names), "jobs")
+
+    def change_job(client: BlockingClient, key: Key) -> None:
+        job = lookup.get_job(client, key, type_)
+        print(f"{object_name(job.raw)} {change(client, job)}")
+
+    for_each_name(target, names, change_job).raise_if_any(len(names), "jobs")

@@ -10,7 +10,7 @@ import click
 from muster.api.meta import object_name
 from muster.cli import options
 from muster.cli.failures import Failures
-from muster.cli.show.messages import note
+from muster.cli.show.messages import note, note_cluster
 from muster.cli.show.table import json_or_yaml
 from muster.client.manifests import apply
 from muster.client.manifests.apply import SendResult
@@ -54,7 +54,7 @@ def send_manifests(
         return
     cluster = find_or_start_cluster(target, note)
     if dry_run == "none":
-        note(str(cluster))
+        note_cluster(cluster)
     namespace = target.namespace_in(cluster)
     results, failures = [], Failures()
     with cluster.connect() as client:

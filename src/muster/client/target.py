@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from muster.client import Notify
     from muster.kube.blocking_client import BlockingClient
 
-STARTED_NOW = "started just now"
-
 
 class Cluster(msgspec.Struct, frozen=True):
     """A cluster that was found, and where it was configured."""
@@ -39,8 +37,7 @@ class Cluster(msgspec.Struct, frozen=True):
     request_log: Callable[[str], None] | None = None
 
     def __str__(self) -> str:
-        source = self.source if self.source == STARTED_NOW else f"from {self.source}"
-        return f"cluster: {self.name} ({source})"
+        return f"cluster: {self.name} (from {self.source})"
 
     def connect(self) -> BlockingClient:
         if self.request_log is not None:
@@ -133,7 +130,7 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
 
     notify("no cluster is configured: starting the local one (arena down stops it)")
     start([], notify)
-    started = local_cluster(Home.of_user(), STARTED_NOW)
+    started = local_cluster(Home.of_user(), "the local cluster")
     return msgspec.structs.replace(started, request_log=target.request_log)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from muster.client.target import Cluster
 
 LEVELS = ("debug", "info", "warn", "error")
 
@@ -32,6 +35,12 @@ def note_once(text: str, level: str = "info") -> None:
     if text not in _Level.noted_once:
         _Level.noted_once.add(text)
         note(text, level)
+
+
+def note_cluster(cluster: Cluster) -> None:
+    """Name the cluster that a command is about to change, unless it is the local one."""
+    if not cluster.local:
+        note(str(cluster))
 
 
 def debug(text: str) -> None:

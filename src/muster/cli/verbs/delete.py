@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from muster.api.meta import Key
-from muster.cli.failures import Failures
+from muster.cli.failures import for_each_name
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import arena_info, note
 from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound
+
+if TYPE_CHECKING:
+    from muster.api.meta import Key
+    from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="delete")
@@ -23,20 +28,17 @@ def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     Example:
       arena delete hello world
     """
-    cluster = target.cluster()
-    note(str(cluster))
-    namespace = target.namespace_in(cluster)
-    failures = Failures()
-    with cluster.connect() as client:
-        for name in dict.fromkeys(names):
-            with failures.collecting():
-                try:
-                    noun = job_operations.delete_job_or_pod(client, Key(namespace, name), type_)
-                except NotFound:
-                    note(f"The training job '{name}' does not exist,skip to delete it", "error")
-                    raise
-                bare = lookup.parse_name(name).name
-                arena_info(f"The {noun} {bare} has been deleted successfully")
+
+    def delete(client: BlockingClient, key: Key) -> None:
+        try:
+            noun = job_operations.delete_job_or_pod(client, key, type_)
+        except NotFound:
+            note(f"The training job '{key.name}' does not exist,skip to delete it", "error")
+            raise
+        name = lookup.parse_name(key.name).name
+        arena_info(f"The {noun} {name} has been deleted successfully")
+
+    failures = for_each_name(target, names, delete)
     missing = [error for error in failures.errors if isinstance(error, NotFound)]
     if missing and len(missing) == len(failures.errors):
         raise NotFound(f"{len(missing)} of {len(names)} jobs were not there", status=404)

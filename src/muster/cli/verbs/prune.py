@@ -11,7 +11,7 @@ import click
 
 from muster.cli.failures import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
-from muster.cli.show.messages import note, note_once
+from muster.cli.show.messages import note_cluster, note_once
 from muster.cli.show.units import duration
 from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound, UsageError
@@ -43,7 +43,7 @@ def command(
     limit = timedelta(seconds=seconds("--since", since))
     cluster = target.cluster()
     if not dry_run:
-        note(str(cluster))
+        note_cluster(cluster)
     now = datetime.now(UTC)
     with cluster.connect() as client:
         namespace = "" if all_namespaces else target.namespace_in(cluster)

@@ -17,7 +17,7 @@ from muster.api.meta import object_name
 from muster.cli import arena_parser
 from muster.cli.manifest_options import DRY_RUN_SUFFIX, print_objects
 from muster.cli.options import Target, cluster_options, dry_run_option, objects_option
-from muster.cli.show.messages import arena_info, note
+from muster.cli.show.messages import arena_info, note, note_cluster
 from muster.cli.show.progress import StatusLine
 from muster.cli.verb_groups import AliasGroup
 from muster.client.jobs import waiting
@@ -114,7 +114,7 @@ def _submit(
         raise no_cluster()
     cluster = cluster or start_cluster(target, note)
     if chosen.dry_run == "none":
-        note(str(cluster))
+        note_cluster(cluster)
     job = prepared.bundle.job
     namespace = job["metadata"].get("namespace") or target.namespace_in(cluster)
     with cluster.connect() as client:
