@@ -51,5 +51,4 @@ def create(
     if prepared.flags is not None:
         defaults.check_priority(client, prepared.flags)
         bundle = bundle.with_user(defaults.submitting_user(client))
-    with Transaction(client, namespace, dry_run=dry_run, notify=notify) as transaction:
-        return transaction.submit(bundle)
+    return Transaction(client, namespace, dry_run=dry_run, notify=notify).submit(bundle)

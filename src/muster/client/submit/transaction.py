@@ -29,7 +29,6 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube import request
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from muster.client import Notify
@@ -108,7 +107,7 @@ class Submitted:
 
 
 class Transaction:
-    """The creation of one job's objects; leaving it early deletes what was created."""
+    """The creation of one job's objects; an error or a signal deletes those already created."""
 
     def __init__(
         self,
@@ -125,31 +124,23 @@ class Transaction:
         self._created: list[CreatedObject] = []
         self._interrupts = Interrupts()
 
-    def __enter__(self) -> Self:
-        self._interrupts.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        interrupts = self._interrupts
-        interrupts.ignored = True
-        stopped = isinstance(error, KeyboardInterrupt) or (error is None and interrupts.received)
-        try:
-            if error is not None or stopped:
-                left = self._roll_back()
-            if stopped:
-                names = f"left behind: {', '.join(left)}" if left else "nothing was submitted"
-                self._notify(f"interrupted: {names}")
-                raise KeyboardInterrupt
-        finally:
-            interrupts.__exit__()
-
     def submit(self, bundle: Bundle) -> Submitted:
-        """Create the job, the record of the submission and the companions."""
+        """Create the job, the record of the submission and the companions, or nothing."""
+        with self._interrupts:
+            try:
+                submitted = self._create_all(bundle)
+                # A signal that came during the last request must not be lost.
+                self._interrupts.raise_if_received()
+            except BaseException as error:
+                self._interrupts.ignored = True
+                left = self._roll_back()
+                if isinstance(error, KeyboardInterrupt):
+                    names = f"left behind: {', '.join(left)}" if left else "nothing was submitted"
+                    self._notify(f"interrupted: {names}")
+                raise
+        return submitted
+
+    def _create_all(self, bundle: Bundle) -> Submitted:
         name = bundle.job["metadata"]["name"]
         items = (submission_record(bundle.job), *bundle.companions)
         kind = self._job_kind(bundle.job)
