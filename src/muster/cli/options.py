@@ -111,4 +111,6 @@ objects_option = click.option(
 
 def output_option(*forms: str) -> Decorator:
     """`--output` with these forms, of which the first is the default."""
-    return click.option("--output", "-o", type=click.Choice(forms), default=forms[0])
+    return click.option(
+        "--output", "-o", type=click.Choice(forms), default=forms[0], help="Form of the output."
+    )

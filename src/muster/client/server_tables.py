@@ -9,26 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from muster.api.kinds import (
-    CONFIG_MAPS,
-    CRDS,
-    DEPLOYMENTS,
-    EVENTS,
-    JOB_KINDS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    PRIORITY_CLASSES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    SERVICES,
-    VOLCANO_POD_GROUPS,
-    Kind,
-)
+from muster.api import kinds
+from muster.api.kinds import JOB_KINDS, Kind
 from muster.api.meta import Key, Raw, object_name
 from muster.kube import request
 
@@ -37,30 +19,30 @@ if TYPE_CHECKING:
     from muster.kube.request import Request
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
-_APPS = ("apps", "v1")
 _KINDS: tuple[tuple[Kind[Any], str], ...] = (
-    (PODS, "po"),
-    (NODES, "no"),
-    (EVENTS, "ev"),
-    (SERVICES, "svc"),
-    (CONFIG_MAPS, "cm"),
-    (SECRETS, ""),
-    (NAMESPACES, "ns"),
-    (LEASES, ""),
-    (CRDS, "crd"),
-    (POD_DISRUPTION_BUDGETS, "pdb"),
-    (PRIORITY_CLASSES, "pc"),
-    (VOLCANO_POD_GROUPS, "pg"),
-    (PERSISTENT_VOLUME_CLAIMS, "pvc"),
-    (PERSISTENT_VOLUMES, "pv"),
-    (SERVICE_ACCOUNTS, "sa"),
+    (kinds.PODS, "po"),
+    (kinds.NODES, "no"),
+    (kinds.EVENTS, "ev"),
+    (kinds.SERVICES, "svc"),
+    (kinds.CONFIG_MAPS, "cm"),
+    (kinds.SECRETS, ""),
+    (kinds.NAMESPACES, "ns"),
+    (kinds.LEASES, ""),
+    (kinds.CRDS, "crd"),
+    (kinds.POD_DISRUPTION_BUDGETS, "pdb"),
+    (kinds.PRIORITY_CLASSES, "pc"),
+    (kinds.VOLCANO_POD_GROUPS, "pg"),
+    (kinds.PERSISTENT_VOLUME_CLAIMS, "pvc"),
+    (kinds.PERSISTENT_VOLUMES, "pv"),
+    (kinds.SERVICE_ACCOUNTS, "sa"),
     (Kind("", "v1", "endpoints", "Endpoints", dict), "ep"),
     (Kind("", "v1", "resourcequotas", "ResourceQuota", dict), "quota"),
-    (DEPLOYMENTS, "deploy"),
-    (Kind(*_APPS, "replicasets", "ReplicaSet", dict), "rs"),
-    (Kind(*_APPS, "statefulsets", "StatefulSet", dict), "sts"),
+    (kinds.DEPLOYMENTS, "deploy"),
+    (Kind("apps", "v1", "replicasets", "ReplicaSet", dict), "rs"),
+    (Kind("apps", "v1", "statefulsets", "StatefulSet", dict), "sts"),
     *((kind, "") for kind in JOB_KINDS),
 )
+"""Kinds that `arena get` lists, each with its short name."""
 
 
 def _words(kind: Kind[Any], short: str) -> set[str]:

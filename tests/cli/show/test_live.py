@@ -32,7 +32,7 @@ def shown(*frames: Frame | Exception) -> None:
         return frame
 
     with pytest.raises(Enough):
-        live.show(look, every=0)
+        live.show(look, watch=True, every=0)
 
 
 def test_in_a_pipe_a_frame_follows_only_when_its_state_changes(
@@ -93,9 +93,9 @@ def test_an_object_that_is_deleted_while_shown_is_reported() -> None:
         raise NotFound("please use 'arena submit' to create it", status=404)
 
     with pytest.raises(NotFound, match="deleted meanwhile"):
-        live.show(look, every=0)
+        live.show(look, watch=True, every=0)
 
 
 def test_a_cluster_that_was_never_reachable_is_an_error() -> None:
     with pytest.raises(Unreachable):
-        live.show(lambda: (_ for _ in ()).throw(Unreachable("gone")), every=0)
+        live.show(lambda: (_ for _ in ()).throw(Unreachable("gone")), watch=True, every=0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.client.jobs.events import EventRow
+    from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.summary import Instance, JobSummary
     from muster.scheduler.job_explanation import JobExplanation
 
@@ -31,10 +32,7 @@ class Extras:
 
     line: str = ""
     """Its place in line; empty unless it waits there."""
-    tensorboard: str = ""
-    """The address of its TensorBoard; empty if it has none or the address is not known."""
-    tensorboard_problem: str = ""
-    """Why TensorBoard does not run, or has no known address; empty if it should answer."""
+    tensorboard: TensorBoard | None = None
     events: Sequence[EventRow] | None = None
     gpus: bool = False
 
@@ -80,22 +78,19 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     ]
     if extras.gpus:
         parts.append(_gpus(job))
-    if extras.tensorboard or extras.tensorboard_problem:
-        parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras)]))
+    if extras.tensorboard:
+        parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras.tensorboard)]))
     if extras.events is not None:
         parts.append(events_section(extras.events, now))
     return "\n\n".join(parts)
 
 
-def _tensorboard(extras: Extras) -> list[str]:
-    if not extras.tensorboard:
-        return [f"Its address is not known: {extras.tensorboard_problem}"]
-    lines = ["Your tensorboard will be available on:", extras.tensorboard]
-    return (
-        [*lines, f"It is not running: {extras.tensorboard_problem}"]
-        if extras.tensorboard_problem
-        else lines
-    )
+def _tensorboard(tensorboard: TensorBoard) -> list[str]:
+    url, problem = tensorboard
+    if not url:
+        return [f"Its address is not known: {problem}"]
+    lines = ["Your tensorboard will be available on:", url]
+    return [*lines, f"It is not running: {problem}"] if problem else lines
 
 
 def _gpus(job: JobSummary) -> str:
@@ -131,8 +126,8 @@ def classic_table(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) ->
         for instance in job.instances
     ]
     parts = [table([head, *rows])]
-    if extras.tensorboard or extras.tensorboard_problem:
-        parts.append("\n".join(_tensorboard(extras)))
+    if extras.tensorboard:
+        parts.append("\n".join(_tensorboard(extras.tensorboard)))
     if extras.events is not None:
         parts.append(events_section(extras.events, now))
     return "\n\n".join(parts)
@@ -169,7 +164,7 @@ def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
         "reason": job.reason,
         "line": extras.line,
         "trainer": job.trainer,
-        "tensorboard": extras.tensorboard,
+        "tensorboard": extras.tensorboard.url if extras.tensorboard else "",
         "chiefName": chief.name if chief else "",
         "instances": [_instance_data(instance, now) for instance in job.instances],
         "priority": job.priority or "N/A",

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from muster.api.meta import Raw
+    from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.summary import JobSummary
 
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
-_NONE: Mapping[Key, str] = MappingProxyType({})
+_NONE: Mapping[Key, TensorBoard] = MappingProxyType({})
 
 
 def frame(
@@ -28,9 +29,9 @@ def frame(
     output: str,
     *,
     all_namespaces: bool,
-    tensorboards: Mapping[Key, str] = _NONE,
+    tensorboards: Mapping[Key, TensorBoard] = _NONE,
 ) -> Frame:
-    """The jobs in the given form; `tensorboards` are addresses by the key of the Service."""
+    """The jobs in the given form; `tensorboards` are by the key of their Service."""
     state = [(job.key, job.status, job.allocated_gpus) for job in jobs]
     if output == "name":
         return Frame("\n".join(f"{job.trainer}/{job.name}" for job in jobs), state)
@@ -43,8 +44,8 @@ def frame(
     from muster.jobs import names
 
     def data(job: JobSummary) -> Raw:
-        url = tensorboards.get(Key(job.namespace, names.tensorboard(job.name)), "")
-        return as_data(job, now, Extras(tensorboard=url))
+        service = Key(job.namespace, names.tensorboard(job.name))
+        return as_data(job, now, Extras(tensorboard=tensorboards.get(service)))
 
     return Frame(json_or_yaml([data(job) for job in jobs], output), state)
 

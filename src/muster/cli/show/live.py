@@ -31,8 +31,16 @@ class Frame(NamedTuple):
     """The content for JSON or YAML; several frames are written as one list."""
 
 
-def show(look: Callable[[], Frame], *, every: float = EVERY) -> None:
-    """Redraw until Ctrl-C; a cluster that becomes unreachable is waited for."""
+def show(look: Callable[[], Frame], *, watch: bool, every: float = EVERY) -> None:
+    """Print the view; with `watch`, redraw it until Ctrl-C."""
+    if watch:
+        _redraw_until_interrupted(look, every)
+    elif text := look().text:
+        print(text)
+
+
+def _redraw_until_interrupted(look: Callable[[], Frame], every: float) -> None:
+    """A cluster that becomes unreachable after the first frame is waited for."""
     terminal = sys.stdout.isatty()
     last: object = None
     unreachable = False

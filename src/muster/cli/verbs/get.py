@@ -7,8 +7,9 @@ form (`po`, `ev`, …) only if no job has that name.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -32,22 +33,11 @@ from muster.jobs.summary import PENDING, instance
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muster.client.jobs.events import EventRow
     from muster.client.jobs.lookup import FoundJob
     from muster.client.target import Cluster
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
-
-
-class GetOptions(NamedTuple):
-    """What to show of it, and in which form."""
-
-    output: str | None
-    form: str
-    type: str
-    events: bool
-    gpus: bool
-    all_namespaces: bool
-    labels: str
 
 
 @click.command(name="get")
@@ -79,9 +69,8 @@ def command(
       arena get pods
     """
     cluster = target.cluster()
-    chosen = GetOptions(type=type_, **given)
     with cluster.connect() as client:
-        view = _View(client, cluster, target.namespace_in(cluster), chosen)
+        view = _View(client, cluster, target.namespace_in(cluster), type_, **given)
 
         def look() -> Frame:
             frame, failures = view.look(words)
@@ -90,26 +79,29 @@ def command(
             failures.raise_if_any(len(words), "names")
             return frame
 
-        if watch:
-            live.show(look)
-        else:
-            print(look().text)
+        live.show(look, watch=watch)
 
 
+@dataclass(frozen=True)
 class _View:
-    """One `get`: the cluster that is read, and how objects are shown."""
+    """One `get`: the cluster that is read, the options, and how objects are shown."""
 
-    def __init__(
-        self, client: BlockingClient, cluster: Cluster, namespace: str, chosen: GetOptions
-    ) -> None:
-        self._client, self._cluster = client, cluster
-        self._namespace, self._options = namespace, chosen
+    client: BlockingClient
+    cluster: Cluster
+    namespace: str
+    type: str
+    output: str | None
+    form: str
+    events: bool
+    gpus: bool
+    all_namespaces: bool
+    labels: str
 
     def look(self, words: tuple[str, ...]) -> tuple[Frame, Failures]:
         """All objects that were named and are there, and the errors of the others."""
-        chosen, failures = self._options, Failures()
-        first = Key(self._namespace, words[0])
-        is_job = _may_be_job(words, chosen) and lookup.job_exists(self._client, first)
+        failures = Failures()
+        first = Key(self.namespace, words[0])
+        is_job = self._may_be_job(words) and lookup.job_exists(self.client, first)
         if words in (("jobs",), ("job",)) and not is_job:
             return self._jobs(), failures
         queries = [first] if is_job else self._queries(words)
@@ -120,109 +112,102 @@ class _View:
                     frames.append(self._objects(query))
                 else:
                     frames.append(self._named(query))
-        text = _joined(frames, chosen.output, many=len(queries) > 1)
+        text = _joined(frames, self.output, many=len(queries) > 1)
         return Frame(text, [frame.state for frame in frames]), failures
 
     def _queries(self, words: Sequence[str]) -> list[ObjectQuery | Key]:
         """Each word names a job or a pod, unless the first is a kind of object."""
-        chosen, namespace = self._options, self._namespace
-        kind = None if chosen.type else server_tables.KINDS_BY_WORD.get(words[0].lower())
-        if kind is None and words[0].lower() in ("jobs", "job"):
-            return [Key(namespace, f"job/{name}") for name in words[1:]]
+        first, *names = words
+        kind = None if self.type else server_tables.KINDS_BY_WORD.get(first.lower())
+        if kind is None and first.lower() in ("jobs", "job"):
+            return [Key(self.namespace, f"job/{name}") for name in names]
         if kind is None:
-            return [Key(namespace, word) for word in words]
-        if len(words) == 1:
-            everywhere = "" if chosen.all_namespaces else namespace
-            return [ObjectQuery(kind, everywhere, labels=chosen.labels)]
+            return [Key(self.namespace, word) for word in words]
+        if not names:
+            return [ObjectQuery(kind, self._listed_namespace, labels=self.labels)]
         if kind.kind == "Pod":
-            return [Key(namespace, f"pod/{name}") for name in words[1:]]
-        return [ObjectQuery(kind, namespace, name) for name in words[1:]]
+            return [Key(self.namespace, f"pod/{name}") for name in names]
+        return [ObjectQuery(kind, self.namespace, name) for name in names]
+
+    def _may_be_job(self, words: Sequence[str]) -> bool:
+        """Whether this word for a kind may be the name of a job: `ev`, not `events`."""
+        word = words[0].lower()
+        short = word == "job" or (
+            word in server_tables.KINDS_BY_WORD and word not in server_tables.PLURALS
+        )
+        return len(words) == 1 and short and not (self.type or self.all_namespaces or self.labels)
+
+    @property
+    def _listed_namespace(self) -> str:
+        return "" if self.all_namespaces else self.namespace
 
     def _jobs(self) -> Frame:
         """The training jobs, as `arena list` shows them."""
-        chosen = self._options
-        namespace = "" if chosen.all_namespaces else self._namespace
-        jobs = lookup.list_jobs(self._client, namespace, chosen.type, note_once)
+        jobs = lookup.list_jobs(self.client, self._listed_namespace, self.type, note_once)
         return job_table.frame(
-            jobs, datetime.now(UTC), chosen.output or "wide", all_namespaces=chosen.all_namespaces
+            jobs, datetime.now(UTC), self.output or "wide", all_namespaces=self.all_namespaces
         )
 
     def _objects(self, query: ObjectQuery) -> Frame:
-        output = self._options.output
-        if output in ("json", "yaml"):
-            raw = server_tables.fetch_raw(self._client, query)
+        if self.output in ("json", "yaml"):
+            raw = server_tables.fetch_raw(self.client, query)
             return Frame("", raw, raw)
-        found = server_tables.fetch(self._client, query)
-        if output == "name":
-            text = "\n".join(server_tables.object_names(found, query.kind))
+        table = server_tables.fetch(self.client, query)
+        if self.output == "name":
+            text = "\n".join(server_tables.object_names(table, query.kind))
         else:
-            namespaces = self._options.all_namespaces and query.kind.namespaced
-            text = server_table(found, wide=output == "wide", all_namespaces=namespaces)
-        versions = [row.object.get("metadata", {}).get("resourceVersion") for row in found.rows]
+            namespaces = self.all_namespaces and query.kind.namespaced
+            text = server_table(table, wide=self.output == "wide", all_namespaces=namespaces)
+        versions = [row.object.get("metadata", {}).get("resourceVersion") for row in table.rows]
         return Frame(text, versions)
 
     def _named(self, key: Key) -> Frame:
-        found = lookup.get_job_or_pod(self._client, key, self._options.type)
+        found = lookup.get_job_or_pod(self.client, key, self.type)
         return self._pod(found) if isinstance(found, Pod) else self._job(found)
 
     def _job(self, found: FoundJob) -> Frame:
-        chosen, now = self._options, datetime.now(UTC)
-        pods = found.pods(self._client)
+        now = datetime.now(UTC)
+        pods = found.pods(self.client)
         job = found.summary(pods)
         place = ""
         if job.status == PENDING:
-            explanation = explain.explain_pods(self._client, job.name, pods, _debug_once)
+            explanation = explain.explain_pods(self.client, job.name, pods, _debug_once)
             job = replace(job, reason=job.reason or explanation.text)
             place = job_details.place_in_line(explanation)
         state = (job.status, job.reason, job.instances)
-        if chosen.output == "name":
+        if self.output == "name":
             return Frame(f"{job.trainer}/{job.name}", state)
-        tensorboard = self._tensorboard(found.key)
-        extras = Extras(
-            line=place,
-            tensorboard=tensorboard.url if tensorboard else "",
-            tensorboard_problem=tensorboard.problem if tensorboard else "",
-            events=self._events(job, pods) if chosen.events else None,
-            gpus=chosen.gpus,
-        )
-        if chosen.output in ("json", "yaml"):
+        rows = self._events(job, pods) if self.events else None
+        extras = Extras(place, self._tensorboard(found.key), rows, self.gpus)
+        if self.output in ("json", "yaml"):
             return Frame("", state, job_details.as_data(job, now, extras))
-        draw = job_details.classic_table if chosen.form == "classic" else job_details.sections
+        draw = job_details.classic_table if self.form == "classic" else job_details.sections
         return Frame(draw(job, now, extras), state)
 
     def _tensorboard(self, job: Key) -> tensorboard_url.TensorBoard | None:
         try:
-            return tensorboard_url.of_job(self._client, self._cluster, job)
+            return tensorboard_url.of_job(self.client, self.cluster, job)
         except Forbidden:
             return None
 
-    def _events(self, job: JobSummary, pods: Sequence[Pod]) -> list[events.EventRow]:
+    def _events(self, job: JobSummary, pods: Sequence[Pod]) -> list[EventRow]:
         uids = {job.uid, *(pod.metadata.uid for pod in pods)}
-        return events.about(self._client, job.namespace, uids, job.name, job.created)
+        return events.about(self.client, job.namespace, uids, job.name, job.created)
 
     def _pod(self, pod: Pod) -> Frame:
-        row, chosen = instance(pod), self._options
-        if chosen.output in ("json", "yaml"):
-            return Frame("", row, self._client.get(PODS.read_as(dict), pod.metadata.key))
-        if chosen.output == "name":
+        row = instance(pod)
+        if self.output in ("json", "yaml"):
+            return Frame("", row, self.client.get(PODS.read_as(dict), pod.metadata.key))
+        if self.output == "name":
             return Frame(f"pod/{row.name}", row)
         rows = None
-        if chosen.events:
-            rows = events.about(self._client, pod.metadata.namespace, {pod.metadata.uid})
+        if self.events:
+            rows = events.about(self.client, pod.metadata.namespace, {pod.metadata.uid})
         return Frame(job_details.pod_details(pod, row, datetime.now(UTC), rows), row)
 
 
 def _debug_once(text: str) -> None:
     note_once(text, "debug")
-
-
-def _may_be_job(words: Sequence[str], chosen: GetOptions) -> bool:
-    """Whether this word for a kind may be the name of a job: `ev`, not `events`."""
-    word = words[0].lower()
-    short = word == "job" or (
-        word in server_tables.KINDS_BY_WORD and word not in server_tables.PLURALS
-    )
-    return len(words) == 1 and short and not (chosen.type or chosen.all_namespaces or chosen.labels)
 
 
 def _joined(frames: Sequence[Frame], output: str | None, *, many: bool) -> str:

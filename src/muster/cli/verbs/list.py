@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Key
     from muster.cli.show.live import Frame
+    from muster.client.jobs.tensorboard_url import TensorBoard
 
 STATUSES = (PENDING, RUNNING, SUCCEEDED, FAILED)
 
@@ -58,16 +59,14 @@ def command(
             jobs = lookup.list_jobs(client, namespace, type_, note_once)
             if statuses:
                 jobs = [job for job in jobs if job.status in statuses]
-            urls: Mapping[Key, str] = {}
+            tensorboards: Mapping[Key, TensorBoard] = {}
             if output in ("json", "yaml"):
                 from muster.client.jobs import tensorboard_url
 
-                urls = tensorboard_url.by_service(client, cluster, namespace)
+                tensorboards = tensorboard_url.by_service(client, cluster, namespace)
             return job_table.frame(
-                jobs, datetime.now(UTC), output, all_namespaces=all_namespaces, tensorboards=urls
-            )
+                jobs, datetime.now(UTC), output, all_namespaces=all_namespaces,
+                tensorboards=tensorboards,
+            )  # fmt: skip
 
-        if watch:
-            live.show(look)
-        elif text := look().text:
-            print(text)
+        live.show(look, watch=watch)

@@ -44,11 +44,8 @@ def _table_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--refresh", "-r", "--watch", "-w", is_flag=True, help="Redraw it every two seconds."
         ),
-        click.option(
-            "--output", "-o", type=click.Choice(["wide", "json", "yaml"]), default="wide",
-            help="Data instead of a table.",
-        ),
-    ):  # fmt: skip
+        options.output_option("wide", "json", "yaml"),
+    ):
         command = option(command)
     return command
 
@@ -66,8 +63,7 @@ def node(
     names: tuple[str, ...],
     details: bool,
     gpu_mode: str,
-    refresh: bool,
-    output: str,
+    **form: Any,
 ) -> None:
     """Show what nodes have, what is allocated to pods and what is used.
 
@@ -82,21 +78,16 @@ def node(
     with_gpus = _with_gpus(gpu_mode)
     with target.cluster().connect() as client:
 
-        def look() -> Frame:
+        def look() -> tuple[object, str]:
             nodes = [
                 node
                 for node in usage.node_usages(client, names)
                 if with_gpus is None or bool(node.total.gpus) is with_gpus
             ]
-            if output != "wide":
-                text = json_or_yaml([asdict(node) for node in nodes], output)
-            elif details:
-                text = usage_tables.node_details(nodes)
-            else:
-                text = usage_tables.nodes_table(nodes)
-            return Frame(text, text)
+            draw = usage_tables.node_details if details else usage_tables.nodes_table
+            return [asdict(node) for node in nodes], draw(nodes)
 
-        _show(look, refresh=refresh)
+        _show(look, **form)
 
 
 @command.command(name="job")
@@ -112,7 +103,7 @@ def job(
     all_namespaces: bool,
     instance: str,
     type_: str,
-    **given: Any,
+    **form: Any,
 ) -> None:
     """Show what jobs request and use; with a JOB, each of its instances.
 
@@ -130,20 +121,15 @@ def job(
     namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
 
-        def look() -> Frame:
+        def look() -> tuple[object, str]:
             if name:
-                use = usage.job_usage(client, Key(namespace, name), type_).only(instance)
-                data: object = usage_tables.job_data(use)
-                text = usage_tables.job_detail(use)
-            else:
-                uses = usage.job_usages(client, namespace, type_, note_once)
-                data = [usage_tables.job_data(each) for each in uses]
-                text = usage_tables.jobs_table(uses, all_namespaces=all_namespaces)
-            if given["output"] != "wide":
-                text = json_or_yaml(data, given["output"])
-            return Frame(text, text)
+                job = usage.job_usage(client, Key(namespace, name), type_).only(instance)
+                return usage_tables.job_data(job), usage_tables.job_detail(job)
+            jobs = usage.job_usages(client, namespace, type_, note_once)
+            text = usage_tables.jobs_table(jobs, all_namespaces=all_namespaces)
+            return [usage_tables.job_data(job) for job in jobs], text
 
-        _show(look, refresh=given["refresh"])
+        _show(look, **form)
 
 
 def _with_gpus(mode: str) -> bool | None:
@@ -155,8 +141,12 @@ def _with_gpus(mode: str) -> bool | None:
     return _MODES.get(mode)
 
 
-def _show(look: Callable[[], Frame], *, refresh: bool) -> None:
-    if refresh:
-        live.show(look, every=2.0)
-    else:
-        print(look().text)
+def _show(look: Callable[[], tuple[object, str]], *, refresh: bool, output: str) -> None:
+    """Print or redraw what `look` returns: the data for JSON and YAML, and the table."""
+
+    def frame() -> Frame:
+        data, table = look()
+        text = table if output == "wide" else json_or_yaml(data, output)
+        return Frame(text, text)
+
+    live.show(frame, watch=refresh, every=2.0)

@@ -50,8 +50,8 @@ def of_job(client: BlockingClient, cluster: Cluster, job: Key) -> TensorBoard | 
     return TensorBoard(url, "" if pods is None else _problem(pods, local=cluster.local))
 
 
-def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, str]:
-    """The address of every TensorBoard in a namespace or in all, by the key of its Service."""
+def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, TensorBoard]:
+    """The TensorBoards of a namespace or of all, by the key of their Service; no problem is told."""
     try:
         services = client.list(_RAW, namespace, labels=_ROLE).items
     except Forbidden:
@@ -61,7 +61,11 @@ def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict
         name = names.tensorboard(pod.metadata.labels.get("release", ""))
         pods.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
     hosts = _Hosts(client, cluster)
-    return {key: _url(row, pods.get(key, ()), hosts) for row in services for key in (key_of(row),)}
+    keys = [key_of(service) for service in services]
+    return {
+        key: TensorBoard(_url(service, pods.get(key, ()), hosts), "")
+        for key, service in zip(keys, services, strict=True)
+    }
 
 
 def _pods(client: BlockingClient, namespace: str, labels: str) -> list[Pod] | None:
