@@ -51,7 +51,7 @@ def of_job(client: BlockingClient, cluster: Cluster, job: Key) -> TensorBoard | 
 
 
 def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, TensorBoard]:
-    """The TensorBoards of a namespace or of all, by the key of their Service; no problem is told."""
+    """The TensorBoards of a namespace or of all, by their Service; problems are not looked for."""
     try:
         services = client.list(_RAW, namespace, labels=_ROLE).items
     except Forbidden:
