@@ -244,12 +244,7 @@ class ApiServer:
         if self.controllers.pending or self.verbs.quotas.stale:
             await self.controllers.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
-        return web.Response(
-            body=bodies.as_yaml(body) if form.media == YAML else body,
-            status=answer.code,
-            content_type=form.media,
-            headers=_warnings(call),
-        )
+        return _response(body, answer.code, form.media, _warnings(call))
 
     def _checked(self, route: Route, resource: Resource | None) -> Resource:
         """The resource of a path, which names a namespace only if its objects have one."""
@@ -329,9 +324,9 @@ def _failure(error: StatusError, warnings: Headers | None = None, accept: str = 
     body = codec.dump(api_errors.body(error))
     media = media_of(accept)
     headers = [*(warnings or ()), *([("Retry-After", "1")] if error.status == 429 else ())]
-    return web.Response(
-        body=bodies.as_yaml(body) if media == YAML else body,
-        status=error.status,
-        content_type=media,
-        headers=headers,
-    )
+    return _response(body, error.status, media, headers)
+
+
+def _response(body: bytes, status: int, media: str, headers: Headers) -> web.Response:
+    body = bodies.as_yaml(body) if media == YAML else body
+    return web.Response(body=body, status=status, content_type=media, headers=headers)

@@ -43,7 +43,7 @@ Edit = Callable[["Raw"], "Raw"]
 """From the object as it is to the object as it shall be."""
 
 Guard = Callable[[Call, "Raw", "Raw | None"], None]
-"""Raises if the caller may not write an object that grants permissions (new, old)."""
+"""Raises a 403 if the caller may not grant the permissions that the new object grants."""
 
 _TRIES = 8
 

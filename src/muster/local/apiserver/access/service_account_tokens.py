@@ -209,14 +209,12 @@ class Tokens:
 
 
 def _check_lifetime(seconds: int) -> None:
-    why = ""
-    if seconds < _SHORTEST:
-        why = "may not specify a duration less than 10 minutes"
-    elif seconds > _LONGEST:
-        why = "may not specify a duration larger than 2^32 seconds"
-    if why:
-        cause = api_errors.invalid_value("spec.expirationSeconds", seconds, why)
-        raise api_errors.invalid("authentication.k8s.io", "TokenRequest", "", [cause])
+    if _SHORTEST <= seconds <= _LONGEST:
+        return
+    limit = "less than 10 minutes" if seconds < _SHORTEST else "larger than 2^32 seconds"
+    why = f"may not specify a duration {limit}"
+    cause = api_errors.invalid_value("spec.expirationSeconds", seconds, why)
+    raise api_errors.invalid("authentication.k8s.io", "TokenRequest", "", [cause])
 
 
 def _key_id(key: ec.EllipticCurvePublicKey) -> str:

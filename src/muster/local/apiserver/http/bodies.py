@@ -17,7 +17,8 @@ import yaml
 from muster.errors import StatusError
 from muster.local.apiserver.api_errors import bad_request, unsupported_media, unsupported_patch
 from muster.local.apiserver.http import protobuf
-from muster.local.apiserver.http.protobuf import MEDIA_TYPE
+from muster.local.apiserver.http.negotiation import JSON, YAML
+from muster.local.apiserver.schema.values import join_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +29,11 @@ if TYPE_CHECKING:
 
 LIMIT = 3 * 1024 * 1024
 _DEPTH = 512
-_JSON = "application/json"
-YAML = "application/yaml"
-PATCHES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
 
 
 def _as_integer(number: float) -> float:
@@ -70,25 +68,25 @@ def media_type(content_type: str) -> str:
 
 def read(body: bytes, content_type: str) -> Raw:
     """The object in a create, update or delete request."""
-    kind = media_type(content_type) or _JSON
+    kind = media_type(content_type) or JSON
     if kind == protobuf.MEDIA_TYPE:
         return protobuf.read(body)
-    if kind not in (_JSON, YAML):
-        raise unsupported_media((_JSON, YAML, protobuf.MEDIA_TYPE))
+    if kind not in (JSON, YAML):
+        raise unsupported_media((JSON, YAML, protobuf.MEDIA_TYPE))
     return _object(parse_yaml(body) if kind == YAML else parse_json(body))
 
 
-def read_patch(body: bytes, content_type: str, accepted: tuple[str, ...]) -> Any:
-    """The patch in a patch request: an object, or a list for JSON patch."""
-    kind = media_type(content_type)
+def read_patch(body: bytes, kind: str, *, strategic: bool) -> Any:
+    """The patch in a body of this media type: an object, or a list for JSON patch."""
+    accepted = tuple(p for p in _PATCHES if strategic or p != STRATEGIC_MERGE_PATCH)
     if kind not in accepted:
-        raise unsupported_media(accepted) if kind in PATCHES else unsupported_patch()
-    if kind == PATCHES[0]:
+        raise unsupported_media(accepted) if kind in _PATCHES else unsupported_patch()
+    if kind == JSON_PATCH:
         return parse_json(body)
-    if kind.endswith("yaml"):
+    if kind == APPLY:
         return _object(parse_yaml(body))
-    change = parse_json(body, integers="strategic" in kind)
-    return {} if change is None and "strategic" in kind else _object(change)
+    patch = parse_json(body, integers=kind == STRATEGIC_MERGE_PATCH)
+    return {} if patch is None and kind == STRATEGIC_MERGE_PATCH else _object(patch)
 
 
 def parse_json(body: bytes, *, integers: bool = False) -> Any:
@@ -143,9 +141,6 @@ def _check_depth(value: Any) -> None:
         level, todo = level + 1, deeper
 
 
-_DUPLICATE = "duplicate field"
-
-
 class FieldWarning(NamedTuple):
     """A warning, and the field it is about."""
 
@@ -154,9 +149,11 @@ class FieldWarning(NamedTuple):
 
 
 class _WithDuplicates(dict[str, Any]):
-    """A map that was written with some keys twice."""
+    """A map of a document that has some keys twice."""
 
-    duplicates: tuple[str, ...] = ()
+    def __init__(self, unique: dict[str, Any], duplicates: list[str]) -> None:
+        super().__init__(unique)
+        self.duplicates = duplicates
 
 
 def duplicate_fields(call: Call) -> list[FieldWarning]:
@@ -164,15 +161,15 @@ def duplicate_fields(call: Call) -> list[FieldWarning]:
     if call.query.get("fieldValidation") == "Ignore" or not call.body:
         return []
     kind = media_type(call.content_type)
-    if kind == MEDIA_TYPE:
+    if kind == protobuf.MEDIA_TYPE:
         return []
-    text = "json patch duplicate field" if kind == "application/json-patch+json" else _DUPLICATE
     if kind.endswith("yaml") and call.body.lstrip()[:1] != b"{":
         paths = [path for path, _ in _in_yaml(_composed(call.body), "")]
     else:
         paths = _in_json(call.body)
-    if kind == "application/apply-patch+yaml":
+    if kind == APPLY:
         return _by_line(call.body) if paths else []
+    text = "json patch duplicate field" if kind == JSON_PATCH else "duplicate field"
     return [FieldWarning(f'{text} "{path}"', path) for path in dict.fromkeys(paths)]
 
 
@@ -180,7 +177,8 @@ def in_field_order(call: Call, warnings: list[FieldWarning]) -> list[FieldWarnin
     """Warnings in the order of the fields of the body."""
     if len(warnings) < 2 or call.resource.custom:
         return warnings
-    places = {path: i for i, path in enumerate(_paths(read(call.body, call.content_type), ""))}
+    fields = _walk(read(call.body, call.content_type))
+    places = {path: i for i, (path, _) in enumerate(fields)}
     return sorted(warnings, key=lambda warning: places.get(warning.path, 0))
 
 
@@ -197,45 +195,36 @@ def _composed(body: bytes) -> yaml.Node | None:
 
 
 def _in_json(body: bytes) -> list[str]:
-    any_found = False
+    any_repeated = False
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal any_found
-        unique = dict(items)
-        if len(unique) == len(items):
+    def as_map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal any_repeated
+        unique = dict(pairs)
+        if len(unique) == len(pairs):
             return unique
-        any_found = True
-        marked = _WithDuplicates(unique)
-        written = Counter(key for key, _ in items)
-        marked.duplicates = tuple(key for key, times in written.items() if times > 1)
-        return marked
+        any_repeated = True
+        counts = Counter(key for key, _ in pairs)
+        return _WithDuplicates(unique, [key for key, count in counts.items() if count > 1])
 
     try:
-        value = json.loads(body, object_pairs_hook=pairs)
+        document = json.loads(body, object_pairs_hook=as_map)
     except ValueError:  # flow style YAML, which begins like JSON
         return []
-    return list(_duplicates(value, "")) if any_found else []
+    # Every write comes here, and hardly any has duplicates: only then is the document walked.
+    values = _walk(document) if any_repeated else ()
+    maps = [(path, value) for path, value in values if isinstance(value, _WithDuplicates)]
+    return [join_path(path, key) for path, value in maps for key in value.duplicates]
 
 
-def _duplicates(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, _WithDuplicates):
-        yield from (f"{path}{key}" for key in value.duplicates)
-    for part, below in _parts(value, path):
-        yield from _duplicates(part, f"{below}.")
-
-
-def _paths(value: Any, path: str) -> Iterator[str]:
-    """The paths of all fields, in their order."""
-    for part, below in _parts(value, path):
-        yield below
-        yield from _paths(part, f"{below}.")
-
-
-def _parts(value: Any, path: str) -> Iterator[tuple[Any, str]]:
+def _walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in a document with its path, outer values first."""
+    yield path, value
     if isinstance(value, dict):
-        yield from ((part, f"{path}{key}") for key, part in value.items())
+        for key, part in value.items():
+            yield from _walk(part, join_path(path, key))
     elif isinstance(value, list):
-        yield from ((part, f"{path.removesuffix('.')}[{i}]") for i, part in enumerate(value))
+        for i, part in enumerate(value):
+            yield from _walk(part, f"{path}[{i}]")
 
 
 def _in_yaml(node: yaml.Node | None, path: str) -> Iterator[tuple[str, yaml.Node]]:

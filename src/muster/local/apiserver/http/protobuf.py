@@ -29,7 +29,9 @@ _META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 _DEPTH = 100
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
+    """One row of the generated layout: a field of a Go struct."""
+
     name: str
     type: str
     shape: str
@@ -37,6 +39,11 @@ class _Field(NamedTuple):
     pointer: int
     inline: int
     omits: int
+
+    @property
+    def omitted_if_empty(self) -> bool:
+        """Whether Go leaves the field out of JSON when it is empty."""
+        return self.shape != "o" or bool(self.type in _SCALARS and self.omits and not self.pointer)
 
 
 def read(body: bytes) -> Raw:
@@ -98,18 +105,17 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         if kind == 0:
             value, at = _varint(data, at)
             yield tag >> 3, value
-        elif kind == 2:
+            continue
+        if kind == 2:
             size, at = _varint(data, at)
-            if at + size > len(data):
-                raise ValueError("a field is longer than the message")
-            yield tag >> 3, data[at : at + size]
-            at += size
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
-            yield tag >> 3, data[at : at + size]
-            at += size
         else:
             raise ValueError(f"wire type {kind} is not used")
+        if at + size > len(data):
+            raise ValueError("a field is longer than the message")
+        yield tag >> 3, data[at : at + size]
+        at += size
 
 
 # -- meaning -------------------------------------------------------------------------------------
@@ -123,11 +129,11 @@ def _decode(message: str, data: bytes, depth: int) -> Raw:
     for number, value in _fields(data):
         row = layout.get(str(number))
         if row is not None:
-            _put(result, _Field(*row), value, depth)
+            _put(result, Field(*row), value, depth)
     return result
 
 
-def _put(result: Raw, field: _Field, value: Any, depth: int) -> None:
+def _put(result: Raw, field: Field, value: Any, depth: int) -> None:
     if field.shape == "m":
         entry = dict(_fields(value))
         key = entry.get(1, b"").decode()
@@ -144,11 +150,8 @@ def _put(result: Raw, field: _Field, value: Any, depth: int) -> None:
 
 
 def _value(type_: str, value: Any, depth: int) -> Any:
-    if type_ in _SPECIAL:
-        return _SPECIAL[type_](value)
-    if type_ in _SCALARS:
-        return _SCALARS[type_](value)
-    return _decode(type_, value, depth + 1)
+    decode = _SPECIAL.get(type_) or _SCALARS.get(type_)
+    return decode(value) if decode else _decode(type_, value, depth + 1)
 
 
 def _signed(value: int) -> int:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 Key = tuple[str, ...]
 
 
-APPLY_MEDIA_TYPE = "application/apply-patch+yaml"
-
-
 def check_apply(call: Call, body: Raw) -> None:
     """An apply needs a field manager, a version and a kind."""
     if not call.query.get("fieldManager"):

@@ -10,7 +10,7 @@ fields are. Quantities are written in canonical form: `0.5` is `500m`, `1024Mi` 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from muster.api import schemas
 from muster.api.quantity import parse_quantity
@@ -21,7 +21,7 @@ from muster.local.apiserver.http.bodies import (
     in_field_order,
     read,
 )
-from muster.local.apiserver.http.protobuf import struct_name
+from muster.local.apiserver.http.protobuf import Field, struct_name
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema import structural
 from muster.local.apiserver.schema.structural import METADATA, children, is_quantity
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 
 _METADATA_STRUCT = struct_name(METADATA)
-_SCALARS = {"string": "", "bytes": "", "bool": False, "double": 0, "int32": 0, "int64": 0}
-_ZEROS: dict[str, Any] = {**_SCALARS, "k8s.io.apimachinery.pkg.api.resource.Quantity": "0"}
+_ZEROS: dict[str, Any] = {
+    "string": "", "bytes": "", "bool": False, "double": 0, "int32": 0, "int64": 0,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": "0",
+}  # fmt: skip
 # Free JSON: no struct describes the content.
 _FREE = (
     "k8s.io.apimachinery.pkg.runtime.RawExtension",
@@ -45,25 +47,13 @@ _FREE = (
 )
 
 
-class _Field(NamedTuple):
-    type: str
-    shape: str
-    """o, r or m: one, a list, or a map of text to this type."""
-    drops: bool
-    """Whether Go leaves it out when it is empty."""
-
-
 @cache
-def _layout(message: str) -> dict[str, _Field]:
-    """The fields of a struct, with those of structs that are written inline."""
-    fields: dict[str, _Field] = {}
+def _layout(message: str) -> dict[str, Field]:
+    """The fields of a struct, with the fields of structs that it embeds."""
+    fields: dict[str, Field] = {}
     for row in schemas.protobuf().get(message, {}).values() if message not in _FREE else ():
-        name, type_, shape, pointer, inline, omits = row
-        if inline:
-            fields |= _layout(type_)
-        else:
-            scalar = type_ in _SCALARS and omits and not pointer
-            fields[name] = _Field(type_, shape, shape != "o" or bool(scalar))
+        field = Field(*row)
+        fields |= _layout(field.type) if field.inline else {field.name: field}
     return fields
 
 
@@ -94,14 +84,14 @@ def drop_empty_fields(obj: Raw, message: str) -> None:
         field = layout.get(name)
         if field is None:
             continue
-        if not value and field.drops:
+        if not value and field.omitted_if_empty:
             del obj[name]
         elif value and field.type not in _ZEROS:
             for part in _parts(value, field):
                 drop_empty_fields(part, field.type)
 
 
-def _parts(value: Any, field: _Field) -> list[Raw]:
+def _parts(value: Any, field: Field) -> list[Raw]:
     """The structs in a field."""
     if field.shape == "o":
         return [value] if isinstance(value, dict) else []

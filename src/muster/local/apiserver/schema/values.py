@@ -7,11 +7,10 @@ rule, as with a real server. Checksums (`isbn`, `creditcard`) are not checked.
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 import re
 from datetime import date, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import re2
@@ -42,7 +41,7 @@ def check_value(value: Any, raw: Raw, path: str) -> list[Cause]:
     elif isinstance(value, str):
         causes += _check_text(value, raw, path)
     elif isinstance(value, list):
-        causes += _check_count(value, raw, path)
+        causes += _check_list(value, raw, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         causes += _check_number(value, raw, path)
     return causes
@@ -70,16 +69,14 @@ def _too_many(path: str, count: int, most: int) -> Cause:
     return Cause(path, "FieldValueTooMany", message)
 
 
-def _check_text(value: str, raw: Raw, path: str) -> list[Cause]:
-    causes = []
+def _check_text(value: str, raw: Raw, path: str) -> Iterator[Cause]:
     if "maxLength" in raw and len(value) > raw["maxLength"]:
-        causes.append(too_long(path, raw["maxLength"]))
+        yield too_long(path, raw["maxLength"])
     elif len(value) < raw.get("minLength", 0):
         detail = f"{path} in body should be at least {raw['minLength']} chars long"
-        causes.append(invalid_value(path, value, detail))
+        yield invalid_value(path, value, detail)
     elif "pattern" in raw and not _search(raw["pattern"], value):
-        causes.append(invalid_value(path, value, f"{path} in body should match '{raw['pattern']}'"))
-    return causes
+        yield invalid_value(path, value, f"{path} in body should match '{raw['pattern']}'")
 
 
 def _search(pattern: str, value: str) -> bool:
@@ -98,14 +95,13 @@ def compile_pattern(pattern: str) -> re2._Regexp:
     return re2.compile(pattern, options)
 
 
-def _check_count(value: list[Any], raw: Raw, path: str) -> list[Cause]:
-    causes = []
+def _check_list(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
     if "maxItems" in raw and len(value) > raw["maxItems"]:
-        causes.append(_too_many(path, len(value), raw["maxItems"]))
+        yield _too_many(path, len(value), raw["maxItems"])
     if len(value) < raw.get("minItems", 0):
         detail = f"{path} in body should have at least {raw['minItems']} items"
-        causes.append(invalid_value(path, len(value), detail))
-    return [*causes, *_check_unique(value, raw, path)]
+        yield invalid_value(path, len(value), detail)
+    yield from _check_unique(value, raw, path)
 
 
 def _check_unique(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
@@ -123,24 +119,20 @@ def _check_unique(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
         seen.append(identity)
 
 
-def _check_number(value: float, raw: Raw, path: str) -> list[Cause]:
-    causes = []
+def _check_number(value: float, raw: Raw, path: str) -> Iterator[Cause]:
     low, high = raw.get("minimum"), raw.get("maximum")
     if low is not None and (value < low or (raw.get("exclusiveMinimum") and value == low)):
         word = "greater than" if raw.get("exclusiveMinimum") else "greater than or equal to"
-        causes.append(invalid_value(path, value, f"{path} in body should be {word} {low}"))
+        yield invalid_value(path, value, f"{path} in body should be {word} {low}")
     if high is not None and (value > high or (raw.get("exclusiveMaximum") and value == high)):
         word = "less than" if raw.get("exclusiveMaximum") else "less than or equal to"
-        causes.append(invalid_value(path, value, f"{path} in body should be {word} {high}"))
+        yield invalid_value(path, value, f"{path} in body should be {word} {high}")
     factor = raw.get("multipleOf")
     if factor and value % factor:
-        causes.append(
-            invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
-        )
-    span = {"int32": 2**31, "int64": 2**63}.get(raw.get("format", ""))
-    if span is not None and not -span <= value < span:
-        causes.append(invalid_type(path, value, f"{path} in body must fit into {raw['format']}"))
-    return causes
+        yield invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
+    bound = {"int32": 2**31, "int64": 2**63}.get(raw.get("format", ""))
+    if bound is not None and not -bound <= value < bound:
+        yield invalid_type(path, value, f"{path} in body must fit into {raw['format']}")
 
 
 _TIME = re.compile(
@@ -161,6 +153,9 @@ _HOST = re.compile(
 _ZEROS = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _HEX = "[0-9a-fA-F]"
 _BYTE = r"\s*(0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])\s*"
+
+
+_decode_base64 = partial(base64.b64decode, validate=True)
 
 
 def matches_format(text: str, name: str) -> bool:
@@ -194,11 +189,7 @@ def _is_date(text: str) -> bool:
 
 
 def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode(text.replace("\n", ""), validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return bool(text)
+    return bool(text) and _is(_decode_base64, text.replace("\n", ""))
 
 
 def _is_duration(text: str) -> bool:

@@ -37,7 +37,10 @@ _STEP = 5000
 
 
 class Row(NamedTuple):
-    """One write. `previous` is 0 for a key never seen before; a deletion keeps the last value."""
+    """One write. `previous` is 0 for a key never seen before; a deletion keeps the last value.
+
+    SQLite has no booleans: `deleted` of a row that was read is 0 or 1.
+    """
 
     revision: int
     key: str
@@ -77,8 +80,7 @@ class WriteLog:
     def rows(self) -> Iterator[Row]:
         """All rows, oldest first."""
         query = "SELECT revision, key, previous, deleted, value FROM log ORDER BY revision"
-        for revision, key, previous, deleted, value in self._db.execute(query):
-            yield Row(revision, key, previous, bool(deleted), value)
+        return map(Row._make, self._db.execute(query))
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write all of `rows` or none; returns when they are durable."""
@@ -108,12 +110,8 @@ class WriteLog:
             WHERE log.revision > ? AND log.revision <= ? AND log.key >= ? AND log.key < ?
             ORDER BY log.revision"""
         with closing(self._connect()) as db:
-            return [
-                PastRow(Row(revision, key, previous, bool(deleted), value), before)
-                for revision, key, previous, deleted, value, before in db.execute(
-                    query, (after, upto, prefix, _end(prefix))
-                )
-            ]
+            rows = db.execute(query, (after, upto, prefix, _end(prefix)))
+            return [PastRow(Row(*row), before) for *row, before in rows]
 
     def at(self, revision: int, prefix: str) -> list[Row]:
         """The objects under `prefix` at `revision`, in the order of keys."""
@@ -121,13 +119,8 @@ class WriteLog:
             SELECT MAX(revision), key, previous, deleted, value FROM log
             WHERE revision <= ? AND key >= ? AND key < ? GROUP BY key ORDER BY key"""
         with closing(self._connect()) as db:
-            return [
-                Row(newest, key, previous, False, value)
-                for newest, key, previous, deleted, value in db.execute(
-                    query, (revision, prefix, _end(prefix))
-                )
-                if not deleted
-            ]
+            rows = map(Row._make, db.execute(query, (revision, prefix, _end(prefix))))
+            return [row for row in rows if not row.deleted]
 
     def compact_step(self, after: int, upto: int) -> int:
         """Delete rows that rows in (after, upto] superseded; returns the revision reached.

@@ -97,9 +97,7 @@ async def run(
         pings = group.create_task(_keep_open(socket))
         await asyncio.wait((running, pump), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
-            with suppress(
-                ConnectionResetError
-            ):  # the client may disconnect without waiting for this
+            with suppress(ConnectionResetError):  # the client need not wait for the outcome
                 await channels.finish(running.result())
                 await socket.close()
         running.cancel()

@@ -71,32 +71,30 @@ def age(since: str, now: datetime) -> str:
     return INVALID if start is None else duration(int((now - start).total_seconds()))
 
 
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+# Spans shorter than this many seconds, with the unit and the smaller unit that kubectl shows.
+_SPANS = (
+    (120, "s", ""),
+    (10 * 60, "m", "s"),
+    (180 * 60, "m", ""),
+    (8 * 3600, "h", "m"),
+    (48 * 3600, "h", ""),
+    (8 * 86400, "d", "h"),
+    (2 * 365 * 86400, "d", ""),
+    (8 * 365 * 86400, "y", "d"),
+    (float("inf"), "y", ""),
+)
+
+
 def duration(seconds: int) -> str:
     """A span of time with two units at most."""
-    if seconds < -1:
+    if seconds < -1:  # one second in the future is a clock that is a little off
         return INVALID
     seconds = max(seconds, 0)
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return _pair(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return _pair(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return _pair(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    years = days // 365
-    return _pair(years, "y", days % 365, "d") if years < 8 else f"{years}y"
-
-
-def _pair(big: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{big}{unit}{small}{small_unit}" if small else f"{big}{unit}"
+    unit, small_unit = next((unit, small) for limit, unit, small in _SPANS if seconds < limit)
+    count, rest = divmod(seconds, _SECONDS[unit])
+    small = rest // _SECONDS[small_unit] if small_unit else 0
+    return f"{count}{unit}{small}{small_unit}" if small else f"{count}{unit}"
 
 
 def text_at(path: str, otherwise: str = "") -> Cell:

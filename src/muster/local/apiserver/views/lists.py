@@ -6,7 +6,6 @@ Objects are joined as the bytes they are stored as.
 from __future__ import annotations
 
 import base64
-import binascii
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -119,7 +118,7 @@ def _token(text: str) -> _Token | None:
     try:
         padded = text + "=" * (-len(text) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
-    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+    except (ValueError, msgspec.DecodeError) as error:
         raise bad_request("continue key is not valid") from error
 
 

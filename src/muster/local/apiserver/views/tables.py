@@ -31,16 +31,9 @@ def render(answer: Answer, call: Call, now: datetime) -> bytes:
         include = call.query.get("includeObject", "Metadata")
         return codec.dump(_table(call.resource, items, meta, include, now))
     partial = [_partial(item) for item in items]
-    if not is_list:
-        return codec.dump(partial[0])
-    return codec.dump(
-        {
-            "kind": "PartialObjectMetadataList",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": meta,
-            "items": partial,
-        }
-    )
+    if is_list:
+        return codec.dump(_meta_object("PartialObjectMetadataList", meta, items=partial))
+    return codec.dump(partial[0])
 
 
 def event_renderer(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
@@ -66,12 +59,12 @@ def _list_meta(obj: Raw) -> Raw:
     return {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
 
 
+def _meta_object(kind: str, metadata: Raw, **fields: Any) -> Raw:
+    return {"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, **fields}
+
+
 def _partial(obj: Raw) -> Raw:
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": obj["metadata"],
-    }
+    return _meta_object("PartialObjectMetadata", obj["metadata"])
 
 
 def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: datetime) -> Raw:
@@ -86,13 +79,7 @@ def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: d
         elif include != "None":
             row["object"] = _partial(item)
         rows.append(row)
-    return {
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": meta,
-        "columnDefinitions": columns,
-        "rows": rows,
-    }
+    return _meta_object("Table", meta, columnDefinitions=columns, rows=rows)
 
 
 def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
@@ -108,37 +95,27 @@ def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Ra
     return columns, cells
 
 
+_COLUMN: Raw = {"name": "", "type": "string", "format": "", "description": "", "priority": 0}
+
+
 def _column(name: str) -> Raw:
     wide, name = name.endswith("+"), name.removesuffix("+")
-    return {
-        "name": name,
-        "type": "string",
-        "format": "name" if name == "Name" else "",
-        "description": "",
-        "priority": int(wide),
-    }
+    format_ = "name" if name == "Name" else ""
+    return _COLUMN | {"name": name, "format": format_, "priority": int(wide)}
 
 
 # -- printer columns of CRDs ---------------------------------------------------------------------
 
 
 def _custom(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
-    columns = [_column("Name")]
-    paths = []
-    for column in resource.printer_columns:
-        shown = {"name": column["name"], "type": column["type"], "format": column.get("format", "")}
-        described = {
-            "description": column.get("description", ""),
-            "priority": column.get("priority", 0),
-        }
-        columns.append(shown | described)
-        paths.append((column["jsonPath"], column["type"]))
+    declared = resource.printer_columns
+    columns = [{field: c.get(field, unset) for field, unset in _COLUMN.items()} for c in declared]
 
     def cells(obj: Raw) -> list[Any]:
-        custom = [_cell(jsonpath(obj, path), type_, now) for path, type_ in paths]
+        custom = [_cell(jsonpath(obj, c["jsonPath"]), c["type"], now) for c in declared]
         return [obj["metadata"]["name"], *custom]
 
-    return columns, cells
+    return [_column("Name"), *columns], cells
 
 
 def _cell(values: list[Any], type_: str, now: datetime) -> Any:
