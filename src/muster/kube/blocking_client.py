@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.errors import Gone
 from muster.kube import decoding, request
 from muster.kube.error_response import error_from_response
-from muster.kube.request import PatchType
 from muster.kube.transport.blocking_transport import BlockingTransport
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Key, Raw
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.decoding import ObjectList
-    from muster.kube.request import LogOptions, Request, Response
+    from muster.kube.request import Request, Response
     from muster.kube.watch.watch_stream import WatchEvent
 
 T = TypeVar("T")
@@ -54,18 +53,17 @@ class BlockingClient:
         self._transport.close()
 
     def get(self, kind: Kind[T], key: Key) -> T:
-        return decoding.decode_object(kind, self.send(request.get(kind, key)).body)
+        return self._object(kind, request.get(kind, key))
 
     def list(
         self,
         kind: Kind[T],
         namespace: str = "",
         *,
-        labels: str = "",
-        fields: str = "",
         page: int = 500,
+        **selectors: Unpack[request.Selectors],
     ) -> ObjectList[T]:
-        pages = decoding.ListPages(kind, namespace, labels=labels, fields=fields, limit=page)
+        pages = decoding.ListPages(kind, namespace, page, selectors)
         while call := pages.next_request():
             try:
                 pages.add_page(self.send(call).body)
@@ -73,49 +71,16 @@ class BlockingClient:
                 pages.expired(gone)
         return pages.result()
 
-    def create(
-        self,
-        kind: Kind[T],
-        body: Raw,
-        *,
-        namespace: str = "",
-        subresource: str = "",
-        name: str = "",
-    ) -> T:
-        call = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
-        return decoding.decode_object(kind, self.send(call).body)
-
-    def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
-        call = request.replace(kind, body, subresource=subresource)
-        return decoding.decode_object(kind, self.send(call).body)
+    def create(self, kind: Kind[T], body: Raw, *, namespace: str = "") -> T:
+        return self._object(kind, request.create(kind, body, namespace=namespace))
 
     def patch(
-        self,
-        kind: Kind[T],
-        key: Key,
-        body: object,
-        *,
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
+        self, kind: Kind[T], key: Key, body: object, **options: Unpack[request.PatchOptions]
     ) -> T:
-        call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
-        return decoding.decode_object(kind, self.send(call).body)
+        return self._object(kind, request.patch(kind, key, body, **options))
 
-    def delete(
-        self,
-        kind: Kind[Any],
-        key: Key,
-        *,
-        uid: str = "",
-        grace: int | None = None,
-        propagation: str = "",
-    ) -> None:
-        self.send(request.delete(kind, key, uid=uid, grace=grace, propagation=propagation))
-
-    def delete_collection(
-        self, kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = ""
-    ) -> None:
-        self.send(request.delete_collection(kind, namespace, labels=labels, fields=fields))
+    def delete(self, kind: Kind[Any], key: Key, **options: Unpack[request.DeleteOptions]) -> None:
+        self.send(request.delete(kind, key, **options))
 
     def watch(
         self,
@@ -123,19 +88,18 @@ class BlockingClient:
         namespace: str = "",
         *,
         since: str,
-        labels: str = "",
-        fields: str = "",
+        **selectors: Unpack[request.Selectors],
     ) -> Iterator[WatchEvent[T]]:
         """Changes after version `since`, until the server ends the watch."""
         from muster.kube.watch.watch_stream import LineSplitter, event_reader
 
-        call = request.watch(kind, namespace, since=since, labels=labels, fields=fields)
+        call = request.watch(kind, namespace, since=since, **selectors)
         read, lines = event_reader(kind, call), LineSplitter()
         for chunk in self._transport.stream(call):
             for line in lines.feed(chunk):
                 yield read(line)
 
-    def logs(self, pod: Key, **options: Unpack[LogOptions]) -> Iterator[bytes]:
+    def logs(self, pod: Key, **options: Unpack[request.LogOptions]) -> Iterator[bytes]:
         """A container's log in chunks, as they arrive."""
         return self._transport.stream(request.logs(pod, options))
 
@@ -150,8 +114,9 @@ class BlockingClient:
 
             pause = pause_before_retry(call, response, attempt)
             if pause is None:
-                raise error_from_response(
-                    response, call, expired=self._transport.expired(response.status)
-                )
+                raise error_from_response(response, call)
             self._sleep(pause)
             attempt += 1
+
+    def _object(self, kind: Kind[T], call: Request) -> T:
+        return decoding.decode_object(kind, self.send(call).body)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Key, ObjectMeta, Raw
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.decoding import ObjectList
-    from muster.kube.request import LogOptions, Request, Response
+    from muster.kube.request import Request, Response
     from muster.kube.streams.exec_session import ExecSession
     from muster.kube.streams.port_forward import PortForward
     from muster.kube.transport.http_transport import Transport
@@ -77,22 +77,21 @@ class Client:
     # Reading
 
     async def get(self, kind: Kind[T], key: Key) -> T:
-        return decoding.decode_object(kind, await self._body(request.get(kind, key)))
+        return await self._object(kind, request.get(kind, key))
 
     async def list(
         self,
         kind: Kind[T],
         namespace: str = "",
         *,
-        labels: str = "",
-        fields: str = "",
         page: int = 500,
+        **selectors: Unpack[request.Selectors],
     ) -> ObjectList[T]:
         """All objects, in pages of one resource version; `page` of 0 requests all at once."""
-        pages = decoding.ListPages(kind, namespace, labels=labels, fields=fields, limit=page)
+        pages = decoding.ListPages(kind, namespace, page, selectors)
         while call := pages.next_request():
             try:
-                pages.add_page(await self._body(call))
+                pages.add_page((await self.send(call)).body)
             except Gone as gone:
                 pages.expired(gone)
         return pages.result()
@@ -103,25 +102,20 @@ class Client:
         namespace: str = "",
         *,
         since: str,
-        labels: str = "",
-        fields: str = "",
+        **selectors: Unpack[request.Selectors],
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after version `since`, until the server ends the watch; `Gone` if too old."""
-        call = request.watch(
-            kind,
-            namespace,
-            since=since,
-            labels=labels,
-            fields=fields,
-            seconds=random.randint(*WATCH_SECONDS),
-        )
+        seconds = random.randint(*WATCH_SECONDS)
+        call = request.watch(kind, namespace, since=since, seconds=seconds, **selectors)
         read, lines = event_reader(kind, call), LineSplitter()
         async with self.transport.stream(call) as chunks:
             async for chunk in chunks:
                 for line in lines.feed(chunk):
                     yield read(line)
 
-    async def logs(self, pod: Key, **options: Unpack[LogOptions]) -> AsyncGenerator[bytes, None]:
+    async def logs(
+        self, pod: Key, **options: Unpack[request.LogOptions]
+    ) -> AsyncGenerator[bytes, None]:
         """A container's log in chunks, as they arrive."""
         async with self.transport.stream(request.logs(pod, options)) as chunks:
             async for chunk in chunks:
@@ -140,27 +134,16 @@ class Client:
     ) -> T:
         """Create an object; its namespace is `namespace`, else the one in its metadata."""
         call = request.create(kind, body, namespace=namespace, subresource=subresource, name=name)
-        return decoding.decode_object(
-            kind, await self._body(call._replace(query=request.NO_FIELD_VALIDATION))
-        )
+        return await self._object(kind, call._replace(query=request.NO_FIELD_VALIDATION))
 
     async def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
         """Write a whole object. Not one that was read as a struct, which has lost fields."""
-        return decoding.decode_object(
-            kind, await self._body(request.replace(kind, body, subresource=subresource))
-        )
+        return await self._object(kind, request.replace(kind, body, subresource=subresource))
 
     async def patch(
-        self,
-        kind: Kind[T],
-        key: Key,
-        body: object,
-        *,
-        patch_type: PatchType = PatchType.MERGE,
-        subresource: str = "",
+        self, kind: Kind[T], key: Key, body: object, **options: Unpack[request.PatchOptions]
     ) -> T:
-        call = request.patch(kind, key, body, patch_type=patch_type, subresource=subresource)
-        return decoding.decode_object(kind, await self._body(call))
+        return await self._object(kind, request.patch(kind, key, body, **options))
 
     async def patch_status(self, kind: Kind[T], meta: ObjectMeta, status: Raw) -> T:
         """Merge into the status by Kubernetes' list keys, so conditions of others stay.
@@ -173,32 +156,21 @@ class Client:
         )
 
     async def delete(
-        self,
-        kind: Kind[Any],
-        key: Key,
-        *,
-        uid: str = "",
-        grace: int | None = None,
-        propagation: str = "",
+        self, kind: Kind[Any], key: Key, **options: Unpack[request.DeleteOptions]
     ) -> None:
         """Delete an object; with `uid`, `Conflict` if the name now belongs to another one."""
-        await self._body(request.delete(kind, key, uid=uid, grace=grace, propagation=propagation))
+        await self.send(request.delete(kind, key, **options))
 
     async def delete_collection(
-        self, kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = ""
+        self, kind: Kind[Any], namespace: str, **selectors: Unpack[request.Selectors]
     ) -> None:
-        await self._body(request.delete_collection(kind, namespace, labels=labels, fields=fields))
+        await self.send(request.delete_collection(kind, namespace, **selectors))
 
     async def bind(
-        self,
-        pod: Key,
-        *,
-        uid: str,
-        node: str,
-        annotations: Mapping[str, str] = _NO_ANNOTATIONS,
+        self, pod: Key, *, uid: str, node: str, annotations: Mapping[str, str] = _NO_ANNOTATIONS
     ) -> None:
         """Bind a pod to a node; the annotations are merged into the pod in the same write."""
-        await self._body(request.bind(pod, uid=uid, node=node, annotations=annotations))
+        await self.send(request.bind(pod, uid=uid, node=node, annotations=annotations))
 
     # Streams: their protocols are imported on use, because daemons do not need them
 
@@ -261,5 +233,5 @@ class Client:
             self._throttle.pause(clock(), pause)
             attempt += 1
 
-    async def _body(self, call: Request) -> bytes:
-        return (await self.send(call)).body
+    async def _object(self, kind: Kind[T], call: Request) -> T:
+        return decoding.decode_object(kind, (await self.send(call)).body)

@@ -17,7 +17,7 @@ from muster.kube.error_response import unreadable_response
 if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.errors import Gone
-    from muster.kube.request import Request
+    from muster.kube.request import Request, Selectors
 
 T = TypeVar("T")
 
@@ -65,11 +65,8 @@ def decode_object(kind: Kind[T], body: bytes) -> T:
 class ListPages(Generic[T]):
     """Collects the pages of one list: `add_page` the response to every `next_request`."""
 
-    def __init__(
-        self, kind: Kind[T], namespace: str, *, labels: str, fields: str, limit: int
-    ) -> None:
-        self._kind, self._namespace = kind, namespace
-        self._labels, self._fields = labels, fields
+    def __init__(self, kind: Kind[T], namespace: str, limit: int, selectors: Selectors) -> None:
+        self._kind, self._namespace, self._selectors = kind, namespace, selectors
         self._begin(limit)
 
     def _begin(self, limit: int) -> None:
@@ -86,10 +83,9 @@ class ListPages(Generic[T]):
         return request.list_page(
             self._kind,
             self._namespace,
-            labels=self._labels,
-            fields=self._fields,
             limit=self._limit,
             continue_token=self._continue_token,
+            **self._selectors,
         )
 
     def expired(self, gone: Gone) -> None:

@@ -19,6 +19,7 @@ from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
@@ -120,20 +121,28 @@ def get(kind: Kind[Any], key: Key) -> Request:
     return Request("GET", object_path(kind, key))
 
 
+class Selectors(TypedDict, total=False):
+    """Which objects of a kind, as keywords: a label selector and a field selector."""
+
+    labels: str
+    fields: str
+
+
+def _selection(selectors: Selectors) -> Query:
+    return _query(labelSelector=selectors.get("labels"), fieldSelector=selectors.get("fields"))
+
+
 def list_page(
     kind: Kind[Any],
     namespace: str,
     *,
-    labels: str = "",
-    fields: str = "",
-    limit: int,
-    continue_token: str,
+    limit: int = 0,
+    continue_token: str = "",
+    **selectors: Unpack[Selectors],
 ) -> Request:
-    """One page of a list; `continue_token` is from the page before."""
-    query = _query(labelSelector=labels, fieldSelector=fields, limit=limit or None)
-    if continue_token:
-        query += (("continue", continue_token),)
-    return Request("GET", collection_path(kind, namespace), query)
+    """One page of a list; `continue_token` is from the page before, `limit` of 0 means no pages."""
+    page = _query(limit=limit or None, **{"continue": continue_token})
+    return Request("GET", collection_path(kind, namespace), _selection(selectors) + page)
 
 
 def watch(
@@ -141,19 +150,12 @@ def watch(
     namespace: str,
     *,
     since: str,
-    labels: str = "",
-    fields: str = "",
     seconds: int = 0,
+    **selectors: Unpack[Selectors],
 ) -> Request:
-    """Every change after `since`, until the server ends it after about `seconds`."""
-    query = _query(
-        watch=True,
-        allowWatchBookmarks=True,
-        resourceVersion=since,
-        labelSelector=labels,
-        fieldSelector=fields,
-        timeoutSeconds=seconds or None,
-    )
+    """Every change after `since`, until the server ends the watch after about `seconds`."""
+    changes = _query(watch=True, allowWatchBookmarks=True, resourceVersion=since)
+    query = changes + _selection(selectors) + _query(timeoutSeconds=seconds or None)
     return Request("GET", collection_path(kind, namespace), query, timeout=0)
 
 
@@ -177,15 +179,16 @@ def replace(kind: Kind[Any], body: Raw, *, subresource: str = "") -> Request:
     return Request("PUT", path, (), _encode(_typed(kind, body)))
 
 
-def patch(
-    kind: Kind[Any],
-    key: Key,
-    body: object,
-    *,
-    patch_type: PatchType = PatchType.MERGE,
-    subresource: str = "",
-) -> Request:
-    path = object_path(kind, key, subresource)
+class PatchOptions(TypedDict, total=False):
+    """How a patch is merged (a merge patch if not given), and into which subresource."""
+
+    patch_type: PatchType
+    subresource: str
+
+
+def patch(kind: Kind[Any], key: Key, body: object, **options: Unpack[PatchOptions]) -> Request:
+    path = object_path(kind, key, options.get("subresource", ""))
+    patch_type = options.get("patch_type", PatchType.MERGE)
     return Request("PATCH", path, (), _encode(body), patch_type.value)
 
 
@@ -198,18 +201,28 @@ def apply(
     return Request("PATCH", path, query, _encode(_typed(kind, body)), PatchType.APPLY.value)
 
 
-def delete(
-    kind: Kind[Any], key: Key, *, uid: str = "", grace: int | None = None, propagation: str = ""
-) -> Request:
-    """Delete one object; with `uid`, only if it still has that uid."""
-    return Request("DELETE", object_path(kind, key), (), _delete_options(uid, grace, propagation))
+class DeleteOptions(TypedDict, total=False):
+    """With `uid`, only the object that still has that uid; `grace` is in seconds."""
+
+    uid: str
+    grace: int | None
+    propagation: str
 
 
-def delete_collection(
-    kind: Kind[Any], namespace: str, *, labels: str = "", fields: str = ""
-) -> Request:
-    query = _query(labelSelector=labels, fieldSelector=fields)
-    return Request("DELETE", collection_path(kind, namespace), query)
+def delete(kind: Kind[Any], key: Key, **options: Unpack[DeleteOptions]) -> Request:
+    body: Raw = {}
+    if uid := options.get("uid"):
+        body["preconditions"] = {"uid": uid}
+    if (grace := options.get("grace")) is not None:
+        body["gracePeriodSeconds"] = grace
+    if propagation := options.get("propagation"):
+        body["propagationPolicy"] = propagation
+    encoded = _encode({"kind": "DeleteOptions", "apiVersion": "v1", **body}) if body else None
+    return Request("DELETE", object_path(kind, key), (), encoded)
+
+
+def delete_collection(kind: Kind[Any], namespace: str, **selectors: Unpack[Selectors]) -> Request:
+    return Request("DELETE", collection_path(kind, namespace), _selection(selectors))
 
 
 def bind(pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> Request:
@@ -262,16 +275,3 @@ def _typed(kind: Kind[Any], body: Raw) -> Raw:
     if "kind" in body and "apiVersion" in body:
         return body
     return {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-
-
-def _delete_options(uid: str, grace: int | None, propagation: str) -> bytes | None:
-    options: Raw = {}
-    if uid:
-        options["preconditions"] = {"uid": uid}
-    if grace is not None:
-        options["gracePeriodSeconds"] = grace
-    if propagation:
-        options["propagationPolicy"] = propagation
-    if not options:
-        return None
-    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options})

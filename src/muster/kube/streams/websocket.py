@@ -18,7 +18,6 @@ import aiohttp
 from yarl import URL
 
 from muster.errors import ConfigError, MusterError, Unreachable, UntrustedCertificate
-from muster.kube.error_response import error_from_response
 from muster.kube.request import Response
 from muster.kube.transport import proxy, tls
 from muster.kube.transport.connection_pool import CONNECT_TIMEOUT, enable_keepalive
@@ -70,8 +69,7 @@ class WebSocketConnector:
             if error.status < 400:
                 raise self.explain(error) from error
             response = Response(error.status, error.headers or {}, b"")
-            expired = tls.expired_certificate(self._endpoint) if error.status == 401 else ""
-            raise error_from_response(response, request, expired=expired) from error
+            raise tls.response_error(self._endpoint, response, request) from error
         except (aiohttp.ClientError, OSError) as error:
             raise self.explain(error) from error
         try:

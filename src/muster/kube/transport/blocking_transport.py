@@ -6,17 +6,17 @@ request is. Imports no asyncio.
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from muster.errors import ConfigError, MusterError, Unreachable, UntrustedCertificate
-from muster.kube.error_response import error_from_response
+from muster.errors import ConfigError
 from muster.kube.transport import blocking_connection, proxy, tls
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
 
+    from muster.errors import MusterError
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request, Response
 
@@ -38,6 +38,8 @@ class BlockingTransport:
         response = self._send(request)
         if response.status == 401 and self._endpoint.credentials.reject():
             response = self._send(request)
+        if response.status == 401:
+            raise tls.response_error(self._endpoint, response, request)
         return response
 
     def stream(self, request: Request) -> Iterator[bytes]:
@@ -47,17 +49,12 @@ class BlockingTransport:
             with self._open() as connection:
                 connection.send(message)
                 if connection.status >= 300:
-                    response = connection.response()
-                    expired = self.expired(response.status)
-                    raise error_from_response(response, request, expired=expired)
+                    raise tls.response_error(self._endpoint, connection.response(), request)
                 # A followed log may be silent for hours.
                 connection.set_timeout(None if request.timeout == 0 else TIMEOUT)
                 yield from connection.body()
         except OSError as error:
             raise self._explain(error) from error
-
-    def expired(self, status: int) -> str:
-        return tls.expired_certificate(self._endpoint) if status == 401 else ""
 
     def close(self) -> None:
         if self._connection is not None:
@@ -106,13 +103,7 @@ class BlockingTransport:
         return connection
 
     def _explain(self, error: OSError) -> MusterError:
-        url = self._endpoint.url
-        if isinstance(error, ssl.SSLError):
-            return UntrustedCertificate(tls.explain_untrusted(self._endpoint, error))
-        if isinstance(error, TimeoutError):
-            return Unreachable(f"no answer from {url} in time")
-        if isinstance(error, STALE_CONNECTION_ERRORS) and (
-            expired := tls.expired_certificate(self._endpoint)
-        ):
-            return UntrustedCertificate(f"{url} closed the connection: {expired}")
-        return Unreachable(f"cannot reach {url}: {tls.explain_connect_error(error)}")
+        stale = isinstance(error, STALE_CONNECTION_ERRORS)
+        if stale and tls.expired_certificate(self._endpoint):
+            return tls.closed_connection_error(self._endpoint)
+        return tls.connect_error(self._endpoint, error)

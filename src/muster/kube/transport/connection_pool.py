@@ -26,10 +26,6 @@ CONNECT_TIMEOUT = 10.0
 IDLE_SECONDS = 60.0
 
 
-class ConnectFailed(OSError):
-    """The connection could not be opened; the cause says why."""
-
-
 class EncodedRequest(NamedTuple):
     """The bytes of a request, and whether they may be sent twice."""
 
@@ -125,10 +121,9 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 connection = await (self._open_tunnel() if self._proxy else self._open_direct())
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise ConnectFailed(str(error)) from error
+        except ConnectionClosed as error:
+            # By the proxy: for the caller, the connection to the server was never open.
+            raise ConnectionAbortedError(str(error)) from error
         self._all.add(connection)
         connection.closed.add_done_callback(lambda _: self._all.discard(connection))
         return connection

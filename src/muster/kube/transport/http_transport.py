@@ -10,20 +10,19 @@ its connection for hours and must not use up the share of short requests.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from muster.errors import MusterError, Unreachable, UntrustedCertificate
-from muster.kube.error_response import error_from_response
 from muster.kube.request import Request, Response
 from muster.kube.transport import proxy, tls
-from muster.kube.transport.connection_pool import ConnectFailed, ConnectionPool, EncodedRequest
+from muster.kube.transport.connection import ConnectionClosed
+from muster.kube.transport.connection_pool import ConnectionPool, EncodedRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from muster.errors import MusterError
     from muster.kube.auth.credentials import Credential
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.streams.websocket import WebSocketConnector
@@ -78,12 +77,10 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Response:
         response = await self._send(request)
-        if response.status != 401:
-            return response
-        if self._endpoint.credentials.reject():
+        if response.status == 401 and self._endpoint.credentials.reject():
             response = await self._send(request)
-        if expired := self._expired(response.status):
-            raise error_from_response(response, request, expired=expired)
+        if response.status == 401:
+            raise tls.response_error(self._endpoint, response, request)
         return response
 
     @asynccontextmanager
@@ -146,7 +143,7 @@ class HttpTransport:
         if connection.status == 401:
             self._endpoint.credentials.reject()
         response = Response(connection.status, connection.headers, body)
-        return error_from_response(response, request, expired=self._expired(response.status))
+        return tls.response_error(self._endpoint, response, request)
 
     async def _body(self, connection: Connection) -> AsyncIterator[bytes]:
         try:
@@ -155,22 +152,10 @@ class HttpTransport:
         except OSError as error:
             raise self._explain(error) from error
 
-    def _expired(self, status: int) -> str:
-        return tls.expired_certificate(self._endpoint) if status == 401 else ""
-
     def _explain(self, error: OSError) -> MusterError:
-        if isinstance(error, TimeoutError):
-            return Unreachable(f"no answer from {self._base} in time")
-        if isinstance(error, ConnectFailed):
-            cause = error.__cause__
-            assert isinstance(cause, OSError)
-            if isinstance(cause, ssl.SSLError):
-                return UntrustedCertificate(tls.explain_untrusted(self._endpoint, cause))
-            return Unreachable(f"cannot reach {self._base}: {tls.explain_connect_error(cause)}")
-        # After the handshake, a server that rejects our certificate can only close the connection.
-        if expired := tls.expired_certificate(self._endpoint):
-            return UntrustedCertificate(f"{self._base} closed the connection: {expired}")
-        return Unreachable(f"{self._base} closed the connection")
+        if isinstance(error, ConnectionClosed):
+            return tls.closed_connection_error(self._endpoint)
+        return tls.connect_error(self._endpoint, error)
 
 
 def _timeout(request: Request) -> float | None:

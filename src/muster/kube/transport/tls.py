@@ -11,11 +11,14 @@ import ssl
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.errors import ConfigError
+from muster.errors import ConfigError, Unreachable, UntrustedCertificate
+from muster.kube.error_response import error_from_response
 
 if TYPE_CHECKING:
+    from muster.errors import ApiError, MusterError
     from muster.kube.auth.credentials import Credential
     from muster.kube.auth.endpoint import Endpoint
+    from muster.kube.request import Request, Response
 
 
 def client_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext | None:
@@ -67,6 +70,29 @@ def expired_certificate(endpoint: Endpoint, now: datetime | None = None) -> str:
     if end > (now or datetime.now(UTC)):
         return ""
     return f"the client certificate of {_name_of(endpoint)} expired on {end:%Y-%m-%d %H:%M} UTC"
+
+
+def response_error(endpoint: Endpoint, response: Response, request: Request) -> ApiError:
+    """The error of a response of 400 and above; a 401 names an expired client certificate."""
+    expired = expired_certificate(endpoint) if response.status == 401 else ""
+    return error_from_response(response, request, expired=expired)
+
+
+def connect_error(endpoint: Endpoint, error: OSError) -> MusterError:
+    """The error for a server that could not be reached."""
+    if isinstance(error, ssl.SSLError):
+        return UntrustedCertificate(explain_untrusted(endpoint, error))
+    if isinstance(error, TimeoutError):
+        return Unreachable(f"no answer from {endpoint.url} in time")
+    return Unreachable(f"cannot reach {endpoint.url}: {explain_connect_error(error)}")
+
+
+def closed_connection_error(endpoint: Endpoint) -> MusterError:
+    """The error for a connection that the server closed before its response was complete."""
+    # After the handshake, a server that rejects our certificate can only close the connection.
+    if expired := expired_certificate(endpoint):
+        return UntrustedCertificate(f"{endpoint.url} closed the connection: {expired}")
+    return Unreachable(f"{endpoint.url} closed the connection")
 
 
 def explain_untrusted(endpoint: Endpoint, error: Exception) -> str:
