@@ -15,7 +15,7 @@ from muster.api.affinity import (  # noqa: TC001
     Toleration,
     TopologySpreadConstraint,
 )
-from muster.api.meta import Condition, Object, ObjectMeta, find_condition
+from muster.api.meta import ApiObject, Condition, Object, find_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,8 +151,7 @@ class PodStatus(Object, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Pod(ApiObject, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -190,14 +189,13 @@ class NodeStatus(Object, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
 
 
-class Node(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Node(ApiObject, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(ApiObject, frozen=True):
+    """Only its metadata is read."""
 
 
 class ServicePort(Object, frozen=True):
@@ -217,28 +215,24 @@ class ServiceSpec(Object, frozen=True):
     publish_not_ready_addresses: bool = False
 
 
-class Service(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Service(ApiObject, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
-class ConfigMap(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class ConfigMap(ApiObject, frozen=True):
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
     """In base64."""
 
 
-class Secret(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Secret(ApiObject, frozen=True):
     type: str = "Opaque"
     data: dict[str, str] = {}
 
 
-class Event(Object, frozen=True):
+class Event(ApiObject, frozen=True):
     """core/v1 Event."""
 
-    metadata: ObjectMeta = ObjectMeta()
     reason: str = ""
     message: str = ""
 
@@ -252,14 +246,12 @@ class PodDisruptionBudgetStatus(Object, frozen=True):
     disruptions_allowed: int = 0
 
 
-class PodDisruptionBudget(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PodDisruptionBudget(ApiObject, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class PriorityClass(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PriorityClass(ApiObject, frozen=True):
     value: int = 0
     preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
 
@@ -270,6 +262,5 @@ class LeaseSpec(Object, frozen=True):
     renew_time: datetime | None = None
 
 
-class Lease(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Lease(ApiObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()

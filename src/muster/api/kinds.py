@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from muster.api import core, pod_groups
-from muster.api.meta import Object, ObjectMeta, Raw
+from muster.api.meta import ApiObject, Raw
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -26,6 +26,14 @@ class Kind(msgspec.Struct, Generic[T], frozen=True):
     kind: str
     model: type[T]
     namespaced: bool = True
+
+    @classmethod
+    def of(cls, api_version: str, kind: str, model: type[U], *, namespaced: bool = True) -> Kind[U]:
+        """A kind with a regular plural: pods, storageclasses."""
+        group, _, version = api_version.rpartition("/")
+        singular = kind.lower()
+        plural = f"{singular}es" if singular.endswith("s") else f"{singular}s"
+        return Kind(group, version, plural, kind, model, namespaced)
 
     @property
     def api_version(self) -> str:
@@ -49,84 +57,56 @@ class Kind(msgspec.Struct, Generic[T], frozen=True):
         return Kind(self.group, self.version, self.plural, self.kind, model, self.namespaced)
 
 
-class PartialObjectMetadata(Object, frozen=True):
+class PartialObjectMetadata(ApiObject, frozen=True):
     """An object of which only the metadata is read."""
 
-    metadata: ObjectMeta = ObjectMeta()
     api_version: str = ""
     kind: str = ""
 
 
-PODS = Kind("", "v1", "pods", "Pod", core.Pod)
-NODES = Kind("", "v1", "nodes", "Node", core.Node, namespaced=False)
-NAMESPACES = Kind("", "v1", "namespaces", "Namespace", core.Namespace, namespaced=False)
-SERVICES = Kind("", "v1", "services", "Service", core.Service)
-CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", core.ConfigMap)
-SECRETS = Kind("", "v1", "secrets", "Secret", core.Secret)
-SERVICE_ACCOUNTS: Kind[Raw] = Kind("", "v1", "serviceaccounts", "ServiceAccount", dict)
-EVENTS = Kind("", "v1", "events", "Event", core.Event)
-POD_DISRUPTION_BUDGETS = Kind(
-    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", core.PodDisruptionBudget
+PODS = Kind.of("v1", "Pod", core.Pod)
+NODES = Kind.of("v1", "Node", core.Node, namespaced=False)
+NAMESPACES = Kind.of("v1", "Namespace", core.Namespace, namespaced=False)
+SERVICES = Kind.of("v1", "Service", core.Service)
+CONFIG_MAPS = Kind.of("v1", "ConfigMap", core.ConfigMap)
+SECRETS = Kind.of("v1", "Secret", core.Secret)
+SERVICE_ACCOUNTS: Kind[Raw] = Kind.of("v1", "ServiceAccount", dict)
+EVENTS = Kind.of("v1", "Event", core.Event)
+POD_DISRUPTION_BUDGETS = Kind.of("policy/v1", "PodDisruptionBudget", core.PodDisruptionBudget)
+PRIORITY_CLASSES = Kind.of(
+    "scheduling.k8s.io/v1", "PriorityClass", core.PriorityClass, namespaced=False
 )
-PRIORITY_CLASSES = Kind(
-    "scheduling.k8s.io",
-    "v1",
-    "priorityclasses",
-    "PriorityClass",
-    core.PriorityClass,
-    namespaced=False,
-)
-PERSISTENT_VOLUME_CLAIMS: Kind[Raw] = Kind(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict
-)
-PERSISTENT_VOLUMES: Kind[Raw] = Kind(
-    "", "v1", "persistentvolumes", "PersistentVolume", dict, namespaced=False
-)
-STORAGE_CLASSES: Kind[Raw] = Kind(
-    "storage.k8s.io", "v1", "storageclasses", "StorageClass", dict, namespaced=False
-)
-LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", core.Lease)
-CRDS = Kind(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    PartialObjectMetadata,
-    namespaced=False,
+PERSISTENT_VOLUME_CLAIMS: Kind[Raw] = Kind.of("v1", "PersistentVolumeClaim", dict)
+PERSISTENT_VOLUMES: Kind[Raw] = Kind.of("v1", "PersistentVolume", dict, namespaced=False)
+STORAGE_CLASSES: Kind[Raw] = Kind.of("storage.k8s.io/v1", "StorageClass", dict, namespaced=False)
+LEASES = Kind.of("coordination.k8s.io/v1", "Lease", core.Lease)
+CRDS = Kind.of(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", PartialObjectMetadata, namespaced=False
 )
 
-DEPLOYMENTS: Kind[Raw] = Kind("apps", "v1", "deployments", "Deployment", dict)
-SELF_SUBJECT_REVIEWS: Kind[Raw] = Kind(
-    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", dict, namespaced=False
+DEPLOYMENTS: Kind[Raw] = Kind.of("apps/v1", "Deployment", dict)
+SELF_SUBJECT_REVIEWS: Kind[Raw] = Kind.of(
+    "authentication.k8s.io/v1", "SelfSubjectReview", dict, namespaced=False
 )
-SELF_SUBJECT_ACCESS_REVIEWS: Kind[Raw] = Kind(
-    "authorization.k8s.io",
-    "v1",
-    "selfsubjectaccessreviews",
-    "SelfSubjectAccessReview",
-    dict,
-    namespaced=False,
+SELF_SUBJECT_ACCESS_REVIEWS: Kind[Raw] = Kind.of(
+    "authorization.k8s.io/v1", "SelfSubjectAccessReview", dict, namespaced=False
 )
 
-VOLCANO_POD_GROUPS = Kind(
-    "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", pod_groups.VolcanoPodGroup
+VOLCANO_POD_GROUPS = Kind.of(
+    "scheduling.volcano.sh/v1beta1", "PodGroup", pod_groups.VolcanoPodGroup
 )
-KUBE_BATCH_POD_GROUPS = Kind(
-    "scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup", pod_groups.VolcanoPodGroup
+KUBE_BATCH_POD_GROUPS = Kind.of(
+    "scheduling.incubator.k8s.io/v1alpha1", "PodGroup", pod_groups.VolcanoPodGroup
 )
-SIGS_POD_GROUPS = Kind(
-    "scheduling.sigs.dev", "v1alpha2", "podgroups", "PodGroup", pod_groups.VolcanoPodGroup
+SIGS_POD_GROUPS = Kind.of("scheduling.sigs.dev/v1alpha2", "PodGroup", pod_groups.VolcanoPodGroup)
+COSCHEDULING_POD_GROUPS = Kind.of(
+    "scheduling.x-k8s.io/v1alpha1", "PodGroup", pod_groups.CoschedulingPodGroup
 )
-COSCHEDULING_POD_GROUPS = Kind(
-    "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", pod_groups.CoschedulingPodGroup
-)
-NATIVE_POD_GROUPS = Kind(
-    "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", pod_groups.NativePodGroup
-)
+NATIVE_POD_GROUPS = Kind.of("scheduling.k8s.io/v1alpha2", "PodGroup", pod_groups.NativePodGroup)
 
 # Jobs are read raw: `muster.jobs` parses every version of them.
-TFJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "tfjobs", "TFJob", dict)
-MPIJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "mpijobs", "MPIJob", dict)
-PYTORCHJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", dict)
-JAXJOBS: Kind[Raw] = Kind("kubeflow.org", "v1", "jaxjobs", "JAXJob", dict)
+TFJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "TFJob", dict)
+MPIJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "MPIJob", dict)
+PYTORCHJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "PyTorchJob", dict)
+JAXJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "JAXJob", dict)
 JOB_KINDS: tuple[Kind[Raw], ...] = (TFJOBS, MPIJOBS, PYTORCHJOBS, JAXJOBS)

@@ -127,6 +127,12 @@ class ObjectMeta(Object, frozen=True):
         return next((o for o in self.owner_references if o.controller), None)
 
 
+class ApiObject(Object, frozen=True):
+    """Base of the structs of whole objects, which have metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 def preconditions(meta: ObjectMeta) -> Raw:
     """Metadata for a patch that must fail with `Conflict` if the object changed since."""
     return {"uid": meta.uid, "resourceVersion": meta.resource_version}

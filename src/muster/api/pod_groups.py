@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
-from muster.api.meta import Condition, Object, ObjectMeta
+from muster.api.meta import ApiObject, Condition, Object
 
 
 class PodGroupStatus(Object, frozen=True):
@@ -20,10 +20,9 @@ class VolcanoSpec(Object, frozen=True):
     priority_class_name: str = ""
 
 
-class VolcanoPodGroup(Object, frozen=True):
+class VolcanoPodGroup(ApiObject, frozen=True):
     """scheduling.volcano.sh/v1beta1; kube-batch's two groups have a subset of the same fields."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: VolcanoSpec = VolcanoSpec()
     status: PodGroupStatus = PodGroupStatus()
 
@@ -33,10 +32,9 @@ class CoschedulingSpec(Object, frozen=True):
     min_resources: Resources = {}
 
 
-class CoschedulingPodGroup(Object, frozen=True):
+class CoschedulingPodGroup(ApiObject, frozen=True):
     """scheduling.x-k8s.io/v1alpha1."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CoschedulingSpec = CoschedulingSpec()
     status: PodGroupStatus = PodGroupStatus()
 
@@ -55,9 +53,8 @@ class NativeSpec(Object, frozen=True):
     priority: int | None = None
 
 
-class NativePodGroup(Object, frozen=True):
+class NativePodGroup(ApiObject, frozen=True):
     """scheduling.k8s.io, Kubernetes 1.36 and newer."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NativeSpec = NativeSpec()
     status: PodGroupStatus = PodGroupStatus()

@@ -10,7 +10,7 @@ from muster.api import kinds
 from muster.api.affinity import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from muster.api.core import ResourceRequirements, Resources
 from muster.api.kinds import Kind
-from muster.api.meta import Key, Object, ObjectMeta, Raw
+from muster.api.meta import ApiObject, Key, Object, Raw
 from muster.api.quantity import parse_whole
 from muster.api.selectors import from_labels
 from muster.errors import InvalidQuantity, InvalidSelector
@@ -36,14 +36,15 @@ class VolumeClaimSpec(Object, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
 
 
-class VolumeClaimStatus(Object, frozen=True):
+class VolumeStatus(Object, frozen=True):
+    """The status of a claim or of a volume."""
+
     phase: str = ""
 
 
-class VolumeClaim(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class VolumeClaim(ApiObject, frozen=True):
     spec: VolumeClaimSpec = VolumeClaimSpec()
-    status: VolumeClaimStatus = VolumeClaimStatus()
+    status: VolumeStatus = VolumeStatus()
 
     @property
     def bound(self) -> bool:
@@ -84,14 +85,9 @@ class PersistentVolumeSpec(Object, frozen=True):
     claim_ref: ClaimRef | None = None
 
 
-class PersistentVolumeStatus(Object, frozen=True):
-    phase: str = ""
-
-
-class PersistentVolume(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PersistentVolume(ApiObject, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
-    status: PersistentVolumeStatus = PersistentVolumeStatus()
+    status: VolumeStatus = VolumeStatus()
 
     @property
     def size(self) -> int:
@@ -174,8 +170,7 @@ class TopologyTerm(Object, frozen=True):
     match_label_expressions: tuple[TopologyRow, ...] = ()
 
 
-class StorageClass(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class StorageClass(ApiObject, frozen=True):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[TopologyTerm, ...] = ()
@@ -207,14 +202,13 @@ class CsiNodeSpec(Object, frozen=True):
     drivers: tuple[CsiDriver, ...] = ()
 
 
-class CsiNode(Object, frozen=True):
+class CsiNode(ApiObject, frozen=True):
     """What the storage drivers on one node can do; named like the node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
 VOLUME_CLAIMS = kinds.PERSISTENT_VOLUME_CLAIMS.read_as(VolumeClaim)
 VOLUMES = kinds.PERSISTENT_VOLUMES.read_as(PersistentVolume)
 STORAGE_CLASSES = kinds.STORAGE_CLASSES.read_as(StorageClass)
-CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", CsiNode, namespaced=False)
+CSI_NODES = Kind.of("storage.k8s.io/v1", "CSINode", CsiNode, namespaced=False)
