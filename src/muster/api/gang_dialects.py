@@ -175,6 +175,21 @@ def _terms_from_pods(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], Ga
     return terms
 
 
+def _given(**fields: Any) -> Raw:
+    """The fields of a spec that have a value; 0 is one."""
+    return {name: value for name, value in fields.items() if value not in (None, "", {})}
+
+
+def _condition(type_: str, true: bool, reason: str, message: str, stamp: str) -> Raw:
+    return {
+        "type": type_,
+        "status": "True" if true else "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": stamp,
+    }
+
+
 # -- scheduling.k8s.io -----------------------------------------------------------------------------
 
 
@@ -192,26 +207,16 @@ def _native_terms(group: objects.NativePodGroup) -> GangTerms:
 
 
 def _native_spec(group: GroupSpec) -> Raw:
-    spec: Raw = {"schedulingPolicy": {"gang": {"minCount": max(group.min, 1)}}}
-    return spec | ({"priorityClassName": group.priority_class} if group.priority_class else {})
+    policy = {"gang": {"minCount": max(group.min, 1)}}
+    return {"schedulingPolicy": policy} | _given(priorityClassName=group.priority_class)
 
 
 def _native_status(gang: GroupCounts, stamp: str) -> Raw:
     whole = gang.there >= gang.min
-    scheduled = {
-        "type": "PodGroupScheduled",
-        "status": "True" if whole else "False",
-        "reason": "Scheduled" if whole else "Unschedulable",
-        "message": "" if whole else gang.reason,
-        "lastTransitionTime": stamp,
-    }
-    ended = {
-        "type": SUCCEEDED,
-        "status": "True" if gang.done else "False",
-        "reason": "MembersSucceeded",
-        "message": f"{gang.succeeded} of {gang.min} members succeeded",
-        "lastTransitionTime": stamp,
-    }
+    reason, message = ("Scheduled", "") if whole else ("Unschedulable", gang.reason)
+    scheduled = _condition("PodGroupScheduled", whole, reason, message, stamp)
+    count = f"{gang.succeeded} of {gang.min} members succeeded"
+    ended = _condition(SUCCEEDED, gang.done, "MembersSucceeded", count, stamp)
     return {"conditions": [scheduled, ended] if gang.succeeded else [scheduled]}
 
 
@@ -236,43 +241,31 @@ def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
 
 
 def _kube_batch_spec(group: GroupSpec) -> Raw:
-    spec: Raw = {"minMember": group.min}
-    if group.queue:
-        spec["queue"] = group.queue
-    if group.priority_class:
-        spec["priorityClassName"] = group.priority_class
-    return spec
+    return {"minMember": group.min} | _given(
+        queue=group.queue, priorityClassName=group.priority_class
+    )
 
 
 def _volcano_spec(group: GroupSpec) -> Raw:
-    spec = _kube_batch_spec(group)
-    if group.resources:
-        spec["minResources"] = group.resources
+    spec = _kube_batch_spec(group) | _given(minResources=group.resources)
     if group.min == sum(group.roles.values()):
         spec["minTaskMember"] = {role: n for role, n in group.roles.items() if n}
     return spec
 
 
 def _volcano_status(gang: GroupCounts, stamp: str) -> Raw:
-    waiting = {
-        "type": "Unschedulable",
-        "status": "True",
-        "reason": "NotEnoughResources" if gang.pending else "NotEnoughTasks",
-        "message": gang.reason,
-    }
-    scheduled = {
-        "type": "Scheduled",
-        "status": "True",
-        "reason": "tasks in gang are ready to be scheduled",
-        "message": "",
-    }
-    condition = waiting if gang.reason else scheduled
+    if gang.reason:
+        shortage = "NotEnoughResources" if gang.pending else "NotEnoughTasks"
+        condition = _condition("Unschedulable", True, shortage, gang.reason, stamp)
+    else:
+        ready = "tasks in gang are ready to be scheduled"
+        condition = _condition("Scheduled", True, ready, "", stamp)
     phase = "Unknown" if gang.bound else "Pending"
     if gang.there >= gang.min:
         phase = "Running"
     return {
         "phase": "Completed" if gang.done else phase,
-        "conditions": [condition | {"lastTransitionTime": stamp, "transitionID": ""}],
+        "conditions": [condition | {"transitionID": ""}],
         "running": gang.running,
         "succeeded": gang.succeeded,
         "failed": gang.failed,
@@ -287,12 +280,9 @@ def _coscheduling_terms(group: objects.CoschedulingPodGroup) -> GangTerms:
 
 
 def _coscheduling_spec(group: GroupSpec) -> Raw:
-    spec: Raw = {"minMember": max(group.min, 1)}
-    if group.resources:
-        spec["minResources"] = group.resources
-    if group.timeout is not None:
-        spec["scheduleTimeoutSeconds"] = group.timeout
-    return spec
+    return {"minMember": max(group.min, 1)} | _given(
+        minResources=group.resources, scheduleTimeoutSeconds=group.timeout
+    )
 
 
 def _coscheduling_status(gang: GroupCounts, stamp: str) -> Raw:
