@@ -103,15 +103,15 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     key: Key
     uid: str
     generation: int
-    created: datetime | None
     deleting: bool
-    labels: dict[str, str]
-    annotations: dict[str, str]
-    replica_specs: tuple[ReplicaSpec, ...]
     policy: RunPolicy
-    spec: Raw
-    """As written, for fields that only one kind reads."""
     status: JobStatus
+    created: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    replica_specs: tuple[ReplicaSpec, ...] = ()
+    spec: Raw = {}
+    """As written, for fields that only one kind reads."""
     success_policy: str = ""
     dynamic_workers: bool = False
     chief: tuple[str, int] | None = None
@@ -167,10 +167,10 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _replicas(self) -> tuple[Replica, ...]:
         return tuple(
-            Replica(one.role, index, names.replica(self.name, one.role, index))
-            for one in self.replica_specs
-            if one.role != "Launcher"
-            for index in range(one.count)
+            Replica(spec.role, index, names.replica(self.name, spec.role, index))
+            for spec in self.replica_specs
+            if spec.role != "Launcher"
+            for index in range(spec.count)
         )
 
     def leads(self, role: str, index: int) -> bool:

@@ -24,11 +24,8 @@ class JobKind(msgspec.Struct, frozen=True, dict=True):
     chief_roles: tuple[str, ...]
     """Roles whose success is the job's; a job has at most one of them."""
     container: str
-    port_name: str
     port: int
     restart: str = "Never"
-    trainer: str = ""
-    """The word in the TRAINER column."""
     single_roles: tuple[str, ...] = ()
     """Roles that have exactly one replica."""
     required: tuple[str, ...] = ()
@@ -40,9 +37,18 @@ class JobKind(msgspec.Struct, frozen=True, dict=True):
         return self.resource.kind
 
     @property
+    def trainer(self) -> str:
+        """The word in the TRAINER column: tfjob, mpijob, …"""
+        return self.kind.lower()
+
+    @property
+    def port_name(self) -> str:
+        return f"{self.trainer}-port"
+
+    @property
     def operator(self) -> str:
         """The value of the operator-name label."""
-        return f"{self.kind.lower()}-controller"
+        return f"{self.trainer}-controller"
 
     def role(self, written: str) -> str | None:
         """The canonical spelling of a role written in any letter case."""
@@ -59,9 +65,7 @@ TENSORFLOW = JobKind(
     roles=("Chief", "Evaluator", "Master", "PS", "Worker"),
     chief_roles=("Chief", "Master"),
     container="tensorflow",
-    port_name="tfjob-port",
     port=2222,
-    trainer="tfjob",
 )
 MPI = JobKind(
     resource=MPIJOBS,
@@ -69,9 +73,7 @@ MPI = JobKind(
     roles=("Launcher", "Worker"),
     chief_roles=("Launcher",),
     container="mpi",
-    port_name="mpijob-port",
     port=0,
-    trainer="mpijob",
     single_roles=("Launcher",),
     required=("Launcher",),
 )
@@ -81,10 +83,8 @@ PYTORCH = JobKind(
     roles=("Master", "Worker"),
     chief_roles=("Master",),
     container="pytorch",
-    port_name="pytorchjob-port",
     port=23456,
     restart="OnFailure",
-    trainer="pytorchjob",
     single_roles=("Master",),
     has_scale=True,
 )
@@ -94,9 +94,7 @@ JAX = JobKind(
     roles=("Worker",),
     chief_roles=(),
     container="jax",
-    port_name="jaxjob-port",
     port=6666,
-    trainer="jaxjob",
     required=("Worker",),
     has_scale=True,
 )

@@ -165,9 +165,7 @@ def _on_master(pod: Raw) -> Raw:
 
 def _units(spec: Raw, replicas: tuple[ReplicaSpec, ...]) -> int:
     """The default slots of a worker: its processing units."""
-    worker = next(
-        (replica_spec for replica_spec in replicas if replica_spec.role == "Worker"), None
-    )
+    worker = next((role for role in replicas if role.role == "Worker"), None)
     if worker is None:
         return 1
     resources = worker.main.get("resources") or {}

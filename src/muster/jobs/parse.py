@@ -101,13 +101,10 @@ def _fields(body: Raw, path: str) -> Raw:
 
 def _replicas_hint(spec: Raw, job_kind: JobKind) -> str:
     """What to write if the replicas are missing; their field may be misspelt."""
-    from difflib import (
-        get_close_matches,  # needed for this error only; every command would pay for it
-    )
+    import difflib  # needed for this error only; every command would pay for it
 
-    alike = get_close_matches(
-        job_kind.replicas_field.lower(), [str(key).lower() for key in spec], 1
-    )
+    given = [str(key).lower() for key in spec]
+    alike = difflib.get_close_matches(job_kind.replicas_field.lower(), given, 1)
     written = next((key for key in spec if str(key).lower() in alike), None)
     if written is not None:
         return f"write {job_kind.replicas_field} instead of {written}"
@@ -156,16 +153,16 @@ def _replica(
     inner = text(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy")
     if honour_template:
         restart = restart or inner or "Always"
-    elif inner and inner != (restart or job_kind.restart):
-        applied = restart or job_kind.restart
+    restart = restart or job_kind.restart
+    if not honour_template and inner and inner != restart:
         message = (
-            f"{path}.template.spec.restartPolicy {inner} is not used; {applied} is. "
+            f"{path}.template.spec.restartPolicy {inner} is not used; {restart} is. "
             f"Write it as {path}.restartPolicy"
         )
         warnings.append(("SetPodTemplateRestartPolicy", message))
     written = integer(body.get("tfPort"), f"{path}.tfPort", 0, 65535)
     port = written or pod_template.port(job_kind, template, container)
-    return ReplicaSpec(role, count, template, restart or job_kind.restart, port, container, path)
+    return ReplicaSpec(role, count, template, restart, port, container, path)
 
 
 def _assemble(
@@ -236,11 +233,7 @@ def _termination(spec: Raw, job: Job) -> tuple[str, int] | None:
 def _check(job: Job) -> None:
     """Raise InvalidJob if the parts of a job contradict each other."""
     job_kind = job.job_kind
-    chiefs = [
-        replica_spec
-        for replica_spec in job.replica_specs
-        if replica_spec.role in job_kind.chief_roles
-    ]
+    chiefs = [spec for spec in job.replica_specs if spec.role in job_kind.chief_roles]
     if len(chiefs) > 1:
         raise InvalidJob(
             chiefs[1].path,
@@ -251,28 +244,28 @@ def _check(job: Job) -> None:
         if not job.replica_spec(role):
             path = f"spec.{job_kind.replicas_field}.{role}"
             raise InvalidJob(path, "is missing", hint=f"a {job_kind.kind} needs a {role}")
-    for replica_spec in job.replica_specs:
-        if replica_spec.role in job_kind.single_roles and replica_spec.count != 1:
+    for spec in job.replica_specs:
+        if spec.role in job_kind.single_roles and spec.count != 1:
             raise InvalidJob(
-                f"{replica_spec.path}.replicas",
-                f"is {replica_spec.count}; a {job_kind.kind} has exactly one {replica_spec.role}",
+                f"{spec.path}.replicas",
+                f"is {spec.count}; a {job_kind.kind} has exactly one {spec.role}",
                 hint="write 1 or leave it out",
             )
-        if replica_spec.role in job_kind.chief_roles and replica_spec.count > 1:
+        if spec.role in job_kind.chief_roles and spec.count > 1:
             raise InvalidJob(
-                f"{replica_spec.path}.replicas",
-                f"is {replica_spec.count}; a {job_kind.kind} has one {replica_spec.role}",
+                f"{spec.path}.replicas",
+                f"is {spec.count}; a {job_kind.kind} has one {spec.role}",
                 hint="write 1 or leave it out; others are workers",
             )
     if job.total > MAX_REPLICAS:
-        largest = max(job.replica_specs, key=lambda replica_spec: replica_spec.count)
+        largest = max(job.replica_specs, key=lambda spec: spec.count)
         raise InvalidJob(
             f"{largest.path}.replicas",
             f"is {largest.count}; the job would have {job.total} replicas",
             hint=f"a job has at most {MAX_REPLICAS} replicas in all",
         )
     derived = [
-        names.replica(job.name, one.role, max(one.count - 1, 0)) for one in job.replica_specs
+        names.replica(job.name, spec.role, max(spec.count - 1, 0)) for spec in job.replica_specs
     ]
     if job.replica_spec("Launcher"):
         derived.append(names.launcher(job.name, job.uid, 0))

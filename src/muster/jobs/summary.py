@@ -272,9 +272,7 @@ def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
     """GPUs that the job's templates request; of an invalid job, those that its pods request."""
     if job is None:
         return sum(gpus(pod) for pod in pods)
-    return sum(
-        replica_spec.count * _gpus(_limits(replica_spec)) for replica_spec in job.replica_specs
-    )
+    return sum(spec.count * _gpus(_limits(spec)) for spec in job.replica_specs)
 
 
 def _limits(replica_spec: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
@@ -295,9 +293,7 @@ def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
             return pod.spec.priority_class_name
     if job is None:
         return ""
-    declared = (
-        str(replica_spec.spec.get("priorityClassName") or "") for replica_spec in job.replica_specs
-    )
+    declared = (str(spec.spec.get("priorityClassName") or "") for spec in job.replica_specs)
     return next((name for name in declared if name), job.policy.scheduling.priority_class)
 
 

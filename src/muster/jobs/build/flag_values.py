@@ -23,6 +23,7 @@ MAX_NAME_LENGTH = 49
 MAX_INT32 = 2**31 - 1
 """The largest number of replicas, seconds or retries in Kubernetes."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+# The rules of `api/selectors.py`, written again because that import would slow every submit.
 _PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_VALUE = re.compile(rf"({_PART})?")
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -172,11 +173,12 @@ def toleration(text: str) -> Raw:
     return {name: part for name, part in parts.items() if part}
 
 
-def choice(flag: str, text: str, allowed: tuple[str, ...]) -> str:
+def choice(flag: str, text: str, allowed: tuple[str, ...], complaint: str = "") -> str:
     """One of the allowed words, in any letter case; returned in its own."""
     word = next((word for word in allowed if word.lower() == text.lower()), None)
     if word is None:
-        raise wrong(flag, text, f"Write {', '.join(allowed[:-1])} or {allowed[-1]}.")
+        hint = f"Write {', '.join(allowed[:-1])} or {allowed[-1]}."
+        raise UsageError(complaint, hint=hint) if complaint else wrong(flag, text, hint)
     return word
 
 

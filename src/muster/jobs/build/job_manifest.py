@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.api.gang_dialects import MIN_LABEL, NAME_LABEL
-from muster.errors import UsageError
 from muster.jobs import names
 from muster.jobs.build import flag_values, roles, tensorboard, validation, volumes
 from muster.jobs.build.flags import Mpi, PyTorch, Site, TensorFlow
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 GANG = "muster.dev/gang"
 USER, USER_ID = "arena.kubeflow.org/username", "arena.kubeflow.org/uid"
 REQUESTED = "requestGPUsOfJobOwner"
+SUCCESS_POLICIES = ("ChiefWorker", "AllWorkers")
 TOPOLOGY_SIZE = "gpu-topology-replica"
 _SEQUENCE = {"w": "Worker", "p": "PS", "c": "Chief", "e": "Evaluator"}
 
@@ -158,14 +158,9 @@ def _sequence(text: str) -> str:
 
 
 def _run_policy(args: Submission, members: int) -> Raw:
-    try:
-        cleaning = flag_values.choice(
-            "--clean-task-policy", args.clean_task_policy, CLEAN_POD_POLICIES
-        )
-    except UsageError as error:
-        raise UsageError(
-            f"unsupported cleanTaskPolicy {args.clean_task_policy}", hint=error.hint
-        ) from None
+    text = args.clean_task_policy
+    complaint = f"unsupported cleanTaskPolicy {text}"  # as arena words it
+    cleaning = flag_values.choice("--clean-task-policy", text, CLEAN_POD_POLICIES, complaint)
     policy: Raw = {"cleanPodPolicy": cleaning}
     if args.running_timeout:
         limit = flag_values.seconds("--running-timeout", args.running_timeout)
@@ -179,11 +174,5 @@ def _run_policy(args: Submission, members: int) -> Raw:
 
 
 def _success_policy(args: TensorFlow) -> str:
-    try:
-        return flag_values.choice(
-            "--success-policy", args.success_policy, ("ChiefWorker", "AllWorkers")
-        )
-    except UsageError as error:
-        raise UsageError(
-            f"unsupported successPolicy {args.success_policy}", hint=error.hint
-        ) from None
+    text, complaint = args.success_policy, f"unsupported successPolicy {args.success_policy}"
+    return flag_values.choice("--success-policy", text, SUCCESS_POLICIES, complaint)

@@ -14,7 +14,7 @@ from muster.jobs.build.flags import Jax, Mpi, PyTorch, TensorFlow
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 
 if TYPE_CHECKING:
-    from muster.jobs.build.flags import Submission
+    from muster.jobs.build.flags import Submission, UniformSubmission
 
 _BOARD = ("logdir", "tensorboard_image")
 
@@ -178,18 +178,7 @@ def _affinity(args: TensorFlow, role: str) -> pod_affinity.Policy:
 
 def _mpi(args: Mpi) -> list[Role]:
     gpu = ALIYUN_GPU if args.gputopology else NVIDIA_GPU
-    workers = Role(
-        "Worker",
-        args.workers,
-        args.image,
-        _restart_policy(args),
-        gpus=args.gpus,
-        gpu=gpu,
-        cpu=args.cpu,
-        memory=args.memory,
-        selector=args.selector,
-        runs=False,
-    )
+    workers = replace(_sized(args, "Worker", args.workers), gpu=gpu, runs=False)
     launcher = Role(
         "Launcher",
         1,
@@ -207,7 +196,7 @@ def _pytorch(args: PyTorch) -> list[Role]:
     return [_sized(args, "Master", 1), others]
 
 
-def _sized(args: PyTorch | Jax, name: str, count: int, *, restart: str = "") -> Role:
+def _sized(args: UniformSubmission, name: str, count: int, *, restart: str = "") -> Role:
     return Role(
         name,
         count,

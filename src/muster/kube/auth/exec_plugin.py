@@ -50,6 +50,9 @@ class ExecPluginConfig(NamedTuple):
     install_hint: str = ""
     cluster: Mapping[str, Any] | None = None
 
+    def error(self, problem: str) -> ConfigError:
+        return ConfigError(f"{self.where}: {self.command!r} {problem}")
+
 
 class ExecPlugin:
     """A program that prints an ExecCredential, which is used until it expires."""
@@ -104,10 +107,8 @@ class ExecPlugin:
             ) from error
         if done.returncode != 0:
             lines = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
-            raise ConfigError(
-                f"{plugin.where}: {plugin.command!r} failed with exit code {done.returncode}"
-                + (f": {lines[-1]}" if lines else "")
-            )
+            last_line = f": {lines[-1]}" if lines else ""
+            raise plugin.error(f"failed with exit code {done.returncode}{last_line}")
         return self._parse(done.stdout)
 
     def _parse(self, output: bytes) -> Credential:
@@ -115,19 +116,13 @@ class ExecPlugin:
         try:
             credential = msgspec.json.decode(output, type=_ExecCredential)
         except msgspec.DecodeError as error:
-            raise ConfigError(
-                f"{plugin.where}: {plugin.command!r} did not print an ExecCredential: {error}"
-            ) from error
+            raise plugin.error(f"did not print an ExecCredential: {error}") from error
         if credential.api_version != plugin.api_version:
-            raise ConfigError(
-                f"{plugin.where}: {plugin.command!r} printed {credential.api_version!r}, "
-                f"expected {plugin.api_version!r}"
-            )
+            printed, expected = credential.api_version, plugin.api_version
+            raise plugin.error(f"printed {printed!r}, expected {expected!r}")
         status = credential.status or _Status()
         if not status.token and not (status.client_certificate_data and status.client_key_data):
-            raise ConfigError(
-                f"{plugin.where}: {plugin.command!r} gave neither token nor certificate"
-            )
+            raise plugin.error("gave neither token nor certificate")
         expires = status.expiration_timestamp
         if expires is not None and expires.tzinfo is None:
             expires = expires.replace(tzinfo=UTC)
@@ -142,7 +137,5 @@ class ExecPlugin:
 def _interactive(plugin: ExecPluginConfig) -> bool:
     terminal = sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive == "Always" and not terminal:
-        raise ConfigError(
-            f"{plugin.where}: {plugin.command!r} needs to ask questions, and this is no terminal"
-        )
+        raise plugin.error("needs to ask questions, and this is no terminal")
     return terminal and plugin.interactive != "Never"

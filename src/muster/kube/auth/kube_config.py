@@ -168,7 +168,8 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         document = _decode(content)
     except ValueError as error:
-        raise ConfigError(f"{path}: is not a kubeconfig: {_one_line(error)}") from error
+        reason = " ".join(str(error).split())  # YAML errors have several lines
+        raise ConfigError(f"{path}: is not a kubeconfig: {reason}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -292,7 +293,3 @@ def _read(path: Path, where: str) -> bytes:
     except OSError as error:
         prefix = f"{where}: " if where else ""
         raise ConfigError(f"{prefix}{path}: {error.strerror or error}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

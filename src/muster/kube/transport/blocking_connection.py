@@ -10,7 +10,7 @@ the response begins raises ConnectionResetError; every other failure is some OSE
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from muster.kube.request import Response
@@ -28,16 +28,6 @@ LONGEST_LINE = 64 * 1024
 
 class BrokenResponse(ConnectionError):
     """The bytes are not an HTTP response, or not all of one."""
-
-
-class ServerAddress(NamedTuple):
-    """The address of a server, the proxy in front of it if there is one, and the TLS context."""
-
-    host: str
-    port: int
-    proxy: str = ""
-    tls: ssl.SSLContext | None = None
-    server_name: str = ""
 
 
 class BlockingConnection:
@@ -125,17 +115,18 @@ class BlockingConnection:
             yield chunk
 
 
-def open_connection(server: ServerAddress) -> BlockingConnection:
-    """Connect directly or through the proxy, with TLS if the address has a context."""
-    via = urlsplit(server.proxy)
-    address = (via.hostname or "", via.port or 80) if server.proxy else (server.host, server.port)
-    sock = _connect(*address)
+def open_connection(
+    url: str, proxy_url: str, tls: ssl.SSLContext | None, server_name: str
+) -> BlockingConnection:
+    """Connect to a server, directly or through a proxy; with TLS if there is a context."""
+    server, via = urlsplit(url), urlsplit(proxy_url)
+    host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
+    sock = _connect(via.hostname or "", via.port or 80) if proxy_url else _connect(host, port)
     try:
-        if server.proxy:
-            _open_tunnel(sock, server)
-        if server.tls is not None:
-            name = _host_bytes(server.server_name or server.host)
-            sock = server.tls.wrap_socket(sock, server_hostname=name)
+        if proxy_url:
+            _open_tunnel(sock, proxy_url, host, port)
+        if tls is not None:
+            sock = tls.wrap_socket(sock, server_hostname=_host_bytes(server_name or host))
     except BaseException:
         sock.close()
         raise
@@ -154,11 +145,11 @@ def _host_bytes(host: str) -> bytes:
     return host.encode("ascii" if host.isascii() else "idna")
 
 
-def _open_tunnel(sock: socket.socket, server: ServerAddress) -> None:
+def _open_tunnel(sock: socket.socket, proxy_url: str, host: str, port: int) -> None:
     connection = BlockingConnection(sock)
-    connection.send(proxy.connect_request(server.proxy, server.host, server.port))
+    connection.send(proxy.connect_request(proxy_url, host, port))
     if connection.status != 200:
-        name = urlsplit(server.proxy).hostname
+        name = urlsplit(proxy_url).hostname
         raise ConnectionRefusedError(f"the proxy {name} answers {connection.status}")
 
 

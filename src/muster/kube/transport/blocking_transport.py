@@ -91,13 +91,8 @@ class BlockingTransport:
     def _open(self) -> blocking_connection.BlockingConnection:
         if urlsplit(self._proxy).scheme == "https":
             raise ConfigError(f"{self._proxy}: only an http proxy is supported here")
-        base = urlsplit(self._endpoint.url)
-        port = base.port or (443 if base.scheme == "https" else 80)
-        name = self._endpoint.server_name
         connection = blocking_connection.open_connection(
-            blocking_connection.ServerAddress(
-                base.hostname or "", port, self._proxy, self._tls, name
-            )
+            self._endpoint.url, self._proxy, self._tls, self._endpoint.server_name
         )
         connection.set_timeout(TIMEOUT)
         return connection
