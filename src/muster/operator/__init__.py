@@ -1,7 +1,7 @@
 """The job operator: jobs -> pods, services, gangs and status.
 
-Reading order: actions (what can be done, as values), observed (what one decision looks at),
-settings, decide/ (pure: what to do about a job), build/ (manifests of a job's objects), frameworks/
-(what differs per kind of job), observe/ (informers and our own latest writes), act/ (actions -> API
-calls), reconcile (one job: observe, decide, act), run (everything in one daemon), metrics.
+Reading order: actions (the writes it can order, as values), observed (the input of one decision),
+settings, decide/ (pure: job and observed objects -> actions), build/ (manifests of objects of a
+job), frameworks/ (the rules of each kind of job), observe/ (informers and our own latest writes),
+act/ (actions -> API calls), reconcile (one job: observe, decide, act), run (the daemon), metrics.
 """

@@ -1,8 +1,8 @@
-"""What the operator can do about a job, as plain values.
+"""The writes that the operator can order for a job, as plain values.
 
 A list of actions is carried out in its order. Neighbours of the same sort (creations of pods, say)
-run at the same time; the next sort starts when all of them have ended. If one of them fails, the
-rest of the list is not carried out, and the job is reconciled again. The smallest Requeue counts.
+run at the same time; the next sort starts when all of them have ended. If an action fails, the rest
+of the list is not carried out, and the job is reconciled again. The smallest Requeue counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Create:
     kind: Kind[Any]
     manifest: Raw
     generate: Literal["ssh-keys"] | None = None
-    """Data to generate when it is created: a decision has no random part."""
+    """Data to generate when the object is created. Decisions are pure, so they cannot do it."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete an object; with a UID, only that very one and not a successor of its name."""
+    """Delete an object; with a UID, only if the object of that name still has it."""
 
     kind: Kind[Any]
     name: str
@@ -72,7 +72,7 @@ class DeleteJob:
 
 @dataclass(frozen=True)
 class Requeue:
-    """Reconcile again in so many seconds: nothing else would cause it then."""
+    """Reconcile again after `seconds`, when no change of an object would cause it."""
 
     seconds: float
 

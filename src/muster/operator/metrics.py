@@ -15,8 +15,6 @@ JOBS = metrics.counter("jobs_total", "Jobs by kind and event.", "namespace", "ki
 OBJECTS = metrics.counter(
     "job_objects_total", "Objects created and deleted for jobs.", "resource", "verb"
 )
-
-
 FAILURES = metrics.counter(
     "job_object_failures_total",
     "Objects of jobs that could not be created or deleted.",
@@ -26,7 +24,7 @@ FAILURES = metrics.counter(
 
 
 def count_job_event(job: Job, reason: str) -> None:
-    """Count an event on a job if it is one of the job's state."""
+    """Count an event if it is about the job's state: its reason then begins with the kind."""
     event = reason.removeprefix(job.kind)
     if event != reason or reason == "InvalidSpec":
         JOBS.labels(job.namespace, job.kind, event).inc()

@@ -1,4 +1,4 @@
-"""What one decision looks at: the objects of one job.
+"""The input of one decision: the objects of one job.
 
 `observe` fills it from informers; tests and `--dry-run` leave it empty.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 NAME_TAKEN = "ErrResourceExists"
-"""The reason of a job that waits because somebody else's object has a name that it needs."""
+"""The reason of a job that waits because an object of another owner has a name that it needs."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Observed(msgspec.Struct, frozen=True):
     ports: frozenset[int] = frozenset()
     """Host ports that other pods use or that are reserved for them."""
     quota_refusal: str = ""
-    """Why a quota lets no pods be created at present."""
+    """The message of the quota that refused the last pod."""
     blocked: Waiting | None = None
     """Why an object could not be created or changed at the last attempt."""
     template_rejection: str = ""

@@ -1,7 +1,8 @@
 """One job: observe, decide, act.
 
-A reconcile reads everything again and never asks what has changed. `_is_at_rest` and `_may_start`
-decide nothing: they only save the work of deciding that there is nothing to do.
+A reconcile reads all objects of the job again; it does not depend on which of them changed. So a
+lost or repeated event does no harm. `_is_at_rest` and `_may_start` decide nothing: they only save
+the work of deciding that there is nothing to do.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Reconciler:
     async def __call__(self, ref: JobRef) -> RequeueAfter | None:
         cached = self.informers.job(ref)
         if cached is None:
-            return None  # The garbage collector deletes its objects.
+            return None  # The job was deleted; the garbage collector deletes its objects.
         raw = {**self.own_writes.newest(cached), "kind": ref.kind}
         if self._is_at_rest(raw):
             return None
@@ -59,14 +60,17 @@ class Reconciler:
         return None if seconds is None else RequeueAfter(seconds)
 
     def _is_at_rest(self, raw: Raw) -> bool:
-        """Whether a job has ended, owns nothing and stays: most jobs are so, and cost nothing."""
+        """Whether a job has ended, owns nothing and has no TTL: nothing is left to do.
+
+        Most jobs of a cluster are finished ones, so this check comes before the manifest is parsed.
+        """
         status = decode_status(raw.get("status"))
         if status.outcome is None or status.is_rejected or _may_expire(raw):
             return False
         return not self.informers.has_objects(raw["metadata"]["uid"])
 
     def _read(self, raw: Raw) -> Job:
-        """The job; if its manifest became invalid while its pods run, as it was before."""
+        """The job; if its manifest became invalid while its pods run, the last valid one."""
         try:
             job = parse.parse_job(raw)
         except InvalidJob as error:
@@ -85,7 +89,7 @@ class Reconciler:
         return job_from_metadata(raw, rejected=error.with_hint)
 
     def _read_former(self, raw: Raw) -> Job:
-        """The job as it was before its manifest became invalid."""
+        """The job of the last valid manifest, or of its pods if this operator never saw one."""
         uid = raw["metadata"]["uid"]
         spec = self.own_writes.valid_spec(uid)
         if spec is None:
@@ -98,7 +102,8 @@ class Reconciler:
         if not (_may_start(job) and host_ports.lacks_ports(job, observed, self.settings)):
             return decide(job, observed, self.settings, now)
         ports = await self.ports_in_use.of_other_jobs(job.uid)
-        # Nothing may be awaited from here on: ports must be reserved before another job chooses.
+        # No await until the ports are reserved: another job's reconcile would choose the same ones.
+        # The job is observed again, because its services may have changed during the await above.
         ports |= self.informers.ports(job) | self.ports_in_use.reserved(job.uid)
         observed = replace(self.informers.observe(job, self.own_writes, now), ports=ports)
         actions = decide(job, observed, self.settings, now)
@@ -107,15 +112,15 @@ class Reconciler:
 
 
 def _may_start(job: Job) -> bool:
-    """Whether the job may come to need pods."""
+    """Whether the job may still need pods."""
     if job.deleting or job.policy.suspend or job.policy.managed_by not in MANAGED_BY_MUSTER:
         return False
     return job.status.outcome is None
 
 
 def _may_expire(raw: Raw) -> bool:
-    """Whether the job may have a TTL."""
+    """Whether the job may have a TTL, in either place where manifests of all versions have it."""
     spec = raw.get("spec")
-    inner = spec.get("runPolicy") if isinstance(spec, dict) else None
-    policies = [policy for policy in (spec, inner) if isinstance(policy, dict)]
+    run_policy = spec.get("runPolicy") if isinstance(spec, dict) else None
+    policies = [policy for policy in (spec, run_policy) if isinstance(policy, dict)]
     return any(policy.get("ttlSecondsAfterFinished") is not None for policy in policies)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How to run it; `settings` is the part that decisions depend on."""
+    """Options of the daemon; decisions depend on `settings` alone."""
 
     namespace: str = ""
     """Watch only this namespace; empty: all."""

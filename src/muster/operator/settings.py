@@ -1,4 +1,4 @@
-"""How this operator was started: the part of its flags that decisions depend on."""
+"""The flags of the operator that decisions depend on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import msgspec
 
 class Settings(msgspec.Struct, frozen=True):
     gang: bool = True
-    """Whether jobs are gangs unless they say otherwise."""
+    """Whether a job is a gang when its annotations do not say."""
     dialect: str = "auto"
+    """The gang dialect of jobs that name none; `auto`: chosen by scheduler and installed CRDs."""
     scheduler: str = "muster"
     """The scheduler for pods of a gang that name none."""
     domain: str = ""
@@ -20,3 +21,5 @@ class Settings(msgspec.Struct, frozen=True):
     init_image: str = ""
     """An image with a shell and nslookup, in which PyTorch workers wait for their master."""
     host_ports: range = range(20000, 30000)
+    """Ports for replicas on the host's network: below the node ports of services (from 30000) and
+    the ephemeral ports of Linux (from 32768)."""

@@ -1,7 +1,7 @@
-"""Events about results: one for all objects that were created or deleted together.
+"""Events about results: one event for all objects that were created or deleted together.
 
-Every creation and deletion of pods has an event. Services and groups have events about failures
-only, and about the deletion of a group: the job has ended, and its room is free.
+Pods have an event for every creation, deletion and failure. Services and groups have events only
+for failures, and groups also for their deletion: the job has ended and frees its resources.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ _MAX_NAMES = 8
 
 
 def event_for_stage(
-    stage: Sequence[Action], happened: Sequence[Action], errors: Sequence[Exception]
+    stage: Sequence[Action], changes: Sequence[Action], errors: Sequence[Exception]
 ) -> EmitEvent | None:
-    """The event about actions carried out together, if there is one.
+    """The event about actions carried out together, if they need one.
 
-    `happened` are the actions that changed something, `errors` those of the others.
+    `changes` are the actions that changed an object, `errors` are the errors of the others.
     """
     first = stage[0]
-    failed = next((one for one in errors if isinstance(one, MusterError)), None)
+    failed = next((error for error in errors if isinstance(error, MusterError)), None)
     match first:
         case DeleteJob():
             return _failed("Delete", "Job", failed) if failed else None
         case Create() | Delete() if first.kind.resource in _EVENT_NOUNS:
-            verb, what = type(first).__name__, _EVENT_NOUNS[first.kind.resource]
+            verb, noun = type(first).__name__, _EVENT_NOUNS[first.kind.resource]
         case _:
             return None
     if failed is not None:
-        return _failed(verb, what, failed)
-    is_reported = what == "Pod" or (verb == "Delete" and first.kind.resource in _GROUPS)
-    if errors or not is_reported or not happened:
+        return _failed(verb, noun, failed)
+    is_reported = noun == "Pod" or (verb == "Delete" and first.kind.resource in _GROUPS)
+    if errors or not is_reported or not changes:
         return None
-    names = [one.name for one in happened if isinstance(one, Create | Delete)]
+    names = [action.name for action in changes if isinstance(action, Create | Delete)]
     listed = ", ".join(names[:_MAX_NAMES]) + (
         f" and {len(names) - _MAX_NAMES} more" if names[_MAX_NAMES:] else ""
     )
-    words = (what if what == "PodGroup" else what.lower()) + ("s" if names[1:] else "")
-    return EmitEvent(f"Successful{verb}{what}", f"{verb}d {words}: {listed}")
+    plural = (noun if noun == "PodGroup" else noun.lower()) + ("s" if names[1:] else "")
+    return EmitEvent(f"Successful{verb}{noun}", f"{verb}d {plural}: {listed}")
 
 
-def _failed(verb: str, what: str, error: MusterError) -> EmitEvent:
-    return EmitEvent(f"Failed{verb}{what}", f"Error {verb.lower()[:-1]}ing: {error}", "Warning")
+def _failed(verb: str, noun: str, error: MusterError) -> EmitEvent:
+    return EmitEvent(f"Failed{verb}{noun}", f"Error {verb.lower()[:-1]}ing: {error}", "Warning")

@@ -1,7 +1,8 @@
 """Actions -> API calls, in their order: the only part of the operator that writes.
 
-A name that is taken is not an error. If the object is the job's own, it was created a moment ago;
-if it is somebody else's or is being deleted, the job waits for it to go.
+A name that is taken is not an error. If the object is the job's own, it was created a moment ago
+and no informer shows it yet. If it has another owner or is being deleted, the job waits until the
+name is free.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ if TYPE_CHECKING:
     from muster.operator.observe.own_writes import OwnWrites
 
 NAME_RETRY = 2.0
-"""Seconds after which a name that was taken is tried again."""
+"""Seconds after which a creation is repeated whose name was taken."""
 
 
 class StopActions(Exception):
     """Carry out no more of this list; reconcile after `seconds` (None: when something changes).
 
-    `waiting` is what the job's status says meanwhile.
+    `waiting` is the reason that the job's status shows meanwhile.
     """
 
     def __init__(self, seconds: float | None, waiting: Waiting | None = None) -> None:
@@ -79,7 +80,7 @@ class Executor:
     recorder: EventRecorder
 
     async def apply(self, job: Job, actions: Sequence[Action]) -> float | None:
-        """Carry out the list; returns in how many seconds to reconcile again, if at all."""
+        """Carry out the list. Returns after how many seconds to reconcile again, if at all."""
         self.own_writes.mark_started(job.uid)
         try:
             for _, stage in groupby(actions, key=_sort):
@@ -90,19 +91,21 @@ class Executor:
             )
             return 0.0 if is_new else stop.seconds
         if self.own_writes.record_blocked(job.uid, None):
-            return 0.0  # It is blocked no more, and its status must say so.
-        return min((a.seconds for a in actions if isinstance(a, Requeue)), default=None)
+            return 0.0  # The job is no longer blocked, and its status must say so.
+        delays = (action.seconds for action in actions if isinstance(action, Requeue))
+        return min(delays, default=None)
 
     async def _apply_stage(self, job: Job, stage: list[Action]) -> None:
         """Carry out actions of one sort at the same time, then raise the first error.
 
-        Every call that was sent is awaited, so that its result is remembered.
+        An error does not cancel the other calls: the API server may have carried them out already,
+        and their results must be remembered.
         """
         first, *others = (self._attempt(job, action) for action in stage)
         # A lone action runs without a task: a status patch must not queue behind event writes.
         results = await asyncio.gather(first, *others) if others else [await first]
         changes = [action for action, result in zip(stage, results, strict=True) if result is True]
-        # In the order of the actions, so that the same errors always give the same message.
+        # Errors are in the order of the actions, so that the event does not depend on timing.
         errors = [result for result in results if isinstance(result, Exception)]
         if (event := events.event_for_stage(stage, changes, errors)) is not None:
             self._emit(job, event)
@@ -110,7 +113,7 @@ class Executor:
             raise errors[0]
 
     async def _attempt(self, job: Job, action: Action) -> bool | Exception:
-        """Carry it out; returns whether that changed something, or the error."""
+        """Carry out an action. Returns whether it changed an object, or the error."""
         try:
             return await self._apply_action(job, action)
         except (MusterError, StopActions) as error:
@@ -124,7 +127,7 @@ class Executor:
         self.recorder.record(subject, event)
 
     async def _apply_action(self, job: Job, action: Action) -> bool:
-        """Carry it out; returns false if that was done already."""
+        """Carry out an action. Returns false if the object was already as wanted."""
         match action:
             case VerifyJob():
                 await self._verify_job(job)
@@ -189,6 +192,7 @@ class Executor:
             self.own_writes.record_blocked(job.uid, _blocked(action, "changed", error))
             raise
         if kind == PODS:
+            # The patch may have released the pod, which must not be remembered as the job's then.
             self.own_writes.drop_created(job.uid, kind, action.name)
         else:
             self._remember(job, kind, patched)
@@ -199,7 +203,7 @@ class Executor:
         try:
             existing = await self.client.get(undecoded(action.kind), key)
         except NotFound:
-            raise StopActions(0.0) from None
+            raise StopActions(0.0) from None  # The name is free by now.
         meta, name = existing["metadata"], f"{action.kind.kind} {action.name}"
         if meta.get("deletionTimestamp"):
             raise StopActions(NAME_RETRY, Waiting("Terminating", f"waits for {name} to end"))
@@ -208,7 +212,8 @@ class Executor:
             raise StopActions(NAME_RETRY, Waiting(NAME_TAKEN, message))
         self._remember(job, action.kind, await self.client.get(_as_watched(action.kind), key))
         if not job_selector(job).items() <= (meta.get("labels") or {}).items():
-            # No informer shows it without its labels; now that it is remembered it is released.
+            # Informers select by label, so none shows this object. Now that it is remembered, the
+            # next decision releases it.
             raise StopActions(0.0)
 
     def _remember(self, job: Job, kind: Kind[Any], written: Any) -> None:
@@ -220,7 +225,7 @@ class Executor:
         try:
             await self.client.delete(action.kind, key, uid=action.uid)
         except (NotFound, Conflict):
-            return False  # Gone, or another object has its name by now.
+            return False  # The object is gone, or another object has its name by now.
         metrics.OBJECTS.labels(action.kind.resource, "delete").inc()
         if action.uid:
             self.own_writes.record_deleted(job.uid, action.uid)
@@ -232,7 +237,7 @@ class Executor:
         try:
             written = await self.client.patch(kind, job.key, body, subresource="status")
         except (NotFound, Conflict):
-            raise StopActions(None) from None  # The job is gone, or another has its name by now.
+            raise StopActions(None) from None  # The job is gone, or another job has its name now.
         if not job.status.conditions:
             metrics.count_job_event(job, f"{job.kind}Created")
         self.own_writes.record_job(job.uid, written)
@@ -263,7 +268,7 @@ def _blocked(action: Create | Patch, verb: str, error: ApiError) -> Waiting:
 
 
 def _template_rejection(job: Job, action: Create, error: ApiError) -> str:
-    """Which template makes a pod that the API server rejects, and why."""
+    """The path of the template whose pod the API server rejects, and the reason."""
     role = action.manifest["metadata"]["labels"].get(names.ROLE, "")
     replica_spec = job.replica_spec(job.job_kind.role(role) or "")
     path = f"{replica_spec.path}.template" if replica_spec else "spec"

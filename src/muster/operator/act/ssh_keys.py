@@ -1,4 +1,4 @@
-"""The pair of ssh keys by which a launcher reaches its workers, generated for every job."""
+"""The pair of ssh keys with which a launcher reaches its workers; every job has its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the replicas of a job reach each other: host names and ports, as in TF_CONFIG."""
+"""The host names and ports at which the replicas of a job reach each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Addresses:
     """Ports of replicas on the host's network, by replica name."""
 
     def short(self, role: str, index: int) -> str:
-        """The bare name, which pods of the same namespace resolve."""
+        """The name without its namespace, which pods of the same namespace resolve."""
         return self.settings.address or names.replica(self.job.name, role, index)
 
     def host(self, role: str, index: int) -> str:
@@ -49,16 +49,16 @@ class Addresses:
     def by_role(self) -> dict[str, list[str]]:
         """Host and port of every replica, by role."""
         return {
-            one.role: [
-                f"{self.host(one.role, index)}:{self.port(one.role, index)}"
-                for index in range(one.count)
+            spec.role: [
+                f"{self.host(spec.role, index)}:{self.port(spec.role, index)}"
+                for index in range(spec.count)
             ]
-            for one in self.job.replica_specs
+            for spec in self.job.replica_specs
         }
 
     @cached_property
     def by_role_json(self) -> dict[str, str]:
-        """The same as JSON, encoded once: every pod of a job of thousands carries all of it."""
+        """`by_role` as JSON, encoded once: every pod of a job carries the addresses of all pods."""
         return {
             role: json.dumps(addresses, separators=(",", ":"))
             for role, addresses in self.by_role.items()

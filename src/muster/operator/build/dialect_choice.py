@@ -1,8 +1,10 @@
-"""Which dialect declares a job's gang: chosen by annotation, scheduler name, CRDs and living pods.
+"""The choice of the dialect that declares a job's gang.
 
-A gang is complete only if all its pods speak one dialect. The choice may change while a job runs
-(a CRD is installed, an annotation edited, the operator restarted with other flags), but existing
-pods keep their marks. So pods that live decide, and new pods join them in their dialect.
+An annotation of the job chooses it, else the operator's flags, else the scheduler's name and the
+installed CRDs. A gang is complete only if all its pods carry the marks of one dialect. The choice
+may change while a job runs (a CRD is installed, an annotation edited, the operator restarted with
+other flags), but existing pods keep their marks. So the marks of living pods overrule the choice,
+and new pods get the same marks.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ GROUP_KINDS: dict[str, Kind[Any] | None] = {
 """The resource of each dialect's group object, if it has one."""
 GROUP_KIND_BY_RESOURCE = {kind.resource: kind for kind in GROUP_KINDS.values() if kind is not None}
 DIALECT_CHOICES = ("auto", *(name for name in GROUP_KINDS if name != "declared"))
-"""What a person may choose."""
+"""The values of the flag and of the annotation."""
 _SAME_MARK = ("volcano", "kube-batch")
+"""Both name the group in the same annotation of a pod; only the group object differs."""
 _UNMARKED = ("pdb", "none", "declared")
+"""Dialects in which the operator adds no marks to pods."""
 
 
 def dialect_of(job: Job, observed: Observed, settings: Settings) -> str:
-    """The dialect of the gang: that of its living pods, as long as the cluster serves it."""
+    """The dialect of the gang: that of its living pods, if the cluster still serves it."""
     wanted = wanted_dialect(job, observed, settings)
     living = _dialect_of_living_pods(job, observed, wanted)
     return living if GROUP_KINDS[living] is None or _is_served(living, observed) else wanted
@@ -48,12 +52,12 @@ def wanted_dialect(job: Job, observed: Observed, settings: Settings) -> str:
     switch = job.annotation("gang").lower()
     if switch == "false" or (not settings.gang and switch != "true"):
         return "none"
-    if any(_names_gang(one, requested=switch == "true") for one in job.replica_specs):
+    if any(_names_gang(spec, requested=switch == "true") for spec in job.replica_specs):
         return "declared"
     dialect = job.annotation("gang-dialect") or settings.dialect
     if dialect == "auto" or dialect not in DIALECT_CHOICES:
         dialect = _by_scheduler(job, observed, settings)
-    labelled = any(_names_gang(one, requested=False) for one in job.replica_specs)
+    labelled = any(_names_gang(spec, requested=False) for spec in job.replica_specs)
     return "declared" if dialect == "labels" and labelled else dialect
 
 
@@ -66,20 +70,20 @@ def has_marks_of(job: Job, pod: Pod, dialect: str) -> bool:
 
 
 def gang_roles(job: Job) -> list[ReplicaSpec]:
-    """The roles that must start together; a launcher comes later and is not waited for."""
-    return [one for one in job.replica_specs if one.role != "Launcher"]
+    """The roles that must start together; a launcher starts later and is no member."""
+    return [spec for spec in job.replica_specs if spec.role != "Launcher"]
 
 
 def _by_scheduler(job: Job, observed: Observed, settings: Settings) -> str:
-    named = next((one.scheduler for one in gang_roles(job) if one.scheduler), "")
+    named = next((spec.scheduler for spec in gang_roles(job) if spec.scheduler), "")
     scheduler = named or settings.scheduler
     if scheduler == "kube-batchd":
         return "pdb"
     if scheduler == "kube-batch":
         return "kube-batch" if _is_served("kube-batch", observed) else "pdb"
     wanted = "coscheduling" if scheduler.startswith("scheduler-plugins") else "volcano"
-    # Without the dialect's CRD, labels declare the gang: they need no object, and a job that waits
-    # for a CRD would wait for ever.
+    # Without the dialect's CRD, labels declare the gang: they need no object, and a job that waited
+    # for the CRD might wait for ever.
     return wanted if _is_served(wanted, observed) else "labels"
 
 
@@ -101,7 +105,7 @@ def _names_gang(replica_spec: ReplicaSpec, *, requested: bool) -> bool:
 
 
 def _dialect_of_living_pods(job: Job, observed: Observed, wanted: str) -> str:
-    """The dialect of most living pods, those with a node first; `wanted` if they show none."""
+    """The dialect of most living pods, preferably those with a node; `wanted` without marks."""
     if wanted == "declared":
         return wanted
     living = _living_pods(job, observed)
@@ -117,7 +121,7 @@ def _dialect_of_living_pods(job: Job, observed: Observed, wanted: str) -> str:
 
 
 def _living_pods(job: Job, observed: Observed) -> list[Pod]:
-    """Pods that run or wait; orphans count only if they are marked."""
+    """Pods that have not ended; orphans count only if they carry marks."""
     candidates = [*observed.pods, *(pod for pod in observed.orphans if _marked_dialect(job, pod))]
     return [
         pod
@@ -129,16 +133,16 @@ def _living_pods(job: Job, observed: Observed) -> list[Pod]:
 
 
 def _marked_dialect(job: Job, pod: Pod) -> str:
-    """The dialect whose mark a pod carries; `volcano` also stands for kube-batch."""
+    """The dialect whose mark a pod carries; `volcano` for kube-batch too, the mark is the same."""
     for dialect in DIALECTS:
         if dialect.name in GROUP_KINDS and dialect.group_of(pod) == job.name:
-            template = dialect.name == "labels" and _is_labelled_by_template(job, pod)
-            return "" if template else dialect.name
+            by_user = dialect.name == "labels" and _is_labelled_by_template(job, pod)
+            return "" if by_user else dialect.name
     return ""
 
 
 def _is_labelled_by_template(job: Job, pod: Pod) -> bool:
-    """Whether the user, not the operator, wrote the labels of the plainest dialect."""
+    """Whether the user, not the operator, wrote the labels of the dialect `labels`."""
     replica_spec = replica_spec_of(job, pod)
     meta = (replica_spec.template.get("metadata") or {}) if replica_spec else {}
     return NAME_LABEL in (meta.get("labels") or {})

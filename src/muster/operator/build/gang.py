@@ -43,7 +43,7 @@ class Gang:
         return GROUP_KINDS[self.dialect]
 
     def manifest(self) -> Raw:
-        """Its group object."""
+        """The manifest of its group object."""
         assert self.kind is not None
         manifest = owned_manifest(self.job, self.kind, self.job.name, job_selector(self.job))
         annotations = self._job_annotations() | self._late_members()
@@ -52,18 +52,18 @@ class Gang:
         return {**manifest, "spec": self._group_spec()}
 
     def _group_spec(self) -> Raw:
-        write, policy = DIALECT_BY_NAME[self.dialect].spec, self.job.policy.scheduling
-        assert write is not None
+        write_spec, policy = DIALECT_BY_NAME[self.dialect].spec, self.job.policy.scheduling
+        assert write_spec is not None
         spec = GroupSpec(
             min=self.size,
-            roles={one.role.lower(): one.count for one in gang_roles(self.job)},
+            roles={spec.role.lower(): spec.count for spec in gang_roles(self.job)},
             resources=self.resources,
             selector=job_selector(self.job),
             priority_class=policy.priority_class,
             queue=policy.queue,
             timeout=policy.timeout,
         )
-        return write(spec)
+        return write_spec(spec)
 
     def _job_annotations(self) -> dict[str, str]:
         return {
@@ -73,14 +73,21 @@ class Gang:
         }
 
     def _late_members(self) -> dict[str, str]:
-        """What a launcher will request: the scheduler holds room for it in the same trial."""
+        """An annotation with the launcher's requests.
+
+        A launcher is usually created after its workers. The scheduler reads its requests here, and
+        places the workers only where the launcher fits too.
+        """
         launcher = self.job.replica_spec("Launcher")
         if launcher is None or self.dialect == "coscheduling":
             return {}
         return {LATE_ANNOTATION: json.dumps({"launcher": _resources([launcher], 1, {})})}
 
     def marks(self, replica: Replica) -> PodMarks:
-        """What a pod carries to name its group; a launcher is no member where only labels count."""
+        """The marks by which a replica's pod names its group.
+
+        A launcher gets no labels: with them alone it would count as a member that must start first.
+        """
         dialect = DIALECT_BY_NAME.get(self.dialect)
         if dialect is None:
             return PodMarks()
@@ -109,18 +116,22 @@ def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent
     return [
         EmitEvent(
             "SetPodTemplateSchedulerName",
-            f"{one.path}.template.spec.schedulerName {one.scheduler} is kept: "
+            f"{spec.path}.template.spec.schedulerName {spec.scheduler} is kept: "
             "the job's pods start together only if that scheduler knows gangs",
             "Warning",
         )
-        for one in gang_roles(job)
-        if one.scheduler not in known
+        for spec in gang_roles(job)
+        if spec.scheduler not in known
     ]
 
 
 def _resources(roles: list[ReplicaSpec], size: int, priorities: Mapping[str, int]) -> Raw:
-    """What the first `size` pods request together, those of high priority first."""
-    order = sorted(roles, key=lambda r: -priorities.get(r.spec.get("priorityClassName", ""), 0))
+    """The sum of the requests of the first `size` pods, those of high priority first."""
+
+    def priority(replica_spec: ReplicaSpec) -> int:
+        return priorities.get(replica_spec.spec.get("priorityClassName", ""), 0)
+
+    order = sorted(roles, key=priority, reverse=True)
     sums: dict[str, int] = {}
     left = size
     try:
@@ -135,6 +146,6 @@ def _resources(roles: list[ReplicaSpec], size: int, priorities: Mapping[str, int
 
 
 def _requests(replica_spec: ReplicaSpec) -> list[Raw]:
-    """What each container requests; its limit where it requests nothing."""
+    """The requests of each container; as in Kubernetes, a limit is also a request if none is."""
     rows = [container.get("resources") or {} for container in replica_spec.spec["containers"]]
     return [{**(row.get("limits") or {}), **(row.get("requests") or {})} for row in rows]

@@ -1,7 +1,7 @@
-"""Choosing and recording a port of its own for every replica on the host's network.
+"""Choosing and recording a port for every replica on the host's network.
 
-Two replicas on one node cannot listen on the same port, so each gets one of its own. Its service
-records the choice, under an annotation that tells it from an ordinary container port. Services are
+Two replicas on one node cannot listen on the same port, so every replica has a port of its own. Its
+service records the port, and an annotation tells it from an ordinary container port. Services are
 created before pods, so all pods are configured with the same ports.
 """
 
@@ -33,10 +33,10 @@ def on_host_network(job: Job, replica: Replica, settings: Settings) -> bool:
 def host_ports_of(job: Job, observed: Observed, settings: Settings) -> dict[str, int]:
     """The port of every replica on the host's network, by replica name.
 
-    It is the port that its service records, or else a free one.
+    A port that a service records is kept; other replicas get a free port.
     """
     recorded, wanted = recorded_ports(job, observed), _replicas_with_ports(job, settings)
-    ports = {one.name: recorded[one.name] for one in wanted if one.name in recorded}
+    ports = {r.name: recorded[r.name] for r in wanted if r.name in recorded}
     taken = set(observed.ports) | set(ports.values()) | _declared_ports(job)
     for replica in wanted:
         if replica.name not in ports:
@@ -65,19 +65,19 @@ def recorded_ports(job: Job, observed: Observed) -> dict[str, int]:
 def lacks_ports(job: Job, observed: Observed, settings: Settings) -> bool:
     """Whether the service of a replica on the host's network records no port yet."""
     recorded = recorded_ports(job, observed)
-    return any(one.name not in recorded for one in _replicas_with_ports(job, settings))
+    return any(r.name not in recorded for r in _replicas_with_ports(job, settings))
 
 
 def ports_in(actions: Iterable[Action]) -> set[int]:
     """The ports that these actions record in services."""
-    changes = [one.manifest for one in actions if isinstance(one, Create) and one.kind == SERVICES]
-    changes += [one.change for one in actions if isinstance(one, Patch) and one.kind == SERVICES]
+    writes = [a for a in actions if isinstance(a, Create | Patch) and a.kind == SERVICES]
+    changes = (a.manifest if isinstance(a, Create) else a.change for a in writes)
     recorded = (change["metadata"].get("annotations") or {} for change in changes)
     return {int(row[HOST_PORT_ANNOTATION]) for row in recorded if HOST_PORT_ANNOTATION in row}
 
 
 def _declared_ports(job: Job) -> set[int]:
-    """Ports that the job's containers declare, and hold on their host whatever is chosen."""
+    """Ports that the job's containers declare, and so hold on their host in any case."""
     return {
         int(port[field])
         for replica_spec in job.replica_specs
@@ -89,7 +89,10 @@ def _declared_ports(job: Job) -> set[int]:
 
 
 def _free_port(seed: str, settings: Settings, taken: set[int]) -> int:
-    """A free port; the same seed gives the same port as long as that is free."""
+    """A free port; the same seed gives the same port while that is free.
+
+    So a decision repeated before the service exists chooses the same port again.
+    """
     ports = settings.host_ports
     start = zlib.crc32(seed.encode()) % len(ports)
     for step in range(len(ports)):

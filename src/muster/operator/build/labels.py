@@ -1,4 +1,4 @@
-"""How a job's objects are tied to it: owner reference, labels, and reading both back from a pod."""
+"""The link between a job and its objects: owner reference and labels, written and read back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def owner_reference(job: Job) -> Raw:
-    """The controller reference of a job's objects, always in the storage version."""
+    """The controller reference of a job's objects, always in the storage version of the CRD.
+
+    A reference names a version, and must stay valid when older versions are no longer served.
+    """
     return {
         "apiVersion": job.job_kind.resource.api_version,
         "kind": job.kind,
@@ -28,13 +31,13 @@ def owner_reference(job: Job) -> Raw:
 
 
 def owner_rows(meta: ObjectMeta) -> list[Raw]:
-    """All owner references of an object, as the API has them."""
+    """All owner references of an object, in the form of the API."""
     rows: list[Raw] = [msgspec.to_builtins(row) for row in meta.owner_references]
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def owned_manifest(job: Job, kind: Kind[Any], name: str, labels: dict[str, str]) -> Raw:
-    """The head of the manifest of any object that a job owns: all but its content."""
+    """The manifest of an object that a job owns, without its content."""
     metadata = {
         "name": name,
         "namespace": job.namespace,

@@ -1,6 +1,6 @@
-"""A replica's template -> the manifest of its pod.
+"""The manifest of a replica's pod, from its template.
 
-The operator's labels win over the template's; everything else stays as the template has it.
+The operator's labels replace those of the template; all other fields stay as they are there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Raw:
-    """The replica's pod, still without what its framework adds."""
+    """The replica's pod, before its framework adds to it."""
     replica_spec = job.replica_spec(replica.role)
     assert replica_spec is not None
     template = replica_spec.template.get("metadata") or {}
@@ -41,7 +41,7 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     spec["containers"] = [
         _with_port(job, replica, container, hosts)
         if container["name"] == replica_spec.container
-        # A copy, so that frameworks may add to it.
+        # A copy, because frameworks add to it and the template is shared by all replicas.
         else dict(container)
         for container in replica_spec.spec["containers"]
     ]

@@ -1,4 +1,4 @@
-"""The headless service of a replica: its stable host name, from before its pod is ready."""
+"""The headless service of a replica, which gives its pod a host name before it is ready."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def headless(selector: dict[str, str]) -> Raw:
 
 
 def _other_ports(container_ports: Iterable[Raw], own_port: Raw) -> list[Raw]:
-    """The container's other ports; a service has each number once per protocol."""
+    """The container's other ports; a service may have each number once per protocol."""
     taken = {(own_port["port"], "TCP")}
     rows: list[Raw] = []
     for port in container_ports:

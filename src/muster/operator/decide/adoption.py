@@ -1,7 +1,8 @@
 """Adopting objects with the job's labels and no controller; releasing pods without its labels.
 
-Only the job's own entry among an object's owners changes. Only an object that has the name of one
-that the job wants is adopted; other pods with the job's labels are reported and left alone.
+A job adopts an object only if it has the name of an object that the job needs. It reports other
+pods with its labels and leaves them alone. Of an object's owner references, only that of the job
+changes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _MAX_REPORTED = 8
 def adopt_and_release(
     job: Job, wanted: Sequence[Replica], observed: Observed, settings: Settings
 ) -> list[Action]:
-    """Orphans in the place of a wanted replica become the job's, with the marks of its gang."""
+    """Adopt orphans with the name of a wanted replica, and release pods without the labels.
+
+    An adopted pod also gets the marks of the gang, so that the scheduler counts it as a member.
+    """
     replicas = {replica.name: replica for replica in wanted}
     orphans = [pod for pod in observed.orphans if pod.metadata.name in replicas]
     actions: list[Action] = [_with_owners(pod, _others(job, pod)) for pod in observed.released]
@@ -47,7 +51,7 @@ def adopt_and_release(
 
 
 def adopt_leftovers(job: Job, actions: list[Action], observed: Observed) -> list[Action]:
-    """Adopt what a former job of this name left behind instead of creating it."""
+    """Adopt objects that a former job of this name left behind, instead of creating them."""
     if not observed.leftovers:
         return actions
     return [
@@ -61,7 +65,10 @@ def adopt_leftovers(job: Job, actions: list[Action], observed: Observed) -> list
 def report_unclaimed(
     status: JobStatus, wanted: Sequence[Replica], observed: Observed
 ) -> tuple[JobStatus, list[EmitEvent]]:
-    """The status with pods that carry the job's labels in vain, and an event when they change."""
+    """The status with pods that carry the job's labels but are not its replicas.
+
+    Returns an event as well if these pods have changed.
+    """
     names = {replica.name for replica in wanted}
     orphans = (pod.metadata.name for pod in observed.orphans)
     others = tuple(sorted(name for name in orphans if name not in names)[:_MAX_REPORTED])
@@ -89,6 +96,6 @@ def _others(job: Job, pod: Pod) -> list[Raw]:
 def _with_owners(pod: Pod, owners: list[Raw], marks: Raw | None = None) -> Action:
     meta = {"uid": pod.metadata.uid, "ownerReferences": owners, **(marks or {})}
     if pod.metadata.resource_version:
-        # The list is replaced as a whole: fail if somebody has changed it meanwhile.
+        # A merge patch replaces the whole list: it must fail if another client changed it.
         meta["resourceVersion"] = pod.metadata.resource_version
     return Patch(PODS, pod.metadata.name, {"metadata": meta})

@@ -1,9 +1,9 @@
-"""How long a replica that keeps failing waits before its pod is recreated.
+"""Backoff: the delay before the pod of a replica that keeps failing is recreated.
 
-`status.failures` counts the failures of each replica. The first time its pod is recreated at once,
-then after 10 s, 20 s and so on up to five minutes, like the pods of a batch Job. After ten minutes
-without a failure the count starts again. When a gang restarts as one because of a failure, the
-failure counts for every replica of it, so that all of them wait and come back together.
+`status.failures` counts the failures of each replica. After the first failure the pod is recreated
+at once, then after 10 s, 20 s and so on up to five minutes, like the pods of a batch Job. After ten
+minutes without a failure the count starts again. When a whole gang restarts because of a failure,
+the failure counts for every replica, so that all of them wait and come back together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORGET_AFTER = 600.0
 
 
 def record_failures(job: Job, status: JobStatus, pods: Iterable[Pod], now: datetime) -> JobStatus:
-    """The status after these pods failed; old failures are forgotten."""
+    """The status after these pods failed, without failures that are too old to count."""
     failures = {
         name: row
         for name, row in status.failures.items()
@@ -44,7 +44,7 @@ def record_failures(job: Job, status: JobStatus, pods: Iterable[Pod], now: datet
 
 
 def seconds_left(status: JobStatus, replica: Replica, now: datetime) -> float:
-    """Seconds until this replica's pod may be created; 0 or less: now."""
+    """Seconds until this replica's pod may be created; 0 or less: at once."""
     row = _failures_of(status, replica)
     return _delay(row) - _seconds_since(row, now) if row else 0.0
 
@@ -52,7 +52,7 @@ def seconds_left(status: JobStatus, replica: Replica, now: datetime) -> float:
 def waiting_for_backoff(
     status: JobStatus, replicas: Iterable[Replica], now: datetime
 ) -> Waiting | None:
-    """Why some of these replicas have no pod yet."""
+    """The replica that waits longest for its backoff, as the reason why the job waits."""
     delays = {replica: seconds_left(status, replica, now) for replica in replicas}
     last = max(delays, key=lambda replica: delays[replica], default=None)
     row = _failures_of(status, last) if last is not None and delays[last] > 0 else None
@@ -68,6 +68,7 @@ def _failures_of(status: JobStatus, replica: Replica) -> ReplicaFailures | None:
 
 
 def _delay(row: ReplicaFailures) -> float:
+    # The cap on doublings keeps the power finite for any count that a status may hold.
     doublings = min(max(row.count - 2, -1), 10)
     return 0.0 if doublings < 0 else min(_FIRST_DELAY * 2.0**doublings, _MAX_DELAY)
 

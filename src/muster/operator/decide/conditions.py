@@ -2,12 +2,12 @@
 
 The rules, which a table in the tests checks:
 
-1. Once Succeeded or Failed is True no condition changes any more, so never both are.
+1. Once Succeeded or Failed is True, no condition changes any more. So never both are True.
 2. The same type, status and reason again changes nothing, not even the message.
-3. A new status moves lastTransitionTime; a new reason alone does not.
-4. A new condition goes to the end and replaces an older one of its type, because the State column
-   shows the last one. Running and Restarting replace each other; when the job ends or is suspended,
-   either turns to False where it stands.
+3. A new status changes lastTransitionTime; a new reason alone does not.
+4. A new condition replaces the older one of its type and goes to the end of the list, because the
+   State column shows the last condition. Running and Restarting replace each other; when the job
+   ends or is suspended, they turn to False and keep their place.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ def with_condition(
     if old is not None and (old.status, old.reason) == (value, reason):
         return status
     at = timestamp(now)
-    unmoved = old.last_transition_time if old is not None and old.status == value else ""
-    new = JobCondition(type_, value, reason, message, at, unmoved or at)
+    since = old.last_transition_time if old is not None and old.status == value else ""
+    new = JobCondition(type_, value, reason, message, at, since or at)
     dropped = {type_, _EXCLUSIVE.get(type_)}
     others = [row for row in status.conditions if row.type not in dropped]
     if type_ in FINAL:
-        others = [replace(r, status="False") if r.type in _EXCLUSIVE else r for r in others]
+        others = [replace(row, status="False") if row.type in _EXCLUSIVE else row for row in others]
     return replace(status, conditions=(*others, new))
 
 
 def suspended(job: Job, status: JobStatus, now: datetime) -> JobStatus:
-    """The status of a job that is suspended now."""
+    """The status of a job that is being suspended."""
     reason, message = f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."
-    turned = {
+    turned_false = {
         "status": "False",
         "reason": reason,
         "message": message,
         "last_transition_time": timestamp(now),
     }
     rows = tuple(
-        replace(row, **turned) if row.type in _EXCLUSIVE and row.status == "True" else row
+        replace(row, **turned_false) if row.type in _EXCLUSIVE and row.status == "True" else row
         for row in status.conditions
     )
     status = replace(status, conditions=rows)
@@ -71,14 +71,18 @@ def suspended(job: Job, status: JobStatus, now: datetime) -> JobStatus:
 
 
 def resumed(job: Job, status: JobStatus, now: datetime) -> JobStatus:
-    """The status of a job that is resumed now; its active time starts again."""
+    """The status of a job that is being resumed; its active time starts again."""
     message = f"{job.kind} {job.name} is resumed."
     status = replace(status, start_time=now.replace(microsecond=0))
     return with_condition(status, "Suspended", "False", f"{job.kind}Resumed", message, now)
 
 
 def finished(job: Job, status: JobStatus, type_: str, message: str, now: datetime) -> JobStatus:
-    """The status of a job that ends now; success counts the pods that still run as succeeded."""
+    """The status of a job that ends now.
+
+    When the chief succeeds, the other pods are stopped although they did nothing wrong: in a job
+    that succeeds, pods that still run count as succeeded.
+    """
     status = with_condition(status, type_, "True", f"{job.kind}{type_}", message, now)
     counts = status.counts
     if type_ == "Succeeded":
@@ -96,7 +100,7 @@ def finished(job: Job, status: JobStatus, type_: str, message: str, now: datetim
 def replica_counts(job: Job, pods_by_role: dict[str, list[Pod]]) -> dict[str, ReplicaStatus]:
     """replicaStatuses: Running pods are active; pods being deleted count only if they succeeded."""
     counts: dict[str, ReplicaStatus] = {}
-    for role in (one.role for one in job.replica_specs):
+    for role in (replica_spec.role for replica_spec in job.replica_specs):
         pods = pods_by_role.get(role, [])
         phases = Counter(pod.status.phase for pod in not_terminating(pods))
         counts[role] = ReplicaStatus(
@@ -114,9 +118,8 @@ def with_active(job: Job, status: JobStatus, staying: Sequence[Pod]) -> JobStatu
     """The status of a failed job whose `staying` pods run on."""
     if not status.is_true("Failed") or not status.counts:
         return status
-    running = Counter(
-        role_of(job, p) for p in not_terminating(staying) if p.status.phase == "Running"
-    )
+    active = (pod for pod in not_terminating(staying) if pod.status.phase == "Running")
+    running = Counter(role_of(job, pod) for pod in active)
     counts = {role: replace(row, active=running[role]) for role, row in status.counts.items()}
     return replace(status, replica_statuses=counts)
 

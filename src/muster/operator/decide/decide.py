@@ -1,10 +1,14 @@
-"""What must be done about one job: pure, and idempotent.
+"""The decision about one job: which actions bring its objects closer to its spec.
 
-The result is a list of actions in order: the status is written before the deletions that it counts,
-the gang's object and services come before pods, and when a job ends its gang's object is deleted
-before its pods, so that no scheduler holds room for them.
+`decide` is a pure function, so the same code serves the control loop, `--dry-run` and the property
+tests. It is idempotent: when its actions have been carried out, the next decision contains nothing
+but timers. A crash between two actions therefore does no harm, because the next decision orders the
+rest.
 
-Promise: when its actions have been carried out, the next decision contains nothing but timers.
+The order of the actions matters. The status is written before the deletions that it counts: after a
+crash in between, the deletions are repeated but not counted twice. The gang's object and services
+come before pods, so that no pod starts without its gang or its host name. When a job ends, its
+gang's object is deleted before its pods, so that no scheduler holds room for replacements.
 
 `before` is the status as it was read, `after` the status to write; each step in between takes the
 status of the step before.
@@ -57,7 +61,7 @@ if TYPE_CHECKING:
 
 
 def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> list[Action]:
-    """The actions, in order, that bring this job closer to what it should be."""
+    """The actions for this job, in order."""
     if job.deleting or job.policy.managed_by == MULTIKUEUE:
         return []
     if job.rejected:
@@ -74,12 +78,12 @@ def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> l
 
 
 def _guard_creations(job: Job, actions: list[Action], observed: Observed) -> list[Action]:
-    """Order what goes before and after creations.
+    """The actions, with writes about creations moved behind them and a check in front.
 
-    A new job's pods are created before anything is written about them, and so are those of the jobs
-    behind it in the queue: status and events come at the next reconcile. For a job that is not new
-    the list begins with VerifyJob: its objects are garbage-collected with it, and if we hear of
-    that before we hear of the job's own deletion, they only look lost.
+    The pods of a new job come before its status and events, which wait for the next reconcile: in a
+    backlog, the pods of all jobs in the queue are created first. For a job that is not new the list
+    begins with VerifyJob. Its objects are garbage-collected with it; if the watch of pods shows
+    that before the watch of jobs shows the job's deletion, they only look lost.
     """
     if not any(isinstance(action, Create) for action in actions):
         return actions
@@ -87,7 +91,8 @@ def _guard_creations(job: Job, actions: list[Action], observed: Observed) -> lis
         return [VerifyJob(), *actions]
     if any(isinstance(action, Delete) for action in actions):
         return actions
-    return [*(a for a in actions if not isinstance(a, PatchStatus | EmitEvent)), Requeue(0.0)]
+    later = (PatchStatus, EmitEvent)
+    return [*(action for action in actions if not isinstance(action, later)), Requeue(0.0)]
 
 
 def _decide_active(
@@ -113,7 +118,7 @@ def _decide_active(
     if rejection and not invalid_spec.keeps_running(_started(job, before, pods), observed.pods):
         after = invalid_spec.failed(job, status, rejection, now)
         return _write_and_end(job, after, invalid_spec.event(before, rejection), observed, now)
-    # From here on everything is as it will be once the actions so far are carried out.
+    # From here on, status and pods are as they will be once the actions so far are carried out.
     status = _started(job, assessment.status, pods)
     if rejection and not job.invalid:
         status = invalid_spec.with_invalid_condition(status, job.generation, rejection, now)
@@ -146,7 +151,7 @@ def _decide_active(
 def _accept(
     job: Job, before: JobStatus, observed: Observed, settings: Settings, now: datetime
 ) -> tuple[JobStatus, list[EmitEvent]]:
-    """The status of a job that the operator works on, and the events when it takes it up."""
+    """The status of a job that the operator manages, and the events when it first sees it."""
     start = before.start_time or now.replace(microsecond=0)
     status = replace(before, start_time=start, observed_generation=job.generation)
     events: list[EmitEvent] = []
@@ -164,7 +169,7 @@ def _accept(
 
 
 def _started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
-    """The status, which remembers that all replicas have started once."""
+    """The status, with a record that all replicas have started once."""
     started = sum(pod.status.phase not in ("", "Pending") for pod in pods)
     return replace(status, has_started=True) if started >= job.total > 0 else status
 
@@ -172,7 +177,7 @@ def _started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
 def _surplus(
     job: Job, wanted: list[Replica], observed: Observed, settings: Settings, now: datetime
 ) -> tuple[list[Pod], Observed]:
-    """The pods that are not wanted any more, and what is left without them."""
+    """The pods that are no longer wanted, and the observed objects with those being deleted."""
     surplus = missing_objects.surplus_pods(job, wanted, observed)
     staying = _with_deletions(observed, surplus, now)
     surplus += missing_objects.pods_of_another_dialect(job, staying, settings)
@@ -214,7 +219,8 @@ def _end(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list
     """A finished job: delete its objects as its policy says, and the job when its TTL is over."""
     staying = _staying_pods(job, status, observed)
     uids = {pod.metadata.uid for pod in staying}
-    leaving = [p for p in conditions.not_terminating(observed.pods) if p.metadata.uid not in uids]
+    living = conditions.not_terminating(observed.pods)
+    leaving = [pod for pod in living if pod.metadata.uid not in uids]
     used = {pod.metadata.name for pod in staying if pod.finished}
     unused = set()
     if _clean_pod_policy(job, status) != "None":
@@ -238,19 +244,19 @@ def _staying_pods(job: Job, status: JobStatus, observed: Observed) -> list[Pod]:
 def _clean_pod_policy(job: Job, status: JobStatus) -> str:
     policy = job.policy.clean_pod_policy
     if policy == "None" and (job_limits.ended_by_limit(job, status) or status.is_rejected):
-        return "Running"  # A job over its limit, or one that can never start, must not run on.
+        return "Running"  # A job that exceeded a limit or can never start must not run on.
     return policy
 
 
 def _is_cleaned(job: Job, pod: Pod, policy: str) -> bool:
-    """Whether the end of the job deletes this pod. A launcher's log is the job's: it stays."""
+    """Whether the end of the job deletes this pod; a finished launcher stays for its log."""
     if policy == "None" or (pod.finished and role_of(job, pod) == "Launcher"):
         return False
     return policy == "All" or not pod.finished
 
 
 def _with_deletions(observed: Observed, pods: Iterable[Pod], now: datetime) -> Observed:
-    """What is observed once the deletion of these pods is requested."""
+    """The observed objects, with these pods marked for deletion."""
     uids = {pod.metadata.uid for pod in pods}
     return replace(observed, pods=with_deletions(observed.pods, uids, now))
 

@@ -21,8 +21,9 @@ _OPTIONAL_FIELDS = (
     "priorityClassName",
     "scheduleTimeoutSeconds",
 )
-"""Fields of a group's spec that the job sets, and that go when the job no longer does."""
+"""Fields of a group's spec that are removed when the job no longer sets them."""
 _SERVER_DEFAULTS = {"queue": "default"}
+"""Values that Volcano itself fills in: it would do so again whenever we removed them."""
 
 
 def ensure_group_object(job: Job, observed: Observed, gang: Gang) -> list[Action]:
@@ -34,11 +35,11 @@ def ensure_group_object(job: Job, observed: Observed, gang: Gang) -> list[Action
     if existing is None:
         return [*actions, Create(gang.kind, manifest)]
     change = field_changes(existing, manifest) | _late_members(existing, manifest)
-    if gang.dialect != "native":  # There the server itself fills in a priority class.
+    if gang.dialect != "native":  # In the native group the server fills in a priority class.
         removed = _removed_fields(existing.get("spec") or {}, manifest["spec"])
         change |= {"spec": change.get("spec", {}) | removed} if removed else {}
     if "spec" in change and gang.dialect == "native":
-        # Its spec is immutable: delete it, and create the new one when it is gone.
+        # The native group's spec is immutable: delete it; its deletion wakes the job again.
         if existing["metadata"].get("deletionTimestamp"):
             return actions
         return [*actions, Delete(gang.kind, job.name, existing["metadata"]["uid"])]
@@ -46,7 +47,7 @@ def ensure_group_object(job: Job, observed: Observed, gang: Gang) -> list[Action
 
 
 def delete_group_objects(job: Job, observed: Observed, keep: Gang | None = None) -> list[Action]:
-    """The deletion of the job's group objects, except that of the dialect in use."""
+    """Delete the job's group objects, except that of the dialect in use."""
     actions: list[Action] = []
     for resource, kind in GROUP_KIND_BY_RESOURCE.items():
         if keep is not None and kind == keep.kind:
@@ -81,19 +82,20 @@ def _equal(before: Any, wanted: Any) -> bool:
 
 
 def _late_members(existing: Raw, wanted: Raw) -> Raw:
-    """The change to the launcher's annotation; the others belong to the user."""
+    """The change to the launcher's annotation; all other annotations belong to the user."""
     before = (existing["metadata"].get("annotations") or {}).get(LATE_ANNOTATION)
     after = (wanted["metadata"].get("annotations") or {}).get(LATE_ANNOTATION)
     return {} if before == after else {"metadata": {"annotations": {LATE_ANNOTATION: after}}}
 
 
 def _removed_fields(before: Raw, wanted: Raw) -> Raw:
-    """The merge patch that removes optional fields, and keys in them, that the job lost."""
+    """The merge patch that removes optional fields, and their keys, that the job no longer sets."""
     change: Raw = {}
     for field in _OPTIONAL_FIELDS:
         old, new = before.get(field), wanted.get(field)
         if new is None and old is not None and old != _SERVER_DEFAULTS.get(field):
             change[field] = None
         elif isinstance(old, dict) and isinstance(new, dict) and set(old) - set(new):
+            # In a merge patch null removes a key: name the removed keys beside the current ones.
             change[field] = {name: new.get(name) for name in (*old, *new)}
     return change

@@ -1,9 +1,9 @@
-"""Jobs whose gang restarts as one (`muster.dev/restart: gang`): does the gang still run complete?
+"""Jobs whose gang restarts as a whole (`muster.dev/restart: gang`): is the gang still complete?
 
-`status.whole` records how many replicas of each role ran when all of them did. From then on the
-gang breaks if one of those is lost (deleted, evicted, preempted) or if its training restarts in
-place. The record is cleared when the gang is taken down, so that our own deletions do not break it
-again: until the gang has run complete once more, missing pods are simply recreated.
+`status.whole` records how many replicas of each role ran when all of them ran. From then on the
+gang breaks if a replica is lost (deleted, evicted, preempted) or if its training restarts in place.
+The record is cleared when the gang is deleted for a restart, so that our own deletions do not break
+it again: until the gang has run complete once more, missing pods are simply recreated.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 class GangBreak(NamedTuple):
     cause: str
-    """In a clause."""
+    """A clause, as in "because worker 1 is gone"."""
     failed: bool
     """Whether the training failed, rather than the cluster taking a pod away."""
 
 
 def restarts_as_gang(job: Job) -> bool:
-    """Whether the gang restarts as one; not if its pods could not be recreated."""
+    """Whether the gang restarts as a whole; not if its pods could not be recreated."""
     return job.annotation("restart") == "gang" and not job.from_pods
 
 
 def record_running_gang(
     job: Job, status: JobStatus, wanted: Sequence[Replica], pods: Sequence[Pod]
 ) -> JobStatus:
-    """The status with the sizes of the gang as it last ran, as far as they are still wanted."""
+    """The status with the sizes of the gang when it last ran complete, capped by its spec."""
     sizes = _sizes(status, wanted, pods) if restarts_as_gang(job) else {}
     return replace(status, gang_sizes=sizes)
 
@@ -57,9 +57,11 @@ def find_break(
     if not restarts_as_gang(job) or not status.gang_sizes:
         return None
     present = {pod.metadata.name for pod in pods}
-    for one in wanted:
-        if one.name not in present and one.index < status.gang_sizes.get(one.role, 0):
-            return GangBreak(f"{one.role} {one.index} is gone", failed=False)
+    for replica in wanted:
+        # A replica beyond the recorded size is new: the job was scaled up.
+        was_running = replica.index < status.gang_sizes.get(replica.role, 0)
+        if was_running and replica.name not in present:
+            return GangBreak(f"{replica.role} {replica.index} is gone", failed=False)
     for pod in restarted:
         if _training_restarted(job, pod):
             return GangBreak(f"{role_of(job, pod)} {index_of(pod)} restarted", failed=True)
@@ -68,15 +70,15 @@ def find_break(
 
 def _sizes(status: JobStatus, wanted: Sequence[Replica], pods: Sequence[Pod]) -> dict[str, int]:
     roles = Counter(replica.role for replica in wanted)
-    started = {p.metadata.name for p in pods if p.status.phase in ("Running", "Succeeded")}
-    if all(replica.name in started for replica in wanted):
+    phases = {pod.metadata.name: pod.status.phase for pod in pods}
+    if all(phases.get(replica.name) in ("Running", "Succeeded") for replica in wanted):
         return dict(roles)
     before = status.gang_sizes.items()
     return {role: min(size, roles[role]) for role, size in before if roles[role]}
 
 
 def _training_restarted(job: Job, pod: Pod) -> bool:
-    """Whether the container that trains restarted, and not one beside it or before it."""
+    """Whether the container that trains restarted, rather than a sidecar or init container."""
     replica_spec = replica_spec_of(job, pod)
     main = replica_spec.container if replica_spec else ""
     return any(row.name == main and row.restart_count for row in pod.status.container_statuses)

@@ -1,9 +1,9 @@
-"""A job whose manifest is invalid: what its status says, and how the job comes back.
+"""A job whose manifest is invalid: its status, and how the job recovers.
 
-The manifest cannot be parsed, or the API server rejects its pods. If nothing of the job runs, it
-fails until the manifest is corrected. If it runs, it runs on: its training is not affected by an
-edit that went wrong. It then carries the condition InvalidSpec, in front of the others so that the
-last one is still the job's state.
+The manifest cannot be parsed, or the API server rejects its pods. If no pod of the job runs, the
+job fails until the manifest is corrected. If pods run, they run on: a wrong edit does not stop the
+training. The job then carries the condition InvalidSpec. It is the first in the list, so that the
+last condition is still the job's state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def any_running(pods: Iterable[Pod]) -> bool:
-    """Whether one of these pods has a node and has not ended."""
+    """Whether a pod has a node and has not ended."""
     return any(
         pod.spec.node_name or pod.status.phase == "Running"
         for pod in pods
@@ -43,7 +43,7 @@ def keeps_running(status: JobStatus, pods: Iterable[Pod]) -> bool:
 def rejected(job: Job, pods: Iterable[Pod], now: datetime) -> JobStatus:
     """The status of a job that cannot be parsed."""
     if job.status.outcome and not job.status.is_rejected:
-        return job.status  # It ended before its manifest became invalid.
+        return job.status  # The job ended before its manifest became invalid.
     if any_running(pods) and not job.status.is_rejected:
         return with_invalid_condition(job.status, job.generation, job.rejected, now)
     return failed(job, job.status, job.rejected, now)
@@ -58,7 +58,7 @@ def event(before: JobStatus, message: str) -> list[EmitEvent]:
 
 
 def failed(job: Job, status: JobStatus, message: str, now: datetime) -> JobStatus:
-    """The status of a job that fails for its manifest; the same again changes nothing."""
+    """The status of a job that fails because of its manifest; unchanged if it says so already."""
     row = status.condition("Failed")
     if status.is_rejected and row is not None and row.message == message:
         return status
@@ -84,7 +84,7 @@ def with_invalid_condition(
     row = JobCondition(
         INVALID_SPEC, "True", INVALID_SPEC, message, at, since or at, observed_generation=generation
     )
-    others = [one for one in status.conditions if one.type != INVALID_SPEC]
+    others = [condition for condition in status.conditions if condition.type != INVALID_SPEC]
     return replace(status, observed_generation=generation, conditions=(row, *others))
 
 
@@ -99,7 +99,7 @@ def rejection_of_pods(job: Job, status: JobStatus, observed: Observed) -> str:
 
 
 def without_rejection(status: JobStatus) -> JobStatus:
-    """The status without anything about an invalid manifest."""
+    """The status without conditions and fields about an invalid manifest."""
     rows = tuple(row for row in status.conditions if row.reason != INVALID_SPEC)
     if len(rows) == len(status.conditions):
         return status
@@ -109,6 +109,6 @@ def without_rejection(status: JobStatus) -> JobStatus:
 
 
 def current_status(job: Job) -> JobStatus:
-    """The job's status, without what it says about the manifest of an earlier generation."""
+    """The job's status, without the rejection of an earlier generation's manifest."""
     is_older = (job.status.observed_generation or 0) < job.generation
     return without_rejection(job.status) if is_older else job.status

@@ -1,8 +1,8 @@
 """The limits of a job: backoffLimit, the active deadline and the starting deadline.
 
-`status.restarts` counts all restarts: pods that were recreated because the job failed, and
-containers that nodes restarted in place. `status.restarted` says how many of the latter are counted
-of each pod, so that each restart counts once and still counts when its pod is gone.
+`status.restarts` counts all restarts: pods that were recreated because the training failed, and
+containers that nodes restarted in place. `status.restarted` records per pod how many restarts in
+place are included, so that each restart counts once and still counts when its pod is gone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from muster.jobs.job_status import JobStatus
 
 _MAX_DIGITS = 10
+"""Longer numbers in the annotation are ignored: no deadline is centuries away."""
 
 
 def count_in_place(job: Job, status: JobStatus, pods: Iterable[Pod]) -> tuple[JobStatus, list[Pod]]:
@@ -70,7 +71,7 @@ def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None
         return None
     running = status.condition("Running")
     since = running.transitioned_at if running else None
-    if since is not None and since >= start:  # An older one is from before a suspension.
+    if since is not None and since >= start:  # An older time is from before a suspension.
         return None
     return int(limit) - (now - start).total_seconds()
 
@@ -82,7 +83,7 @@ def seconds_to_deadlines(job: Job, status: JobStatus, now: datetime) -> list[flo
 
 
 def ended_by_limit(job: Job, status: JobStatus) -> bool:
-    """Whether a finished job ended by one of its limits, as its status alone tells."""
+    """Whether a limit ended a finished job, by its status alone: no record of the cause exists."""
     if not status.is_true("Failed"):
         return False
     if backoff_limit_reached(job, status):

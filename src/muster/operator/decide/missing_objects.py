@@ -1,6 +1,6 @@
-"""What must exist for a job that runs: its config objects, services, gang object and pods.
+"""The objects that a running job needs: config objects, services, gang object and pods.
 
-Every function returns only what is missing, differs or is surplus.
+Every function returns only objects that are missing, differ or are surplus.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from muster.operator.settings import Settings
 
 QUOTA_RETRY = 15.0
+"""Seconds after which a gang that a quota refused is created again."""
 SERVICE_SHOWN_AFTER = 1.0
 """Seconds after which a patched service is surely in the informer; usually it is there sooner."""
 BATCH = 250
@@ -48,21 +49,22 @@ def without_pod(wanted: list[Replica], observed: Observed) -> list[Replica]:
 def create_missing(
     job: Job, missing: list[Replica], observed: Observed, settings: Settings, now: datetime
 ) -> list[Action]:
-    """Everything to create or change, in order; pods come last."""
+    """The objects to create or change, in order; pods come last."""
     framework = registry.framework_of(job)
     gang = gang_of(job, observed, settings)
     hosts = addresses_of(job, observed, settings)
     new_services = _without_service(job, observed)
     before_pods = [
         *_config_objects(job, observed, hosts),
-        *(Create(SERVICES, service_manifest(job, one, hosts)) for one in new_services[:BATCH]),
+        *(Create(SERVICES, service_manifest(job, r, hosts)) for r in new_services[:BATCH]),
         *_record_ports(job, observed, hosts),
         *ensure_group_object(job, observed, gang),
     ]
     if observed.quota_refusal:
         return [*before_pods, *_free_quota(observed, gang)]
     if len(new_services) > BATCH or host_ports.lacks_ports(job, observed, settings):
-        # Pods are created at the next reconcile, when services record all host ports.
+        # Every pod's configuration names the ports of all replicas. So pods are created at the next
+        # reconcile, when services record all host ports.
         return [*before_pods, Requeue(0.0 if new_services else SERVICE_SHOWN_AFTER)]
     delays = [(replica, backoff.seconds_left(job.status, replica, now)) for replica in missing]
     due = [replica for replica, seconds in delays if seconds <= 0]
@@ -92,7 +94,7 @@ def pods_of_another_dialect(job: Job, observed: Observed, settings: Settings) ->
 
 
 def delete_unused_services(job: Job, observed: Observed) -> list[Action]:
-    """The deletion of services of replicas that are no longer wanted."""
+    """Delete services of replicas that are no longer wanted."""
     wanted = {replica.name for replica in job.replicas()}
     unused = service_names(observed) - wanted if registry.framework_of(job).services else set()
     return [Delete(SERVICES, name) for name in sorted(unused)]
@@ -100,7 +102,7 @@ def delete_unused_services(job: Job, observed: Observed) -> list[Action]:
 
 def unscheduled_pods(observed: Observed) -> list[Pod]:
     pods = conditions.not_terminating(observed.pods)
-    return [p for p in pods if p.status.phase in ("", "Pending") and not p.spec.node_name]
+    return [pod for pod in pods if pod.status.phase in ("", "Pending") and not pod.spec.node_name]
 
 
 def delete_pods(pods: Iterable[Pod]) -> list[Action]:
@@ -119,7 +121,7 @@ def _without_service(job: Job, observed: Observed) -> list[Replica]:
 
 
 def _record_ports(job: Job, observed: Observed, hosts: Addresses) -> list[Action]:
-    """The patch of services that were created before their replicas had host ports."""
+    """Patch services that were created before their replicas had host ports."""
     recorded, existing = host_ports.recorded_ports(job, observed), service_names(observed)
     actions: list[Action] = []
     for replica in job.replicas():
@@ -146,6 +148,9 @@ def _config_objects(job: Job, observed: Observed, hosts: Addresses) -> list[Acti
 
 
 def _free_quota(observed: Observed, gang: Gang) -> list[Action]:
-    """A quota refused part of the gang: its unscheduled pods give back what they hold of it."""
+    """Delete the unscheduled pods of a gang that a quota refused in part.
+
+    Otherwise two jobs could each hold half of the quota and wait for ever for the other half.
+    """
     pods = unscheduled_pods(observed) if gang.dialect != "none" else []
     return [*delete_pods(pods), Requeue(QUOTA_RETRY)]

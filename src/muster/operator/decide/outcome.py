@@ -1,8 +1,9 @@
-"""What a job's pods say about it: succeeded, failed, restarting or running.
+"""The outcome of a job, from its pods: succeeded, failed, restarting or running.
 
-For a job that is neither finished nor suspended. The result is the status that follows, and the
-pods to delete so that new ones take their place. Success is checked before failure, so that a chief
-that finished is not undone by a worker that died with it.
+For a job that is neither finished nor suspended. The result is the new status, and the pods to
+delete so that new pods replace them. The checks run in this order: success, failure for good,
+restarts, limits, running. Success comes before failure, because workers of a finished chief often
+die with it; limits come after restarts, because a restart may be the one that exceeds the limit.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ class Assessment:
     status: JobStatus
     events: tuple[EmitEvent, ...]
     replaced: tuple[Pod, ...]
-    """Pods to delete so that others take their place."""
+    """Pods to delete, so that new pods replace them."""
 
 
 def assess(
     job: Job, status: JobStatus, pods: Sequence[Pod], wanted: Sequence[Replica], now: datetime
 ) -> Assessment:
-    """The status after a look at the job's current pods, which should be those of `wanted`."""
+    """Assess the job by its current pods, of which there should be one per replica in `wanted`."""
     return _Assessor(job, status, pods, now).assess(wanted)
 
 
@@ -55,7 +56,7 @@ class _Assessor:
         self.framework = registry.framework_of(job)
         self.events: list[EmitEvent] = []
         self.restarting: list[Pod] = []
-        # A pod that is to be replaced counts for nothing any more, not even if it succeeds.
+        # A pod that is to be replaced no longer counts, even if it succeeds before it is deleted.
         self.present = [pod for pod in pods if pod.metadata.uid not in status.replaced_uids]
         self.counted = [pod for pod in self.present if not self._ended_by_deletion(pod)]
         self.by_role = self._by_role(self.counted)
@@ -100,12 +101,13 @@ class _Assessor:
         role, index = job.chief or (job.chief_role, None)
         if role is None:
             return self.framework.succeeded(job, self.by_role)
-        chiefs = [p for p in self.by_role.get(role, []) if index is None or index_of(p) == index]
+        pods = self.by_role.get(role, [])
+        chiefs = [pod for pod in pods if index is None or index_of(pod) == index]
         wanted = job.count(role) if index is None else 1
-        return len(chiefs) >= wanted > 0 and all(p.status.phase == "Succeeded" for p in chiefs)
+        return len(chiefs) >= wanted > 0 and all(pod.status.phase == "Succeeded" for pod in chiefs)
 
     def _fail(self, wanted: Sequence[Replica]) -> bool:
-        """End the job if a pod failed for good, or if no pod is left that could succeed."""
+        """Fail the job if a pod failed for good, or if no pod is left that could succeed."""
         failed = [pod for pod, action in self.failures if action is FailureAction.FATAL]
         if not failed and self._is_hopeless(wanted):
             failed = [pod for pod, _ in self.failures]
@@ -123,12 +125,12 @@ class _Assessor:
         return f"{count} {role} replica(s) failed. {_first_failure(first)}"
 
     def _is_hopeless(self, wanted: Sequence[Replica]) -> bool:
-        """Whether all pods that could still succeed have ended, and none is recreated."""
+        """Whether every pod whose success could be the job's has ended, and none is recreated."""
         staying = conditions.not_terminating(self.counted)
         ended = {pod.metadata.name for pod in staying if pod.finished}
         deciding = _deciding_replicas(self.job, wanted)
         settled = all(action is FailureAction.IGNORED for _, action in self.failures)
-        return settled and bool(deciding) and all(one.name in ended for one in deciding)
+        return settled and bool(deciding) and all(replica.name in ended for replica in deciding)
 
     def _failures(self) -> list[tuple[Pod, FailureAction]]:
         failures = []
@@ -145,9 +147,9 @@ class _Assessor:
         return pod_failure.ended_by_deletion(pod, replica_spec.container if replica_spec else "")
 
     def _replace(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> list[Pod]:
-        """Count pods that are to be replaced, before any of them is deleted.
+        """Count the pods to replace, before any of them is deleted, and return them.
 
-        `replaced_uids` keeps the pods that are counted until they are gone: an operator killed
+        `replaced_uids` names the counted pods until they are gone: an operator that is killed
         between counting and deleting neither counts twice nor forgets to delete.
         """
         staying = conditions.not_terminating(self.counted)
@@ -165,25 +167,30 @@ class _Assessor:
             self._record_failures(self.restarting if broken.failed else ())
         # A failed launcher stays for its log: the next attempt has another name.
         leaving = {
-            p.metadata.uid for p in self.restarting if not (p.finished and self._launches(p))
+            pod.metadata.uid
+            for pod in self.restarting
+            if not (pod.finished and self._is_launcher(pod))
         }
         present = {pod.metadata.uid for pod in self.pods}
         replaced = sorted(({*self.status.replaced_uids} | leaving) & present)
         self.status = replace(self.status, replaced_uids=tuple(replaced))
-        return [p for p in conditions.not_terminating(self.pods) if p.metadata.uid in replaced]
+        living = conditions.not_terminating(self.pods)
+        return [pod for pod in living if pod.metadata.uid in replaced]
 
     def _restart_failed(self, recreated: Sequence[tuple[Pod, FailureAction]]) -> None:
         failed = self.restarting = [pod for pod, _ in recreated]
         retries = sum(action is FailureAction.RETRY for _, action in recreated)
         as_gang = gang_restart.restarts_as_gang(self.job)
+        # A gang that restarts as a whole restarts once, however many of its pods failed together.
         self.status = job_limits.add_restarts(self.status, min(retries, 1) if as_gang else retries)
         self._report_exit_codes(failed)
         if not job_limits.backoff_limit_reached(self.job, self.status):
-            if any(self._launches(pod) for pod in failed):
+            if any(self._is_launcher(pod) for pod in failed):
                 attempt = self.status.launcher_attempt + 1
                 self.status = replace(self.status, launcher_attempt=attempt)
             self._report_restarting(f"{role_of(self.job, failed[0])} replica(s) failed.")
-        # What the cluster did makes no replica wait, unless it is likely to do it again at once.
+        # A pod that the cluster ended has no backoff. The exception is a pod that never started:
+        # its node rejected it, and would probably reject the next pod at once.
         delayed = [
             pod
             for pod, action in recreated
@@ -198,11 +205,11 @@ class _Assessor:
         self.status = backoff.record_failures(self.job, self.status, failed, self.now)
 
     def _restart_gang(self) -> None:
-        """Replace all pods of the gang; its record is cleared, so that it breaks only once."""
+        """Replace all pods of the gang, and clear its record so that it breaks only once."""
         self.restarting = list(self.pods)
         self.status = replace(self.status, gang_sizes={})
 
-    def _launches(self, pod: Pod) -> bool:
+    def _is_launcher(self, pod: Pod) -> bool:
         return role_of(self.job, pod) == "Launcher"
 
     def _end_by_limit(self) -> bool:
@@ -225,17 +232,17 @@ class _Assessor:
         return left is not None and left <= 0 and not self.framework.running(self.job, self.by_role)
 
     def _last_restarted(self) -> str:
-        """The pod whose restart was one too many, if it still exists."""
+        """The pod whose restart exceeded the limit, if it still exists."""
         staying = conditions.not_terminating(self.counted)
         restarted = self.restarting or [pod for pod in staying if job_limits.restarts_of_pod(pod)]
         return f". {_first_failure(pod_status.first_failed(restarted))}" if restarted else ""
 
     def _run(self, wanted: int) -> None:
-        """Running from the first pod that matters, but after a restart only with all pods.
+        """Set Running once a deciding pod runs; after a restart, once all pods run.
 
-        A job none of whose pods runs any more is not Running: it restarts when they come back.
+        A job that was Running and has no running pod any more is Restarting.
         """
-        phases = Counter(p.status.phase for p in conditions.not_terminating(self.counted))
+        phases = Counter(pod.status.phase for pod in conditions.not_terminating(self.counted))
         complete = phases["Running"] + phases["Succeeded"] >= wanted
         if self.framework.running(self.job, self.by_role):
             if complete or not self.status.is_true("Restarting"):
@@ -272,9 +279,9 @@ class _Assessor:
 
 
 def _deciding_replicas(job: Job, wanted: Sequence[Replica]) -> list[Replica]:
-    """The replicas whose success can be the job's; all, while a launcher is not wanted yet."""
+    """The replicas whose success can be the job's; all replicas, before there is a launcher."""
     role, index = job.chief or (job.chief_role or "Worker", None)
-    deciding = [one for one in wanted if one.role == role and index in (None, one.index)]
+    deciding = [r for r in wanted if r.role == role and index in (None, r.index)]
     return deciding or list(wanted)
 
 

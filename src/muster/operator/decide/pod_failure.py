@@ -1,8 +1,8 @@
-"""What a failed pod means for its job: replace it, retry it, fail the job, or ignore it.
+"""The consequence of a failed pod for its job: replace it, retry it, fail the job, or ignore it.
 
 A pod that the cluster ended (evicted, its node lost or shut down, rejected by the kubelet before
 any container started) is replaced whatever its restart policy, and does not count for backoffLimit.
-A pod that exits 0 after it was asked to stop is replaced too: that is no success.
+A pod that exits 0 after it was asked to stop is replaced too: its training is not complete.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from muster.api.meta import condition_is_true, find_condition
 
 if TYPE_CHECKING:
-    from muster.api.core import ContainerStatus, ContainerTerminated, Pod
+    from muster.api.core import ContainerTerminated, Pod
     from muster.jobs.job import Job, ReplicaSpec
 
 _ENDED_BY_CLUSTER = (
@@ -36,17 +36,17 @@ _REJECTED_BY_KUBELET = (
 
 class FailureAction(Enum):
     REPLACE = "replace"
-    """The cluster ended it: recreate it without counting."""
+    """The cluster ended the pod: recreate it without counting a restart."""
     RETRY = "retry"
-    """The job failed, and its policy allows another attempt."""
+    """The training failed, and the job's policy allows another attempt."""
     FATAL = "fatal"
     """The job fails."""
     IGNORED = "ignored"
-    """The job continues without it."""
+    """The job continues without the pod."""
 
 
 def action_on_failure(job: Job, replica_spec: ReplicaSpec, pod: Pod) -> FailureAction:
-    """What to do about a pod that failed or was stopped."""
+    """The action for a pod that failed or was stopped."""
     if ended_by_cluster(pod):
         return FailureAction.REPLACE
     if replica_spec.restart in ("OnFailure", "Always"):
@@ -72,9 +72,10 @@ def ended_by_cluster(pod: Pod) -> bool:
 
 
 def ended_by_deletion(pod: Pod, container: str) -> bool:
-    """Whether a pod succeeded only because it had been asked to stop.
+    """Whether a pod exited 0 only because it had been asked to stop.
 
-    Times are whole seconds: an end within the second of the request counts as its consequence.
+    Kubernetes writes times in whole seconds, so a pod that ended within the second of the request
+    counts as stopped by it.
     """
     requested = _stop_requested_at(pod) if pod.status.phase == "Succeeded" else None
     if requested is None:
@@ -85,10 +86,11 @@ def ended_by_deletion(pod: Pod, container: str) -> bool:
 
 
 def _stop_requested_at(pod: Pod) -> datetime | None:
-    """When it was first asked to stop: by its deletion, or by a DisruptionTarget condition."""
+    """When the pod was first asked to stop: by its deletion, or by a DisruptionTarget condition."""
     times: list[datetime] = []
     meta, notice = pod.metadata, find_condition(pod.status.conditions, "DisruptionTarget")
     if meta.deletion_timestamp is not None:
+        # deletionTimestamp is when the grace period ends, not when the deletion was requested.
         grace = timedelta(seconds=meta.deletion_grace_period_seconds or 0)
         times.append(meta.deletion_timestamp - grace)
     if notice is not None and notice.status == "True":
@@ -97,14 +99,10 @@ def _stop_requested_at(pod: Pod) -> datetime | None:
 
 
 def ever_started(pod: Pod) -> bool:
-    """Whether one of its containers ever ran."""
+    """Whether a container of the pod ever ran."""
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return any(_started(row) for row in rows)
-
-
-def _started(row: ContainerStatus) -> bool:
-    states = (row.state, row.last_state)
-    return any(s.running is not None or s.terminated is not None for s in states)
+    states = (state for row in rows for state in (row.state, row.last_state))
+    return any(state.running is not None or state.terminated is not None for state in states)
 
 
 def exit_code(pod: Pod, container: str) -> int | None:
@@ -119,5 +117,5 @@ def _end(pod: Pod, container: str) -> ContainerTerminated | None:
 
 
 def retryable(code: int | None) -> bool:
-    """Whether a signal ended the container (codes from 128), or nothing says otherwise."""
+    """Whether a signal ended the container (codes from 128); also if the code is unknown."""
     return code is None or code >= 128

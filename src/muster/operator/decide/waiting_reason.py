@@ -1,4 +1,8 @@
-"""Why a job's pods wait, for `status.waiting`: in the words of whichever component knows."""
+"""Why a job's pods wait, for `status.waiting`: the message of the component that holds them up.
+
+The operator itself may hold back creations (a name is taken, a quota, a backoff), the scheduler may
+have no node for a pod, or a node may be unable to start a container. The earliest cause wins.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 _ORDINARY = ("", "ContainerCreating", "PodInitializing")
 _SAME_PROBLEM = {"ErrImagePull": "ImagePullBackOff"}
-"""Two reasons that a node gives in turn for one problem."""
+"""A node alternates between these two reasons; without this, each change would be an event."""
 
 
 def explain(
@@ -28,7 +32,7 @@ def explain(
 ) -> tuple[JobStatus, list[EmitEvent]]:
     """The status with the reason why pods wait, and an event if a problem is new.
 
-    `delay` is why the operator itself does not create some of them yet.
+    `delay` is the reason why the operator does not create some pods yet.
     """
     if waiting := _before_creation(job, observed):
         is_new = waiting.reason == NAME_TAKEN and waiting != status.waiting
@@ -39,7 +43,7 @@ def explain(
     if waiting is None:
         return replace(status, waiting=None), []
     if status.waiting is not None and waiting.reason == status.waiting.reason:
-        return status, []  # Its message changes at every attempt without saying more.
+        return status, []  # The message changes at every attempt without telling more.
     return replace(status, waiting=waiting), [_warning(waiting)]
 
 
@@ -48,7 +52,7 @@ def _warning(waiting: Waiting) -> EmitEvent:
 
 
 def terminating_pods(wanted: Iterable[Replica], observed: Observed) -> Waiting | None:
-    """The pods that must be gone before new ones take their names."""
+    """The pods that must be gone before new pods can have their names."""
     names = {replica.name for replica in wanted}
     metas = [pod.metadata for pod in observed.pods if pod.metadata.deletion_timestamp is not None]
     blocking = sorted((meta for meta in metas if meta.name in names), key=lambda meta: meta.name)
@@ -87,7 +91,7 @@ def _on_a_node(pods: Sequence[Pod]) -> Waiting | None:
             state = row.state.waiting
             if state is not None and state.reason not in _ORDINARY:
                 reason = _SAME_PROBLEM.get(state.reason, state.reason)
-                # How a crashing container ended says more than when the node restarts it.
+                # How a crashing container ended tells more than when the node restarts it.
                 crashes = reason == "CrashLoopBackOff"
                 problem = f" {pod_status.failure(pod)}" if crashes else f": {state.message}"
                 return Waiting(reason, f"Pod {pod.metadata.name}{problem}")

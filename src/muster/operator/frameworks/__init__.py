@@ -1,4 +1,4 @@
-"""What differs per kind of job: framework (the defaults), a module per framework, registry.
+"""The rules of each kind of job: framework (the defaults), a module per framework, registry.
 
-mpi_kubexec has no importers: MPI launchers mount it and run it, on Python 3.5 or newer.
+No module imports mpi_kubexec: MPI launchers mount it and run it, on Python 3.5 or newer.
 """

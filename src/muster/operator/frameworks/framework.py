@@ -1,4 +1,4 @@
-"""What a kind of job may do in its own way, with the defaults."""
+"""The rules in which kinds of job differ, with their defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Framework:
         """Add what the framework needs to a replica's new pod manifest, in place."""
 
     def objects(self, job: Job, observed: Observed, hosts: Addresses) -> list[Create]:
-        """Other objects that must exist before the pods, with these contents."""
+        """Further objects that must exist before the pods, with these contents."""
         return []
 
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:

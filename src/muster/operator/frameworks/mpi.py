@@ -1,9 +1,9 @@
-"""MPIJob: a launcher that starts ranks on workers, by exec into them or by ssh.
+"""MPIJob: a launcher that starts ranks on workers, by exec into their pods or by ssh.
 
-Workers are created first. If ranks are started by exec, the launcher is created when all workers
-are ready, so that mpirun finds them; with ssh only if the job requests that. The launcher's name
-contains a hash of the job's UID and the attempt, so that an operator killed in between does not
-create a second launcher.
+With exec, the launcher is created when all workers are ready, so that mpirun finds them. With ssh,
+it waits for the workers only if the job requests that. The launcher's name contains a hash of the
+job's UID and the attempt: an operator that is killed after it created the launcher and before it
+wrote the status computes the same name again, and does not create a second launcher.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _complete_launcher(manifest: Raw, main: Raw, hosts: Addresses) -> None:
 
 
 def _complete_worker(main: Raw, mpi: Mpi, *, single: bool) -> None:
-    """A worker waits for the launcher; in a single template the command is the launcher's."""
+    """Let a worker wait for the launcher. In a single template, the command is the launcher's."""
     if mpi.ssh and not main.get("command") and not main.get("args"):
         main["command"] = ["/usr/sbin/sshd", "-De"]
     elif not mpi.ssh and (single or not main.get("command")):
@@ -186,9 +186,9 @@ def _rights(job: Job, *, watches_pods: bool) -> list[Create]:
     rules: list[Raw] = []
     if watches_pods:
         rules.append({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]})
-    if workers:  # A rule without names would allow them all.
+    if workers:  # A rule without names would allow exec into every pod of the namespace.
         pods = {"resources": ["pods/exec"], "resourceNames": workers}
-        # A websocket is opened by GET; newer servers ask for the right to create besides.
+        # A websocket is opened by GET; newer API servers require the right to create as well.
         rules.append({"apiGroups": [""], **pods, "verbs": ["create", "get"]})
     subject = {"kind": "ServiceAccount", "name": account or name, "namespace": job.namespace}
     role = {"apiGroup": _RBAC, "kind": "Role", "name": name}

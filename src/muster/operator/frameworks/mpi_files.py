@@ -1,4 +1,4 @@
-"""The files in an MPI job's config volume, and the variables that point MPI at them.
+"""The files in an MPI job's config volume, and the variables by which MPI finds them.
 
 Open MPI 4 reads OMPI_MCA_…, Open MPI 5 (which starts ranks through PRRTE) reads PRTE_MCA_…. Both
 are set, so that `mpirun python x.py` works without further options.
@@ -45,13 +45,13 @@ exit 127
 
 def agent(container: str) -> str:
     """The script that starts a command on a worker."""
-    chosen = f" --container {container}" if container else ""
-    return _AGENT.format(kubectl=KUBECTL, container=chosen, name=container, directory=DIRECTORY)
+    option = f" --container {container}" if container else ""
+    return _AGENT.format(kubectl=KUBECTL, container=option, name=container, directory=DIRECTORY)
 
 
 @cache
 def exec_client() -> str:
-    """The program by which the agent reaches a worker without kubectl: package data, read once."""
+    """The program with which the agent reaches a worker without kubectl; it is package data."""
     return resources.files(__package__).joinpath("mpi_kubexec.py").read_text()
 
 
@@ -63,7 +63,7 @@ def hostfile(hosts: Sequence[str], slots: int, implementation: str) -> str:
 
 
 def discover(hosts: Sequence[str], slots: int | None) -> str:
-    """The script by which Elastic Horovod finds its hosts."""
+    """The script with which Elastic Horovod finds its hosts."""
     suffix = "" if slots is None else f":{slots}"
     return "#!/bin/sh\n" + "".join(f"echo {host}{suffix}\n" for host in hosts)
 

@@ -1,9 +1,9 @@
 """Runs a command in another pod, as `kubectl exec` does: kubexec.py POD CONTAINER COMMAND…
 
-Not used by Muster itself: it is put into the config volume of an MPI launcher and started by
-kubexec.sh there, with whatever Python 3 the image has (3.5 and newer, hence no f-strings) and
-nothing but its standard library. It reads stdin only when there is something to read, copies
-stdout and stderr, and ends with the command's own exit code: 128 + n if signal n ended it, or us.
+Muster itself does not run this program. The config volume of an MPI launcher carries it, and
+kubexec.sh starts it there, with the Python 3 of the image (3.5 and newer, hence no f-strings) and
+its standard library alone. It forwards stdin, stdout and stderr through a websocket, and exits with
+the command's own exit code: 128 + n if signal n ended the command or this program.
 """
 
 import base64
@@ -23,7 +23,7 @@ TRIES = 60
 
 
 class Refused(Exception):
-    """The API server answered, and not with a websocket."""
+    """The API server answered with something else than a websocket."""
 
     def __init__(self, status: int, message: str) -> None:
         Exception.__init__(self, message)
@@ -36,7 +36,7 @@ def read(name: str) -> str:
 
 
 def request(host: str, port: int, pod: str, container: str, command: "list[str]") -> bytes:
-    """What asks the API server for the command."""
+    """The HTTP request that asks the API server to run the command."""
     query = [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
     if container:
         query.append(("container", container))
@@ -57,7 +57,7 @@ def request(host: str, port: int, pod: str, container: str, command: "list[str]"
 
 
 def connect(pod: str, container: str, command: "list[str]") -> "Session":
-    """A session with the command, which has started."""
+    """Start the command; returns the session with it."""
     host = os.environ["KUBERNETES_SERVICE_HOST"]
     port = int(os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
     context = ssl.create_default_context(cafile=os.path.join(ACCOUNT, "ca.crt"))
@@ -75,14 +75,14 @@ def connect(pod: str, container: str, command: "list[str]") -> "Session":
     status = int(head.split(None, 2)[1])
     if status != 101:
         sock.close()
-        why = head.split(b"\r\n")[0] + b" " + rest[:500]
-        raise Refused(status, why.decode("utf-8", "replace"))
+        message = head.split(b"\r\n")[0] + b" " + rest[:500]
+        raise Refused(status, message.decode("utf-8", "replace"))
     sock.settimeout(None)
     return Session(sock, rest, b"v5.channel.k8s.io" in head)
 
 
 def frame(payload: bytes, opcode: int = 2) -> bytes:
-    """One masked frame, as clients must send them."""
+    """A websocket frame, masked as RFC 6455 requires of clients."""
     mask = os.urandom(4)
     size = len(payload)
     if size < 126:
@@ -96,7 +96,7 @@ def frame(payload: bytes, opcode: int = 2) -> bytes:
 
 
 class Frames:
-    """Bytes in, whole messages out."""
+    """The decoder of websocket frames: `feed` takes bytes and returns complete messages."""
 
     def __init__(self) -> None:
         self.buffer = b""
@@ -104,18 +104,19 @@ class Frames:
 
     def feed(self, data: bytes) -> "list[tuple[int, bytes]]":
         self.buffer += data
-        found = []  # type: list[tuple[int, bytes]]
+        messages = []  # type: list[tuple[int, bytes]]
         while True:
-            one = self.next()
-            if one is None:
-                return found
-            final, opcode, payload = one
+            message = self.next()
+            if message is None:
+                return messages
+            final, opcode, payload = message
             if opcode >= 8:
-                found.append((opcode, payload))
+                # Control frames are never fragmented, and may come between fragments.
+                messages.append((opcode, payload))
                 continue
             self.parts += payload
             if final:
-                found.append((2, self.parts))
+                messages.append((2, self.parts))
                 self.parts = b""
 
     def next(self) -> "tuple[bool, int, bytes] | None":
@@ -147,7 +148,7 @@ def exit_code(message: bytes) -> int:
 
 
 class Session:
-    """A command that runs elsewhere, joined to our own stdin, stdout and stderr."""
+    """A command in another pod, connected to our own stdin, stdout and stderr."""
 
     def __init__(self, sock: ssl.SSLSocket, rest: bytes, half_close: bool) -> None:
         self.sock = sock
@@ -159,11 +160,12 @@ class Session:
         self.inputs = [sock.fileno(), 0]
 
     def run(self) -> int:
-        """Copy both ways until the command ends; the answer is its exit code."""
+        """Copy both ways until the command ends; returns its exit code."""
         self.take(self.rest)
         while self.open:
-            waiting = self.sock.pending() > 0
-            ready = [self.inputs[0]] if waiting else select.select(self.inputs, [], [])[0]
+            # TLS may have decrypted bytes that select no longer sees on the socket.
+            pending = self.sock.pending() > 0
+            ready = [self.inputs[0]] if pending else select.select(self.inputs, [], [])[0]
             if 0 in ready:
                 self.give(os.read(0, 32768))
             if self.inputs[0] in ready:
@@ -177,7 +179,7 @@ class Session:
             self.sock.sendall(frame(b"\x00" + data))
             return
         self.inputs.remove(0)
-        if self.half_close:
+        if self.half_close:  # Only v5 has a frame that closes stdin; with v4 it stays open.
             self.sock.sendall(frame(b"\xff\x00"))
 
     def take(self, data: bytes) -> None:
@@ -196,7 +198,7 @@ class Session:
 
 
 def stop(number: int, _: object) -> None:
-    """Leave by way of an exception, so that the session is closed and the command ends with us."""
+    """Exit by an exception, so that the session is closed and the command ends as well."""
     sys.exit(128 + number)
 
 
@@ -208,7 +210,7 @@ def main(arguments: "list[str]") -> int:
         try:
             session = connect(pod, container, command)
         except (OSError, Refused) as error:
-            # Before the command has started a second try cannot run it twice.
+            # The command has not started, so another attempt cannot run it twice.
             hopeless = isinstance(error, Refused) and error.status in (401, 403)
             if not left or hopeless:
                 sys.stderr.write("kubexec: " + pod + ": " + str(error) + "\n")
@@ -220,7 +222,7 @@ def main(arguments: "list[str]") -> int:
 
 
 def finish(session: Session, pod: str) -> int:
-    """The command's exit code; it is never started again, even if it is lost."""
+    """Run the session to its end. A command that has started is never started again."""
     try:
         return session.run()
     except OSError as error:

@@ -45,6 +45,7 @@ def environment(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
 
 def _with_master(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]:
     per_node = str(job.spec.get("nprocPerNode") or "")
+    # `auto`, `gpu` and `cpu` are known only on the node: torchrun then computes the world size.
     processes = int(per_node) if per_node.isdigit() else 1
     address, port = hosts.short("Master", 0), str(hosts.port("Master", 0))
     rank = str(0 if replica.role == "Master" else replica.index + 1)
@@ -84,7 +85,10 @@ def _elastic(job: Job, policy: Raw, hosts: Addresses) -> dict[str, str]:
 
 
 def _wait_for_master(manifest: Raw, hosts: Addresses) -> None:
-    """For images whose resolver gives up at once: a worker waits until its master has a name."""
+    """Add an init container that waits until the master's host name resolves.
+
+    The resolvers of some images give up at the first failure.
+    """
     master = hosts.short("Master", 0)
     script = f"for i in $(seq 1 100); do nslookup {master} && exit 0; sleep 2; done; exit 1"
     container = {

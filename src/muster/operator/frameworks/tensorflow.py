@@ -1,4 +1,4 @@
-"""TFJob: TF_CONFIG, which tells every replica of a TensorFlow cluster its peers and itself."""
+"""TFJob: TF_CONFIG, which tells every replica its own task and the addresses of its peers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class TensorFlow(Framework):
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         job = hosts.job
         if job.total == 1:
-            return  # With a TF_CONFIG, Estimator would wait for peers.
+            return  # With a TF_CONFIG, TensorFlow's Estimator would wait for peers.
         value = tf_config(job, replica, hosts)
         add_environment(main_container(manifest, replica, job), {"TF_CONFIG": value})
 
 
 def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:
-    """The value of TF_CONFIG, byte for byte as TensorFlow users know it."""
+    """The value of TF_CONFIG, byte for byte as the training operator writes it."""
     task = {"type": replica.role.lower(), "index": replica.index}
     if job.dynamic_workers:
         return _json({"cluster": _sparse(replica, hosts), "task": task})
@@ -40,7 +40,7 @@ def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:
 
 
 def _sparse(replica: Replica, hosts: Addresses) -> dict[str, Any]:
-    """The cluster of a job whose workers come and go: only the peers that a replica talks to."""
+    """The cluster of a job with dynamic workers: only the peers that a replica connects to."""
     own = hosts.by_role[replica.role][replica.index]
     if replica.role == "Worker":
         return {"worker": {str(replica.index): own}, "ps": hosts.by_role.get("PS") or None}

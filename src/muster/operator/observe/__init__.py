@@ -1,1 +1,1 @@
-"""What exists of a job: informers, own_writes (what they do not show yet), ports_in_use."""
+"""The objects of jobs: informers, own_writes (writes they do not show yet), ports_in_use."""

@@ -1,11 +1,11 @@
-"""The objects that the operator watches, and what they show of one job.
+"""The objects that the operator watches, and the selection of those of one job.
 
-Everything that a job owns carries its labels, so only labelled objects are watched, and an index by
+Every object of a job carries its labels, so only labelled objects are watched, and an index by
 owner finds a job's objects without a scan.
 
 Only pods and services are indispensable. Every other kind serves some jobs only (one kind of job,
 one gang dialect, objects of MPIJobs), so its informer is optional: if the operator may not list it,
-it counts as not installed. A missing right then costs the jobs that need that kind and no others.
+the kind counts as not installed. A missing right then affects only the jobs that need that kind.
 """
 
 from __future__ import annotations
@@ -79,18 +79,19 @@ class Informers:
         self.priorities: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES, optional=True)
 
     def informers(self) -> list[Informer[Any]]:
-        """The informers that must have synced before anything is decided."""
+        """The informers that must have synced before the first decision."""
         return [*self.jobs.values(), *self._owned.values()]
 
     def missing_rights(self) -> str:
-        """The rights that are missing for some jobs only."""
+        """The rights that the operator lacks for some jobs only, for its health page."""
         informers = (*self.informers(), self.priorities)
         return "; ".join(sorted({informer.missing_right for informer in informers} - {""}))
 
     def connect(self, own_writes: OwnWrites, wake: Callable[[JobRef], None]) -> None:
         """Wake a job when it or one of its objects changes.
 
-        Our own writes come back as changes too. They were decided upon already, and wake no job.
+        Our own writes come back as changes too. The decision that ordered them knew their result,
+        so they wake no job.
         """
         for kind, informer in self.jobs.items():
             informer.subscribe(_job_listener(kind, own_writes, wake))
@@ -101,7 +102,7 @@ class Informers:
         return self.jobs[ref.kind].get(ref.key)
 
     def shows(self, kind: Kind[Any], written: Any, job_uid: str) -> bool:
-        """Whether the informer of that kind shows this very object as the job's."""
+        """Whether the informer of that kind shows this object (same UID) as the job's."""
         identity, informer = identity_of(written), self._owned.get(kind.resource)
         shown = informer.get(identity.key) if informer is not None else None
         if shown is None or identity_of(shown).uid != identity.uid:
@@ -109,7 +110,7 @@ class Informers:
         return job_uid in _owner(shown)
 
     def has_objects(self, uid: str) -> bool:
-        """Whether the job of this UID owns anything that is watched."""
+        """Whether the job of this UID owns an object that is watched."""
         return any(informer.by(OWNER, uid) for informer in self._owned.values())
 
     def has_worked(self, uid: str) -> bool:
@@ -118,7 +119,7 @@ class Informers:
         return any_running(pods) or any(pod.finished for pod in pods)
 
     def observe(self, job: Job, own_writes: OwnWrites, now: datetime) -> Observed:
-        """The job's objects, with our own latest writes."""
+        """The job's objects, with our own latest writes laid over them."""
         label, uid = _label(job.job_kind.operator, job.key), job.uid
         labelled = self.pods.by(_LABEL, label)
         owned = own_writes.with_created(uid, PODS, self.pods.by(OWNER, uid))
@@ -130,7 +131,9 @@ class Informers:
             orphans=tuple(pod for pod in labelled if _is_orphan(pod)),
             released=tuple(pod for pod in owned if label not in _labelled(pod)),
             of_former_job=tuple(pod for pod in labelled if _is_of_former_job(pod, job)),
-            services=tuple(s for s in services if s.metadata.deletion_timestamp is None),
+            services=tuple(
+                service for service in services if service.metadata.deletion_timestamp is None
+            ),
             objects=self._objects_of(job, own_writes),
             leftovers=self._leftovers(label),
             served_dialects=frozenset(served),
@@ -150,7 +153,7 @@ class Informers:
         return objects
 
     def _leftovers(self, label: str) -> dict[tuple[str, str], ObjectMeta]:
-        """Objects that a former job of this name left behind; pods are observed as orphans."""
+        """Objects that a former job of this name left behind; pods are in `orphans` instead."""
         leftovers: dict[tuple[str, str], ObjectMeta] = {}
         for resource, informer in self._owned.items():
             if resource == PODS.resource:
@@ -162,7 +165,7 @@ class Informers:
         return leftovers
 
     def ports(self, job: Job) -> frozenset[int]:
-        """Ports that services of other jobs record for pods that have not ended."""
+        """Host ports that services of other jobs record for pods that have not ended."""
         return frozenset(
             port.port
             for service in self.services.all()
@@ -205,7 +208,7 @@ def _owned_listener(
             own_writes.seen_by_informer(kind, owner, current, leaving=leaving) for owner in owners
         ]
         if change.old is None and owners and not any(is_new):
-            return
+            return  # The informer only shows what we created.
         # Both states: a label or owner that is gone may have tied the object to another job.
         for state in (change.old, change.new):
             for ref in _refs(state) if state is not None else ():
@@ -215,8 +218,9 @@ def _owned_listener(
 
 
 def _metadata(obj: Any) -> ObjectMeta:
-    """The metadata of an object that its informer holds as a struct or undecoded."""
+    """The metadata of an object, whether its informer holds it as a struct or undecoded."""
     if isinstance(obj, dict):
+        # A null field means the same as an absent one, but msgspec rejects it.
         fields = {name: value for name, value in obj["metadata"].items() if value is not None}
         return msgspec.convert(fields, ObjectMeta)
     metadata: ObjectMeta = obj.metadata
@@ -240,7 +244,7 @@ def _label(operator: str, key: Key) -> str:
 
 
 def _refs(obj: Any) -> set[JobRef]:
-    """The jobs to wake: the one whose labels it carries, and its controller."""
+    """The jobs to wake: the job whose labels the object carries, and its controller."""
     meta = _metadata(obj)
     kind, job = _KINDS.get(meta.labels.get(names.OPERATOR, "")), meta.labels.get(names.JOB)
     refs = {JobRef(kind, Key(meta.namespace, job))} if kind and job is not None else set()
@@ -255,7 +259,7 @@ def _is_orphan(obj: Any) -> bool:
 
 
 def _is_of_former_job(pod: Pod, job: Job) -> bool:
-    """Whether it belongs to another job of the same kind and name."""
+    """Whether the pod belongs to an earlier job of the same kind and name."""
     owner = pod.metadata.controller
     if owner is None or owner.uid == job.uid:
         return False

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEEP = 60.0
+"""Seconds after which an entry is dropped even if no informer has shown the write."""
 QUOTA_PAUSE = 15.0
+"""Seconds without new pods after a quota refused one."""
 
 
 @dataclass
@@ -54,24 +56,24 @@ class OwnWrites:
         return len(self._jobs)
 
     def record_created(self, job: str, kind: Kind[Any], created: Any) -> None:
-        """We created or adopted this object, and the informer does not show it as the job's."""
+        """Remember an object that we created or adopted and the informer does not show yet."""
         entry = (self._clock() + KEEP, created)
         self._of(job).created[(kind.resource, identity_of(created).key.name)] = entry
 
     def drop_created(self, job: str, kind: Kind[Any], name: str) -> None:
-        """Our own copy of this object is out of date."""
+        """Forget our copy of this object, which is out of date."""
         self._of(job).created.pop((kind.resource, name), None)
 
     def record_deleted(self, job: str, uid: str) -> None:
-        """We requested the deletion of this object."""
+        """Remember that we requested the deletion of this object."""
         self._of(job).deleted[uid] = self._clock() + KEEP
 
     def record_job(self, job: str, raw: Raw) -> None:
-        """The job as it is after our last write."""
+        """Remember the job as the API server returned it after our last write."""
         self._of(job).job = (self._clock() + KEEP, raw)
 
     def record_quota_refusal(self, job: str, message: str) -> None:
-        """A quota refused a pod; create none for a while."""
+        """Remember that a quota refused a pod; none is created for a while."""
         self._of(job).quota_refusal = (self._clock() + QUOTA_PAUSE, message)
 
     def quota_refusal(self, job: str) -> str:
@@ -79,7 +81,7 @@ class OwnWrites:
         return message if until > self._clock() else ""
 
     def record_template_rejection(self, job: str, generation: int, message: str) -> None:
-        """The API server rejected a pod that this generation of the job describes."""
+        """Remember that the API server rejected a pod made from this generation of the job."""
         self._of(job).template_rejection = (generation, message)
 
     def template_rejection(self, job: str, generation: int) -> str:
@@ -87,9 +89,9 @@ class OwnWrites:
         return message if rejected == generation else ""
 
     def record_blocked(self, job: str, waiting: Waiting | None) -> bool:
-        """Why an object that the job needs cannot be created (None: nothing is in the way).
+        """Remember why an object that the job needs cannot be created (None: no such object).
 
-        Returns whether that has changed.
+        Returns whether the reason has changed.
         """
         changed = self._read(job).blocked != waiting
         if changed:
@@ -100,7 +102,7 @@ class OwnWrites:
         return self._read(job).blocked
 
     def mark_started(self, job: str) -> None:
-        """We act on this job."""
+        """Remember that we have acted on this job."""
         self._of(job).started = True
 
     def has_started(self, job: str) -> bool:
@@ -108,7 +110,7 @@ class OwnWrites:
         return self._read(job).started
 
     def record_valid_spec(self, job: str, spec: Raw) -> None:
-        """The job's spec is valid as it is."""
+        """Remember the job's spec, which is valid."""
         self._of(job).valid_spec = spec
 
     def valid_spec(self, job: str) -> Raw | None:
@@ -116,9 +118,10 @@ class OwnWrites:
         return self._read(job).valid_spec
 
     def seen_by_informer(self, kind: Kind[Any], job: str, current: Any, *, leaving: bool) -> bool:
-        """An informer shows this object; `leaving` if it is gone or being deleted.
+        """Drop the entries that an informer has caught up with, as it shows this object.
 
-        Returns whether that is new: the very state in which we wrote it is not.
+        `leaving`: the object is gone or being deleted. Returns whether the state is new to us: the
+        very state that our own write returned is not.
         """
         entries = self._jobs.get(job)
         if entries is None:
@@ -133,14 +136,14 @@ class OwnWrites:
         return leaving or own != shown
 
     def is_own_write(self, old: Raw, new: Raw) -> bool:
-        """Whether nothing but our own last write made `new` of `old`."""
+        """Whether our own last write is the whole difference between `old` and `new`."""
         entry = self._read(new["metadata"]["uid"]).job
         if entry is None:
             return False
         return _version(new) == _version(entry[1]) and _intent(old) == _intent(new)
 
     def forget(self, job: str) -> None:
-        """The job is gone."""
+        """Drop all entries of a job that is gone."""
         self._jobs.pop(job, None)
 
     def newest(self, raw: Raw) -> Raw:
@@ -175,21 +178,21 @@ class OwnWrites:
         return self._jobs.setdefault(job, _JobWrites())
 
     def _read(self, job: str) -> _JobWrites:
-        # A read stores nothing: the job may be gone, and nobody would forget it a second time.
+        # Reading must not add an entry: `forget` runs once per job and may have run already.
         return self._jobs.get(job, _NO_WRITES)
 
 
 def _intent(raw: Raw) -> tuple[Any, ...]:
-    """All of a job but its status."""
+    """The part of a job that its user writes: all but the status."""
     meta = raw["metadata"]
     fields = (meta.get(name) for name in ("uid", "labels", "annotations", "deletionTimestamp"))
     return (*fields, raw.get("spec"))
 
 
 def _version(raw: Raw) -> int:
-    """The resourceVersion as a number, to compare two of one object.
+    """The resourceVersion as a number, to tell which of two states of an object is newer.
 
-    Kubernetes calls it opaque; etcd's revisions and the local server's are growing numbers.
+    Kubernetes calls it opaque, but etcd's revisions and the local server's are growing numbers.
     """
     text = str(raw["metadata"].get("resourceVersion") or "0")
     return int(text) if text.isdigit() else 0

@@ -1,8 +1,9 @@
-"""Which ports of the hosts are taken, at the moment at which a job needs some.
+"""The ports of hosts that pods use, read when a job on the host's network needs some.
 
-Pods of other owners are not watched: they are listed when a job on the host's network has no ports
-yet, once for all jobs of the next few seconds. If the operator may not list them, it chooses ports
-all the same and logs that once. Ports of a job stay reserved until informers surely show them.
+The operator watches only pods of jobs. Other pods may hold host ports too, so all pods are listed
+when a job has no ports yet; one list serves all jobs of the next few seconds. If the operator may
+not list pods, it logs that once and chooses ports all the same. The ports of a job stay reserved
+until informers surely show them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class PortsInUse:
-    """Ports that pods hold, and those just reserved for jobs."""
+    """Ports that pods hold, and ports that were just reserved for jobs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -39,7 +40,7 @@ class PortsInUse:
         self._warned = False
 
     async def of_other_jobs(self, job: str) -> frozenset[int]:
-        """The ports that all pods but those of this job held a moment ago."""
+        """The ports that pods of other owners held a moment ago."""
         now = asyncio.get_running_loop().time()
         if now >= self._fresh_until:
             self._pods = await self._list_pods()
@@ -58,14 +59,14 @@ class PortsInUse:
         return tuple(listing.items)
 
     def reserved(self, job: str) -> frozenset[int]:
-        """The ports reserved for other jobs of late."""
+        """The ports that are reserved for other jobs."""
         now = asyncio.get_running_loop().time()
         self._reserved = {uid: row for uid, row in self._reserved.items() if row[0] > now}
         rows = (ports for uid, (_, ports) in self._reserved.items() if uid != job)
         return frozenset().union(*rows)
 
     def reserve(self, job: str, ports: Iterable[int]) -> None:
-        """Reserve these ports, too, for the job, although nothing shows it yet."""
+        """Reserve further ports for the job, until its services show them."""
         _, earlier = self._reserved.get(job, (0.0, frozenset[int]()))
         until = asyncio.get_running_loop().time() + KEEP
         self._reserved[job] = (until, earlier | frozenset(ports))
@@ -76,7 +77,7 @@ def _is_owned_by(job: str, pod: Pod) -> bool:
 
 
 def _host_ports(pod: Pod) -> Iterator[int]:
-    """The ports of its host that a pod holds: on the host's network all that it listens on."""
+    """The ports of its host that a pod holds; on the host's network, every container port."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for port in container.ports:
             number = port.host_port or (port.container_port if pod.spec.host_network else 0)
