@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
+from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.kinds import fields
-from muster.local.apiserver.kinds.fields import PROTOCOLS, check_port_number, fill, maps_in
+from muster.local.apiserver.kinds.fields import fill
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views import cells
 
@@ -20,29 +20,27 @@ _SIDES = ("addresses", "notReadyAddresses")
 
 
 def _defaults(endpoints: Raw) -> None:
-    for subset in maps_in(endpoints.get("subsets")):
-        for port in maps_in(subset.get("ports")):
+    for subset in endpoints.get("subsets") or ():
+        for port in subset.get("ports") or ():
             fill(port, protocol="TCP")
 
 
 def _check(endpoints: Raw) -> Causes:
-    for i, subset in enumerate(endpoints.get("subsets") or ()):
-        path = f"subsets[{i}]"
+    for path, subset in fields.each(endpoints, "", "subsets"):
         if not any(subset.get(side) for side in _SIDES):
             yield required(path, "must specify `addresses` or `notReadyAddresses`")
         for side in _SIDES:
-            for j, address in enumerate(subset.get(side) or ()):
-                yield from _check_address(address, f"{path}.{side}[{j}]")
-        ports = subset.get("ports") or ()
-        for j, port in enumerate(ports):
-            yield from _check_port(port, f"{path}.ports[{j}]", alone=len(ports) == 1)
+            for where, address in fields.each(subset, path, side):
+                yield from _check_address(address, where)
+        for where, port in fields.each(subset, path, "ports"):
+            yield from _check_port(port, where, alone=len(subset["ports"]) == 1)
 
 
 def _check_address(address: Raw, path: str) -> Causes:
-    ip, host = str(address.get("ip") or ""), str(address.get("hostname") or "")
-    problems = names.check_label(host) if host else []
+    ip = str(address.get("ip") or "")
     yield from fields.check_address(ip, f"{path}.ip")
-    yield from names.invalid_values(f"{path}.hostname", host, problems)
+    if address.get("hostname"):
+        yield from fields.check_name(address, path, names.check_label, "hostname")
     if fields.is_address(ip):
         yield from fields.check_reachable(ip, f"{path}.ip")
     else:
@@ -50,14 +48,10 @@ def _check_address(address: Raw, path: str) -> Causes:
 
 
 def _check_port(port: Raw, path: str, *, alone: bool) -> Causes:
-    name = str(port.get("name") or "")
-    if not name and not alone:
-        yield required(f"{path}.name")
-    elif name:
-        yield from names.invalid_values(f"{path}.name", name, names.check_label(name))
-    yield from check_port_number(port.get("port") or 0, f"{path}.port")
-    if port.get("protocol") not in PROTOCOLS:
-        yield not_supported(f"{path}.protocol", port.get("protocol"), PROTOCOLS)
+    if port.get("name") or not alone:
+        yield from fields.check_name(port, path, names.check_label)
+    yield from fields.check_port_number(port.get("port") or 0, f"{path}.port")
+    yield from fields.one_of(port, "protocol", fields.PROTOCOLS, path)
 
 
 def _addresses(endpoints: Raw, now: datetime) -> str:
@@ -90,7 +84,7 @@ ENDPOINTS = Resource(
 
 
 def _slice_defaults(endpoints: Raw) -> None:
-    for port in maps_in(endpoints.get("ports")):
+    for port in endpoints.get("ports") or ():
         fill(port, protocol="TCP", name="")
 
 

@@ -1,6 +1,7 @@
 """Shared by all kinds: filling in missing fields, and checks of single fields.
 
-Defaults never replace a value of the client. Checks are worded as the real server words them.
+Defaults never replace a value of the client. Checks are worded as the real server words them. Both
+may rely on types: the decoder has rejected fields of a wrong type before.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.api_errors import Cause, Causes, invalid_value, not_supported
+from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from muster.api.meta import Raw
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 IP_RULE = "must be a valid IP address"
 NOT_NEGATIVE = "must be greater than or equal to 0"
 _IP_RULE_WITH_EXAMPLE = f"{IP_RULE}, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-_PORT_RANGE = "must be between 1 and 65535, inclusive"
 _PERCENT_RULE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', "
     " or '93%', regex used for validation is '[0-9]+%')"
@@ -60,35 +62,59 @@ def fill_zeros(obj: Raw, **values: Any) -> Raw:
 
 
 def ensure_map(obj: Raw, name: str) -> Raw:
-    """The map under `name`, created if missing; a wrong type is left for validation to report."""
+    """The map under `name`, created if missing."""
     if obj.get(name) is None:
         obj[name] = {}
-    value = obj[name]
-    return value if isinstance(value, dict) else {}
+    inner: Raw = obj[name]
+    return inner
 
 
-def maps_in(value: Any) -> list[Raw]:
-    """The maps in a list, or nothing; the rest is left for validation to report."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+def fill_optional(obj: Raw, name: str, **values: Any) -> None:
+    """Fill in the map under `name`, if there is one."""
+    if obj.get(name) is not None:
+        fill(obj[name], **values)
 
 
 # -- checks --------------------------------------------------------------------------------------
 
 
+def each(obj: Raw, path: str, field: str) -> Iterator[tuple[str, Any]]:
+    """The items of a list, each with its path; `path` is that of the object that has the list."""
+    for i, item in enumerate(obj.get(field) or ()):
+        yield f"{path}.{field}[{i}]".removeprefix("."), item
+
+
+def check_required(obj: Raw, path: str, *fields: str) -> Causes:
+    """A cause for each field that is missing or empty."""
+    return [required(f"{path}.{field}") for field in fields if not obj.get(field)]
+
+
+def check_name(obj: Raw, path: str, rule: names.Rule, field: str = "name") -> Causes:
+    """The causes for a name that is missing or breaks the rule."""
+    name = str(obj.get(field) or "")
+    if not name:
+        return [required(f"{path}.{field}")]
+    return names.invalid_values(f"{path}.{field}", name, rule(name))
+
+
+def check_range(number: int | None, low: int, high: int, path: str) -> Causes:
+    """The cause for a number out of range; a missing number is valid."""
+    if number is not None and not low <= number <= high:
+        yield invalid_value(path, number, f"must be between {low} and {high}, inclusive")
+
+
 def one_of(obj: Raw, field: str, allowed: tuple[str, ...], path: str) -> Causes:
-    """The cause for a value that is not allowed; a missing one is."""
+    """The cause for a value that is not allowed; a missing value is valid."""
     value = obj.get(field)
     if value and value not in allowed:
         yield not_supported(f"{path}.{field}", value, allowed)
 
 
-def check_not_negative(spec: Raw, *fields: str) -> list[Cause]:
-    """The causes for negative fields of a spec."""
-    return [
-        invalid_value(f"spec.{field}", spec[field], NOT_NEGATIVE)
-        for field in fields
-        if (spec.get(field) or 0) < 0
-    ]
+def check_not_negative(obj: Raw, *fields: str, path: str = "spec") -> Causes:
+    """A cause for each negative field."""
+    for field in fields:
+        if (obj.get(field) or 0) < 0:
+            yield invalid_value(f"{path}.{field}", obj[field], NOT_NEGATIVE)
 
 
 def int_or_percent_problem(value: int | str, most: int | None = 100) -> str:
@@ -116,8 +142,7 @@ def port_name_problems(name: str) -> list[str]:
 
 def check_port_number(port: int, path: str) -> Causes:
     """The cause for a number that is no port."""
-    if not 1 <= port <= 65535:
-        yield invalid_value(path, port, _PORT_RANGE)
+    return check_range(port, 1, 65535, path)
 
 
 def check_port(port: int | str, path: str) -> Causes:

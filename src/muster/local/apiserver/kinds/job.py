@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds import pod_spec, pod_template
-from muster.local.apiserver.kinds.fields import check_not_negative, ensure_map, fill, one_of
+from muster.local.apiserver.kinds.fields import (
+    check_not_negative,
+    check_required,
+    each,
+    ensure_map,
+    fill,
+    one_of,
+)
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 
@@ -28,7 +35,6 @@ _NUMBERS = (
 _NO_LIMIT = 2**31 - 1
 _COMPLETION_MODES = ("NonIndexed", "Indexed")
 _INDEXED_ONLY = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
-_RULES = "spec.successPolicy.rules"
 _ORPHANS = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to"
     " remove them or set propagationPolicy=Orphan to suppress this warning"
@@ -89,8 +95,7 @@ def _finish_create(job: Raw, now: str) -> None:
 
 def _check(job: Raw) -> Causes:
     spec: Raw = job["spec"]
-    if not spec.get("selector"):
-        yield required("spec.selector")
+    yield from check_required(spec, "spec", "selector")
     yield from check_not_negative(spec, *_NUMBERS)
     yield from one_of(spec, "completionMode", _COMPLETION_MODES, "spec")
     yield from _check_indexes(spec)
@@ -115,25 +120,23 @@ def _check_indexes(spec: Raw) -> Causes:
     if most is not None and spec.get("backoffLimitPerIndex") is None:
         yield required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if not indexed:
-        yield from (
-            invalid_value(f"spec.{field}", spec[field], "requires indexed completion mode")
-            for field in _INDEXED_ONLY
-            if spec.get(field) is not None
-        )
+        detail = "requires indexed completion mode"
+        for field in _INDEXED_ONLY:
+            if spec.get(field) is not None:
+                yield invalid_value(f"spec.{field}", spec[field], detail)
         return
     if most is not None and completions is not None and most > completions:
         detail = "must be less than or equal to completions"
         yield invalid_value("spec.maxFailedIndexes", most, detail)
     if spec.get("successPolicy") is not None:
-        yield from _check_success(spec["successPolicy"].get("rules") or [], completions or 0)
+        yield from _check_success(spec["successPolicy"], completions or 0)
 
 
-def _check_success(rules: list[Raw], completions: int) -> Causes:
-    if not rules:
+def _check_success(policy: Raw, completions: int) -> Causes:
+    if not policy.get("rules"):
         detail = "at least one rules must be specified when the successPolicy is specified"
-        yield required(_RULES, detail)
-    for i, rule in enumerate(rules):
-        path = f"{_RULES}[{i}]"
+        yield required("spec.successPolicy.rules", detail)
+    for path, rule in each(policy, "spec.successPolicy", "rules"):
         count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
         if count is None and indexes is None:
             detail = "at least one of succeededCount or succeededIndexes must be specified"

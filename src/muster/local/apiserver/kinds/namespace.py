@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value
-from muster.local.apiserver.kinds.fields import ensure_map, fill
+from muster.local.apiserver.kinds.fields import each, ensure_map, fill
 from muster.local.apiserver.resource import ALL_VERBS, Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, text_at
 
@@ -44,9 +44,9 @@ def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
 
 
 def _check(namespace: Raw) -> Causes:
-    for i, name in enumerate((namespace.get("spec") or {}).get("finalizers") or ()):
+    for path, name in each(namespace.get("spec") or {}, "spec", "finalizers"):
         if name != _FINALIZER and "/" not in name:
-            yield invalid_value(f"spec.finalizers[{i}]", name, names.UNQUALIFIED)
+            yield invalid_value(path, name, names.UNQUALIFIED)
     phase = (namespace.get("status") or {}).get("phase")
     being_deleted = "deletionTimestamp" in namespace["metadata"]
     only, when = ("Terminating", "not empty") if being_deleted else ("Active", "empty")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver.api_errors import Causes, not_supported, required
-from muster.local.apiserver.kinds.fields import ensure_map, fill
+from muster.local.apiserver.kinds.fields import ensure_map, fill, fill_optional
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 
@@ -36,11 +36,9 @@ _NO_SOURCE = frozenset(
 
 
 def _defaults(volume: Raw) -> None:
-    spec = fill(
-        ensure_map(volume, "spec"), persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"
-    )
-    if isinstance(spec.get("hostPath"), dict):
-        fill(spec["hostPath"], type="")
+    spec = ensure_map(volume, "spec")
+    fill(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
+    fill_optional(spec, "hostPath", type="")
     fill(ensure_map(volume, "status"), phase="Pending")
 
 

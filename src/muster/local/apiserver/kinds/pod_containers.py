@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import (
@@ -19,13 +19,12 @@ from muster.local.apiserver.kinds import fields
 from muster.local.apiserver.kinds.pod_resources import check_container_resources
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from muster.api.meta import Raw
 
 
 _MAX_ID = 2**31 - 1
-_PROC_MOUNTS = ("Default", "Unmasked")
 _IDS = ("runAsUser", "runAsGroup")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
@@ -68,8 +67,8 @@ _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['.*'\]")
 def complete_container(container: Raw, *, host_network: bool) -> None:
     """Fill in the defaults of a container, in place."""
     image = container.get("image")
-    untagged = isinstance(image, str) and ":" not in image.rpartition("/")[2]
-    latest = isinstance(image, str) and (untagged or image.endswith(":latest")) and "@" not in image
+    untagged = image is not None and ":" not in image.rpartition("/")[2]
+    latest = image is not None and (untagged or image.endswith(":latest")) and "@" not in image
     fields.fill(
         container,
         resources={},
@@ -77,40 +76,34 @@ def complete_container(container: Raw, *, host_network: bool) -> None:
         terminationMessagePolicy="File",
         imagePullPolicy="Always" if latest else "IfNotPresent",
     )
-    for port in fields.maps_in(container.get("ports")):
+    for port in container.get("ports") or ():
         fields.fill(port, protocol="TCP")
         if host_network:
             fields.fill(port, hostPort=port.get("containerPort"))
-    for variable in fields.maps_in(container.get("env")):
-        complete_reference(variable.get("valueFrom"))
-    for probe in _PROBES:
-        if isinstance(container.get(probe), dict):
-            _complete_probe(container[probe])
-    for handler in (container.get("lifecycle") or {}).values():
-        _complete_handler(handler)
+    for variable in container.get("env") or ():
+        complete_reference(variable.get("valueFrom") or {})
+    for kind in _PROBES:
+        if container.get(kind) is not None:
+            _complete_probe(container[kind])
+    for hook in ("postStart", "preStop"):
+        _complete_handler((container.get("lifecycle") or {}).get(hook) or {})
 
 
-def complete_reference(source: Any) -> None:
+def complete_reference(source: Raw) -> None:
     """Fill in the defaults of a reference to a field or a resource of the pod itself."""
-    if not isinstance(source, dict):
-        return
-    if isinstance(source.get("fieldRef"), dict):
-        fields.fill(source["fieldRef"], apiVersion="v1")
-    if isinstance(source.get("resourceFieldRef"), dict):
-        fields.fill(source["resourceFieldRef"], divisor="0")
+    fields.fill_optional(source, "fieldRef", apiVersion="v1")
+    fields.fill_optional(source, "resourceFieldRef", divisor="0")
 
 
 def _complete_probe(probe: Raw) -> None:
     _complete_handler(probe)
-    if isinstance(probe.get("grpc"), dict):
-        fields.fill(probe["grpc"], service="")
+    fields.fill_optional(probe, "grpc", service="")
     fields.fill_zeros(probe, timeoutSeconds=1, periodSeconds=10)
     fields.fill_zeros(probe, successThreshold=1, failureThreshold=3)
 
 
-def _complete_handler(handler: Any) -> None:
-    if isinstance(handler, dict) and isinstance(handler.get("httpGet"), dict):
-        fields.fill(handler["httpGet"], path="/", scheme="HTTP")
+def _complete_handler(handler: Raw) -> None:
+    fields.fill_optional(handler, "httpGet", path="/", scheme="HTTP")
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -119,79 +112,60 @@ def _complete_handler(handler: Any) -> None:
 def check_pod_security(context: Raw, path: str) -> Causes:
     """The causes for an invalid security context of a pod."""
     yield from _check_ids(context, ("fsGroup", *_IDS), path)
-    for i, group in enumerate(context.get("supplementalGroups") or ()):
-        yield from _check_id(group, f"{path}.supplementalGroups[{i}]")
+    for where, group in fields.each(context, path, "supplementalGroups"):
+        yield from fields.check_range(group, 0, _MAX_ID, where)
 
 
 def _check_container_security(context: Raw, path: str) -> Causes:
     """The causes for an invalid security context of a container."""
     yield from _check_ids(context, _IDS, path)
-    mount = context.get("procMount")
-    if mount and mount not in _PROC_MOUNTS:
-        yield not_supported(f"{path}.procMount", mount, _PROC_MOUNTS)
+    yield from fields.one_of(context, "procMount", ("Default", "Unmasked"), path)
     if context.get("allowPrivilegeEscalation") is not False:
         return
+    detail = "cannot set `allowPrivilegeEscalation` to false and"
     if context.get("privileged"):
-        detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        yield invalid_value(path, context, detail)
+        yield invalid_value(path, context, f"{detail} `privileged` to true")
     if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
-        detail = (
-            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        )
-        yield invalid_value(path, context, detail)
+        yield invalid_value(path, context, f"{detail} `capabilities.Add` CAP_SYS_ADMIN")
 
 
-def _check_ids(context: Raw, fields: tuple[str, ...], path: str) -> Causes:
-    for field in fields:
-        if context.get(field) is not None:
-            yield from _check_id(context[field], f"{path}.{field}")
-
-
-def _check_id(number: int, path: str) -> Causes:
-    if not 0 <= number <= _MAX_ID:
-        yield invalid_value(path, number, f"must be between 0 and {_MAX_ID}, inclusive")
+def _check_ids(context: Raw, ids: tuple[str, ...], path: str) -> Causes:
+    for field in ids:
+        yield from fields.check_range(context.get(field), 0, _MAX_ID, f"{path}.{field}")
 
 
 def check_container(container: Raw, path: str, volumes: Collection[str]) -> Causes:
     """The causes for an invalid container of a pod that has these volumes."""
-    name, image = str(container.get("name") or ""), str(container.get("image") or "")
-    if not name:
-        yield required(f"{path}.name")
-    else:
-        yield from names.invalid_values(f"{path}.name", name, names.check_label(name))
-    if not image:
-        yield required(f"{path}.image")
-    elif image != image.strip():
+    yield from fields.check_name(container, path, names.check_label)
+    image = str(container.get("image") or "")
+    yield from fields.check_required(container, path, "image")
+    if image != image.strip():
         yield invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
     yield from fields.one_of(container, "terminationMessagePolicy", _MESSAGE_POLICIES, path)
-    yield from _check_ports(container.get("ports") or (), f"{path}.ports")
-    for i, variable in enumerate(container.get("env") or ()):
-        yield from _check_variable(variable, f"{path}.env[{i}]")
-    yield from _check_mounts(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
+    yield from _check_ports(container, path)
+    for where, variable in fields.each(container, path, "env"):
+        yield from _check_variable(variable, where)
+    yield from _check_mounts(container, path, volumes)
     yield from fields.one_of(container, "imagePullPolicy", _PULL_POLICIES, path)
     yield from check_container_resources(container.get("resources") or {}, f"{path}.resources")
-    yield from _check_container_security(
-        container.get("securityContext") or {}, f"{path}.securityContext"
-    )
+    security = container.get("securityContext") or {}
+    yield from _check_container_security(security, f"{path}.securityContext")
     for kind in _PROBES:
         if container.get(kind) is not None:
-            yield from _check_probe(
-                container[kind], f"{path}.{kind}", ready=kind == "readinessProbe"
-            )
+            yield from _check_probe(kind, container[kind], f"{path}.{kind}")
 
 
-def _check_ports(ports: Sequence[Raw], path: str) -> Causes:
+def _check_ports(container: Raw, path: str) -> Causes:
     seen: set[str] = set()
-    for i, port in enumerate(ports):
-        where, name = f"{path}[{i}]", str(port.get("name") or "")
+    for where, port in fields.each(container, path, "ports"):
+        name = str(port.get("name") or "")
         if name:
             problems = fields.port_name_problems(name)
             yield from names.invalid_values(f"{where}.name", name, problems)
             if not problems and name in seen:
                 yield duplicate(f"{where}.name", name)
             seen.add(name)
-        if not port.get("containerPort"):
-            yield required(f"{where}.containerPort")
+        yield from fields.check_required(port, where, "containerPort")
         for field in ("containerPort", "hostPort"):
             if port.get(field):
                 yield from fields.check_port_number(port[field], f"{where}.{field}")
@@ -199,11 +173,8 @@ def _check_ports(ports: Sequence[Raw], path: str) -> Causes:
 
 
 def _check_variable(variable: Raw, path: str) -> Causes:
-    name, source = str(variable.get("name") or ""), variable.get("valueFrom")
-    if not name:
-        yield required(f"{path}.name")
-    elif "=" in name or not (name.isascii() and name.isprintable()):
-        yield invalid_value(f"{path}.name", name, _ENV_NAME_RULE)
+    yield from fields.check_name(variable, path, _variable_name_problems)
+    source = variable.get("valueFrom")
     if source is None:
         return
     where = f"{path}.valueFrom"
@@ -218,68 +189,60 @@ def _check_variable(variable: Raw, path: str) -> Causes:
         yield invalid_value(where, "", "may not have more than one field specified at a time")
 
 
+def _variable_name_problems(name: str) -> list[str]:
+    return [] if name.isascii() and name.isprintable() and "=" not in name else [_ENV_NAME_RULE]
+
+
 def _check_source(kind: str, source: Raw, path: str) -> Causes:
     if kind in ("configMapKeyRef", "secretKeyRef"):
-        yield from (
-            required(f"{path}.{field}") for field in ("name", "key") if not source.get(field)
-        )
+        yield from fields.check_required(source, path, "name", "key")
     elif kind == "fieldRef":
         field = str(source.get("fieldPath") or "")
-        if not field:
-            yield required(f"{path}.fieldPath")
-        elif field in _FILE_FIELDS:
+        yield from fields.check_required(source, path, "fieldPath")
+        if field in _FILE_FIELDS:
             yield not_supported(f"{path}.fieldPath", field, _ENV_FIELDS)
-        elif field not in _ENV_FIELDS and not _KEYED_FIELD.fullmatch(field):
+        elif field and field not in _ENV_FIELDS and not _KEYED_FIELD.fullmatch(field):
             detail = f"error converting fieldPath: field label not supported: {field}"
             yield invalid_value(f"{path}.fieldPath", field, detail)
 
 
-def _check_mounts(mounts: Sequence[Raw], path: str, volumes: Collection[str]) -> Causes:
+def _check_mounts(container: Raw, path: str, volumes: Collection[str]) -> Causes:
     seen: set[str] = set()
-    for i, mount in enumerate(mounts):
-        where, name = f"{path}[{i}]", str(mount.get("name") or "")
-        if not name:
-            yield required(f"{where}.name")
-        if name not in volumes:
-            yield not_found_field(f"{where}.name", name)
+    for where, mount in fields.each(container, path, "volumeMounts"):
+        yield from fields.check_required(mount, where, "name")
+        if (mount.get("name") or "") not in volumes:
+            yield not_found_field(f"{where}.name", mount.get("name") or "")
+        yield from fields.check_required(mount, where, "mountPath")
         mount_path = str(mount.get("mountPath") or "")
-        if not mount_path:
-            yield required(f"{where}.mountPath")
-        elif mount_path in seen:
+        if mount_path in seen:
             yield invalid_value(f"{where}.mountPath", mount_path, "must be unique")
-        seen.add(mount_path)
-        yield from _check_sub_path(mount, path, where)
+        seen |= {mount_path} - {""}
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            detail = "subPathExpr and subPath are mutually exclusive"
+            yield invalid_value(f"{where}.subPathExpr", mount["subPathExpr"], detail)
+        # The real server does not say which mount has the wrong path.
+        for field in ("subPath", "subPathExpr"):
+            file = str(mount.get(field) or "")
+            yield from fields.check_relative_path(file, f"{path}.volumeMounts.{field}")
 
 
-def _check_sub_path(mount: Raw, path: str, where: str) -> Causes:
-    """A part of a volume must lie in it. The real server does not say which mount it means."""
-    if mount.get("subPath") and mount.get("subPathExpr"):
-        detail = "subPathExpr and subPath are mutually exclusive"
-        yield invalid_value(f"{where}.subPathExpr", mount["subPathExpr"], detail)
-    for field in ("subPath", "subPathExpr"):
-        yield from fields.check_relative_path(str(mount.get(field) or ""), f"{path}.{field}")
-
-
-def _check_probe(probe: Raw, path: str, *, ready: bool) -> Causes:
-    given = [kind for kind in _HANDLERS if probe.get(kind) is not None]
-    if not given:
+def _check_probe(kind: str, probe: Raw, path: str) -> Causes:
+    handlers = [handler for handler in _HANDLERS if probe.get(handler) is not None]
+    if not handlers:
         yield required(path, "must specify a handler type")
-    for i, kind in enumerate(given):
-        if i:
-            yield forbidden_field(f"{path}.{kind}", "may not specify more than 1 handler type")
-        else:
-            yield from _check_handler(kind, probe[kind], f"{path}.{kind}")
-    for field in _PROBE_NUMBERS:
-        if (probe.get(field) or 0) < 0:
-            yield invalid_value(f"{path}.{field}", probe[field], fields.NOT_NEGATIVE)
-    if not ready and probe.get("successThreshold") != 1:
+    for handler in handlers[:1]:
+        yield from _check_handler(handler, probe[handler], f"{path}.{handler}")
+    for handler in handlers[1:]:
+        yield forbidden_field(f"{path}.{handler}", "may not specify more than 1 handler type")
+    yield from fields.check_not_negative(probe, *_PROBE_NUMBERS, path=path)
+    # Only readiness can be lost and regained; the other probes act on the first success.
+    if kind != "readinessProbe" and probe.get("successThreshold") != 1:
         yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
 
 
 def _check_handler(kind: str, handler: Raw, path: str) -> Causes:
     if kind == "exec":
-        if not handler.get("command"):
-            yield required(f"{path}.command")
+        yield from fields.check_required(handler, path, "command")
         return
     yield from fields.check_port(handler.get("port", 0), f"{path}.port")
     yield from fields.one_of(handler, "scheme", ("HTTP", "HTTPS"), path)

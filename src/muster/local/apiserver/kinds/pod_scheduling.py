@@ -13,11 +13,9 @@ from muster.local.apiserver.api_errors import (
     invalid_value,
     required,
 )
-from muster.local.apiserver.kinds.fields import one_of
+from muster.local.apiserver.kinds.fields import each, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from muster.api.meta import Raw
 
 
@@ -45,8 +43,7 @@ def _check_nodes(affinity: Raw, path: str) -> Causes:
             yield required(where, "must have at least one node selector term")
         for i, term in enumerate(terms):
             yield from _check_node_term(term, f"{where}[{i}]")
-    for i, preferred in enumerate(affinity.get(_PREFERRED) or ()):
-        where = f"{path}.{_PREFERRED}[{i}]"
+    for where, preferred in each(affinity, path, _PREFERRED):
         yield from _check_weight(preferred, where)
         yield from _check_node_term(preferred.get("preference") or {}, f"{where}.preference")
 
@@ -58,8 +55,7 @@ def _check_weight(preferred: Raw, path: str) -> Causes:
 
 
 def _check_node_term(term: Raw, path: str) -> Causes:
-    for i, requirement in enumerate(term.get("matchExpressions") or ()):
-        where = f"{path}.matchExpressions[{i}]"
+    for where, requirement in each(term, path, "matchExpressions"):
         operator, values = requirement.get("operator") or "", requirement.get("values") or ()
         if operator in ("In", "NotIn"):
             if not values:
@@ -79,14 +75,12 @@ def _check_node_term(term: Raw, path: str) -> Causes:
 
 
 def _check_pods(affinity: Raw, path: str) -> Causes:
-    for i, term in enumerate(affinity.get(REQUIRED) or ()):
-        yield from _check_pod_term(term, f"{path}.{REQUIRED}[{i}]")
-    for i, preferred in enumerate(affinity.get(_PREFERRED) or ()):
-        where = f"{path}.{_PREFERRED}[{i}]"
+    for where, term in each(affinity, path, REQUIRED):
+        yield from _check_pod_term(term, where)
+    for where, preferred in each(affinity, path, _PREFERRED):
         yield from _check_weight(preferred, where)
-        yield from _check_pod_term(
-            preferred.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm"
-        )
+        term = preferred.get("podAffinityTerm") or {}
+        yield from _check_pod_term(term, f"{where}.podAffinityTerm")
 
 
 def _check_pod_term(term: Raw, path: str) -> Causes:
@@ -100,24 +94,19 @@ def _check_key(key: str, path: str) -> list[Cause]:
     return names.invalid_values(path, key, names.check_key(key))
 
 
-def check_gates(gates: Sequence[Raw], path: str) -> Causes:
-    """The causes for invalid scheduling gates of the spec at `path`."""
+def check_gates(spec: Raw, path: str) -> Causes:
+    """The causes for invalid scheduling gates."""
     seen: set[str] = set()
-    for i, gate in enumerate(gates):
-        where, name = f"{path}.schedulingGates[{i}]", str(gate.get("name") or "")
+    for where, gate in each(spec, path, "schedulingGates"):
+        name = str(gate.get("name") or "")
         yield from _check_key(name, where)
         if name in seen:
             yield duplicate(where, name)
         seen.add(name)
 
 
-def check_tolerations(tolerations: Sequence[Raw], path: str) -> Causes:
-    """The causes for invalid tolerations of the spec at `path`."""
-    for i, toleration in enumerate(tolerations):
-        yield from _check_toleration(toleration, f"{path}.tolerations[{i}]")
-
-
-def _check_toleration(toleration: Raw, path: str) -> Causes:
+def check_toleration(toleration: Raw, path: str) -> Causes:
+    """The causes for an invalid toleration."""
     key, effect = toleration.get("key") or "", toleration.get("effect") or ""
     operator, value = toleration.get("operator") or "", toleration.get("value") or ""
     if key:

@@ -13,8 +13,7 @@ from muster.local.apiserver.api_errors import (
     invalid_value,
     required,
 )
-from muster.local.apiserver.kinds import pod_containers, pod_scheduling
-from muster.local.apiserver.kinds.fields import check_relative_path, fill, maps_in, one_of
+from muster.local.apiserver.kinds import fields, pod_containers, pod_scheduling
 from muster.local.apiserver.kinds.pod_resources import check_pod_resources
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ _NAME_RULES = {
 
 def complete_spec(spec: Raw) -> None:
     """Fill in the defaults of a pod's spec, or a template's, in place."""
-    fill(
+    fields.fill(
         spec,
         restartPolicy="Always",
         terminationGracePeriodSeconds=30,
@@ -65,23 +64,20 @@ def complete_spec(spec: Raw) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"]
     if spec.get("serviceAccountName"):
         spec["serviceAccount"] = spec["serviceAccountName"]
-    for container in maps_in(spec.get("containers")) + maps_in(spec.get("initContainers")):
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         pod_containers.complete_container(container, host_network=bool(spec.get("hostNetwork")))
-    for volume in maps_in(spec.get("volumes")):
+    for volume in spec.get("volumes") or ():
         _complete_volume(volume)
 
 
 def _complete_volume(volume: Raw) -> None:
     for kind in ("configMap", "secret", "projected", "downwardAPI"):
-        if isinstance(volume.get(kind), dict):
-            fill(volume[kind], defaultMode=420)
-    for source in [volume, *maps_in((volume.get("projected") or {}).get("sources"))]:
-        for item in maps_in((source.get("downwardAPI") or {}).get("items")):
+        fields.fill_optional(volume, kind, defaultMode=0o644)
+    for source in [volume, *((volume.get("projected") or {}).get("sources") or ())]:
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
             pod_containers.complete_reference(item)
-        if isinstance(source.get("serviceAccountToken"), dict):
-            fill(source["serviceAccountToken"], expirationSeconds=_TOKEN_SECONDS)
-    if isinstance(volume.get("hostPath"), dict):
-        fill(volume["hostPath"], type="")
+        fields.fill_optional(source, "serviceAccountToken", expirationSeconds=_TOKEN_SECONDS)
+    fields.fill_optional(volume, "hostPath", type="")
     if not any(key for key in volume if key != "name"):
         volume["emptyDir"] = {}
 
@@ -92,36 +88,32 @@ def _complete_volume(volume: Raw) -> None:
 def check_pod_spec(spec: Raw, path: str) -> Causes:
     """The causes for an invalid spec."""
     volumes: set[str] = set()
-    for i, volume in enumerate(spec.get("volumes") or ()):
-        yield from _check_volume(volume, f"{path}.volumes[{i}]", volumes)
-    if not spec.get("containers"):
-        yield required(f"{path}.containers")
+    for where, volume in fields.each(spec, path, "volumes"):
+        yield from _check_volume(volume, where, volumes)
+    yield from fields.check_required(spec, path, "containers")
     seen: set[str] = set()
     for field in ("containers", "initContainers"):
-        for i, container in enumerate(spec.get(field) or ()):
-            where = f"{path}.{field}[{i}]"
+        for where, container in fields.each(spec, path, field):
             yield from pod_containers.check_container(container, where, volumes)
             name = str(container.get("name") or "")
             if name and name in seen:
                 yield duplicate(f"{where}.name", name)
             seen.add(name)
     yield from check_pod_resources(spec.get("resources") or {}, f"{path}.resources")
-    yield from one_of(spec, "restartPolicy", _RESTART_POLICIES, path)
-    yield from pod_containers.check_pod_security(
-        spec.get("securityContext") or {}, f"{path}.securityContext"
-    )
-    yield from one_of(spec, "dnsPolicy", _DNS_POLICIES, path)
+    yield from fields.one_of(spec, "restartPolicy", _RESTART_POLICIES, path)
+    security = spec.get("securityContext") or {}
+    yield from pod_containers.check_pod_security(security, f"{path}.securityContext")
+    yield from fields.one_of(spec, "dnsPolicy", _DNS_POLICIES, path)
     yield from names.check_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     yield from pod_scheduling.check_affinity(spec.get("affinity") or {}, f"{path}.affinity")
-    yield from pod_scheduling.check_gates(spec.get("schedulingGates") or (), path)
-    for field, problems in _NAME_RULES.items():
+    yield from pod_scheduling.check_gates(spec, path)
+    for field, rule in _NAME_RULES.items():
         if spec.get(field):
-            yield from names.invalid_values(f"{path}.{field}", spec[field], problems(spec[field]))
+            yield from fields.check_name(spec, path, rule, field)
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline < 2**31:
-        detail = "must be between 1 and 2147483647, inclusive"
-        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, detail)
-    yield from pod_scheduling.check_tolerations(spec.get("tolerations") or (), path)
+    yield from fields.check_range(deadline, 1, 2**31 - 1, f"{path}.activeDeadlineSeconds")
+    for where, toleration in fields.each(spec, path, "tolerations"):
+        yield from pod_scheduling.check_toleration(toleration, where)
 
 
 def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
@@ -133,37 +125,31 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
         if field and not codec.at(volume, f"{kind}.{field}"):
             yield required(f"{path}.{kind}.{field}")
         if kind == "hostPath":
-            yield from one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
+            yield from fields.one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
         if kind == "projected":
             yield from _check_projected(volume[kind], f"{path}.{kind}")
+    problems = list(fields.check_name(volume, path, names.check_label))
+    yield from problems
     name = str(volume.get("name") or "")
-    problems = names.check_label(name) if name else []
-    if not name:
-        yield required(f"{path}.name")
-    yield from names.invalid_values(f"{path}.name", name, problems)
     if name in names_used:
         yield duplicate(f"{path}.name", name)
-    if name and not problems:
+    if not problems:
         names_used.add(name)
 
 
 def _check_projected(projected: Raw, path: str) -> Causes:
-    for i, source in enumerate(projected.get("sources") or ()):
+    for where, source in fields.each(projected, path, "sources"):
         token = source.get("serviceAccountToken")
         if token is not None:
-            yield from _check_token(token, path, f"{path}.sources[{i}].serviceAccountToken")
+            yield from _check_token(token, path, f"{where}.serviceAccountToken")
 
 
 def _check_token(token: Raw, path: str, where: str) -> Causes:
     """A token in a file. The real server does not say which source has the wrong path."""
-    seconds = token.get("expirationSeconds")
-    if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
-        detail = "may not specify a duration less than 10 minutes"
+    seconds = token.get("expirationSeconds", _TOKEN_SECONDS)
+    if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
+        bound = "less than 10 minutes" if seconds < _TOKEN_SECONDS else "larger than 2^32 seconds"
+        detail = f"may not specify a duration {bound}"
         yield invalid_value(f"{where}.expirationSeconds", seconds, detail)
-    if seconds is not None and seconds > _MAX_TOKEN_SECONDS:
-        detail = "may not specify a duration larger than 2^32 seconds"
-        yield invalid_value(f"{where}.expirationSeconds", seconds, detail)
-    file = str(token.get("path") or "")
-    if not file:
-        yield required(f"{path}.path")
-    yield from check_relative_path(file, f"{path}.path")
+    yield from fields.check_required(token, path, "path")
+    yield from fields.check_relative_path(str(token.get("path") or ""), f"{path}.path")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, required
+from muster.local.apiserver.kinds.fields import each
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import CREATED_AT, NAME
 
@@ -25,20 +26,19 @@ _RESOURCE_FIELDS = ("apiGroups", "resources", "resourceNames")
 
 
 def _check(role: Raw, *, namespaced: bool) -> Causes:
-    for i, rule in enumerate(role.get("rules") or ()):
-        yield from _check_rule(rule, f"rules[{i}]", namespaced=namespaced)
+    for path, rule in each(role, "", "rules"):
+        yield from _check_rule(rule, path, namespaced=namespaced)
     aggregation = role.get("aggregationRule")
     if aggregation is None:
         return
-    path = "aggregationRule.clusterRoleSelectors"
     if not aggregation.get("clusterRoleSelectors"):
         detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield required(path, detail)
-    for i, selector in enumerate(aggregation.get("clusterRoleSelectors") or ()):
-        problems = names.check_labels(selector.get("matchLabels") or {}, f"{path}[{i}].matchLabels")
+        yield required("aggregationRule.clusterRoleSelectors", detail)
+    for path, selector in each(aggregation, "aggregationRule", "clusterRoleSelectors"):
+        problems = names.check_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
         yield from problems
         if problems:
-            yield invalid_value(f"{path}[{i}]", None, "invalid label selector.")
+            yield invalid_value(path, None, "invalid label selector.")
 
 
 def _check_rule(rule: Raw, path: str, *, namespaced: bool) -> Causes:

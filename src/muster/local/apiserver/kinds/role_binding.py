@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
-from muster.local.apiserver.kinds.fields import ensure_map, fill, maps_in, one_of
+from muster.local.apiserver.kinds.fields import check_name, each, ensure_map, fill, one_of
 from muster.local.apiserver.kinds.role import GROUP
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, Cell, rows, text
@@ -24,7 +24,7 @@ def _defaults(binding: Raw) -> None:
     fill(ensure_map(binding, "roleRef"), apiGroup=GROUP)
     if not binding.get("subjects"):
         binding.pop("subjects", None)
-    for subject in maps_in(binding.get("subjects")):
+    for subject in binding.get("subjects") or ():
         if subject.get("kind") in ("User", "Group"):
             fill(subject, apiGroup=GROUP)
 
@@ -34,12 +34,9 @@ def _check(binding: Raw, *, kinds: tuple[str, ...]) -> Causes:
     yield from one_of(role, "apiGroup", (GROUP,), "roleRef")
     if role.get("kind") not in kinds:
         yield not_supported("roleRef.kind", role.get("kind") or "", kinds)
-    name = str(role.get("name") or "")
-    if not name:
-        yield required("roleRef.name")
-    yield from names.invalid_values("roleRef.name", name, names.check_path_segment(name))
-    for i, subject in enumerate(binding.get("subjects") or ()):
-        yield from _check_subject(subject, f"subjects[{i}]", namespaced="Role" in kinds)
+    yield from check_name(role, "roleRef", names.check_path_segment)
+    for path, subject in each(binding, "", "subjects"):
+        yield from _check_subject(subject, path, namespaced="Role" in kinds)
 
 
 def _check_subject(subject: Raw, path: str, *, namespaced: bool) -> Causes:

@@ -31,10 +31,8 @@ _REDACTED = "<secret contents redacted>"
 def _defaults(secret: Raw) -> None:
     """`stringData` is write-only: it becomes data."""
     fill(secret, type="Opaque")
-    plain = secret.pop("stringData", None)
-    if isinstance(plain, dict):
-        data = ensure_map(secret, "data")
-        data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
+    for key, text in (secret.pop("stringData", None) or {}).items():
+        ensure_map(secret, "data")[key] = base64.b64encode(text.encode()).decode()
 
 
 def _check(secret: Raw) -> Causes:

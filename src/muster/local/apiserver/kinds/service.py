@@ -77,7 +77,7 @@ def _defaults(service: Raw) -> None:
         )
     else:
         spec.pop("sessionAffinityConfig", None)
-    for port in fields.maps_in(spec.get("ports")):
+    for port in spec.get("ports") or ():
         fields.fill_zeros(port, protocol="TCP", targetPort=port.get("port"))
     fields.fill(service, status={"loadBalancer": {}})
 
@@ -126,8 +126,7 @@ def _check(service: Raw) -> Causes:
         yield from fields.one_of(spec, field, allowed, "spec")
     port_names: set[str] = set()
     used: set[tuple[object, object]] = set()
-    for i, port in enumerate(ports):
-        path = f"spec.ports[{i}]"
+    for path, port in fields.each(spec, "spec", "ports"):
         yield from _check_port(port, path, port_names, alone=len(ports) == 1)
         identity = (port.get("port"), port.get("protocol"))
         if identity in used:
@@ -138,11 +137,8 @@ def _check(service: Raw) -> Causes:
 
 
 def _check_external_name(spec: Raw) -> Causes:
-    name = str(spec.get("externalName") or "").rstrip(".")
-    if not name:
-        yield required("spec.externalName")
-    else:
-        yield from names.invalid_values("spec.externalName", name, names.check_subdomain(name))
+    name = {"externalName": str(spec.get("externalName") or "").rstrip(".")}
+    yield from fields.check_name(name, "spec", names.check_subdomain, "externalName")
     if spec.get("clusterIP") or spec.get("clusterIPs"):
         yield forbidden_field("spec.clusterIPs", "may not be set for ExternalName services")
 
@@ -165,8 +161,7 @@ def _check_addresses(spec: Raw) -> Causes:
 
 def _check_external(spec: Raw) -> Causes:
     """Fields that only services reached from outside have."""
-    for i, address in enumerate(spec.get("externalIPs") or ()):
-        path = f"spec.externalIPs[{i}]"
+    for path, address in fields.each(spec, "spec", "externalIPs"):
         problems = list(fields.check_address(address, path))
         yield from problems or fields.check_reachable(address, path)
     type_, policy = spec.get("type"), spec.get("externalTrafficPolicy")
@@ -190,13 +185,11 @@ def _check_affinity(spec: Raw) -> Causes:
 
 def _check_port(port: Raw, path: str, port_names: set[str], *, alone: bool) -> Causes:
     name = str(port.get("name") or "")
-    if not name and not alone:
-        yield required(f"{path}.name")
-    elif name:
-        yield from names.invalid_values(f"{path}.name", name, names.check_label(name))
-        if name in port_names:
-            yield duplicate(f"{path}.name", name)
-        port_names.add(name)
+    if name or not alone:
+        yield from fields.check_name(port, path, names.check_label)
+    if name in port_names:
+        yield duplicate(f"{path}.name", name)
+    port_names |= {name} - {""}
     yield from fields.check_port_number(port.get("port", 0), f"{path}.port")
     yield from fields.one_of(port, "protocol", fields.PROTOCOLS, path)
     if port.get("targetPort"):
