@@ -2,16 +2,16 @@
 
 In reading order:
 `server`                  one request from HTTP to answer: begin here
-`http/`                   what a request says: path, options, accepted form, body
-`access/`                 who the caller is, and what they may do
-`registry`, `resource`    all resources; what one resource is, and what is special about its kind
+`http/`                   reading a request: path, options, accepted form, body
+`access/`                 users, tokens, roles and permissions
+`registry`, `resource`    all resources; the names of one resource and the rules of its kind
 `kinds/`                  one module per kind: defaults, checks, updates, deletion, columns
 `verbs`, `subresources`   get, create, patch, delete …; status, scale, binding, eviction, finalize
 `schema/`, `patch/`       bodies against schemas; patches
 `admission/`              create, update and delete of any kind; names; quota
-`objects`, `store/`       objects and bytes; all objects in memory, every write on disk
+`codec`, `store/`         objects and bytes; all objects in memory, every write on disk
 `views/`                  lists, watch events, tables, discovery, OpenAPI
 `streams/`                log, exec, attach and proxy of pods; the interface of the node agent
-`controllers`, `bootstrap`  what follows from a write; what every cluster starts with
+`after_write`, `bootstrap`  writes that follow from other writes; the first objects of a cluster
 `api_errors`, `metrics`, `non_resource_paths`  error answers; metrics; health, version and discovery
 """

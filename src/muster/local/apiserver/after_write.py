@@ -1,8 +1,8 @@
-"""What the controllers of a real cluster write after other writes, done here at once.
+"""Writes that follow from other writes; in a real cluster, small controllers make them.
 
 Every namespace has a `default` service account, an aggregated role has the rules of its parts, a
-definition gets its names when they are free, a quota shows its usage. The server runs what is
-pending after every write, before the answer: a client that sees the answer sees the consequences.
+CRD gets its names when they are free, a quota shows its usage. The server makes the pending writes
+after every request, before the answer: a client that sees the answer sees the consequences.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Controllers:
-    """Follows the store, and writes what follows from its changes."""
+    """Listens to the store, and makes the writes that follow from its changes."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
@@ -41,7 +41,7 @@ class Controllers:
         self._names_changed = False
         self._lock = asyncio.Lock()
         self.pending = False
-        """Whether `run_pending` has something to do, besides stale quotas."""
+        """Whether `run_pending` has a write to make, besides stale quotas."""
 
         self._store.subscribe(self._namespace_changed, NAMESPACES.collection)
         self._store.subscribe(self._account_changed, SERVICE_ACCOUNTS.collection)
@@ -66,7 +66,7 @@ class Controllers:
         self._names_changed = self.pending = True
 
     async def run_pending(self) -> None:
-        """Write everything that follows from the writes so far."""
+        """Make the writes that follow from the writes so far."""
         async with self._lock:
             while self._without_account:
                 await self._create_account(self._without_account.pop())
@@ -87,11 +87,13 @@ class Controllers:
             await self._write(SERVICE_ACCOUNTS, "create", account)
 
     async def _aggregate_roles(self) -> None:
-        """Aggregated roles may be parts of others: repeat, at most as often as there are any."""
+        """Write the rules of aggregated roles."""
         entries = self._store.scan(f"{CLUSTER_ROLES.collection}/")
         roles = {entry.key: codec.decode(entry.value) for entry in entries}
         aggregated = [role for role in roles.values() if role.get("aggregationRule")]
         changed: dict[str, Raw] = {}
+        # An aggregated role may be part of another one. Each round settles at least one of them, so
+        # as many rounds as there are aggregated roles settle all.
         for _, role in product(range(len(aggregated)), aggregated):
             rules = _aggregated_rules(role, roles)
             if (role.get("rules") or []) != rules:
@@ -102,7 +104,7 @@ class Controllers:
             await self._write(CLUSTER_ROLES, "update", role)
 
     async def _accept_names(self) -> None:
-        """Let definitions whose names were taken try again."""
+        """Update the CRDs whose names were taken: their rules try again to accept the names."""
         for entry in list(self._store.scan(f"{CRDS.collection}/")):
             crd = codec.decode(entry.value)
             if not condition_is_true(crd, "NamesAccepted"):
@@ -126,7 +128,7 @@ class Controllers:
 
 
 def _aggregated_rules(role: Raw, roles: dict[str, Raw]) -> list[Raw]:
-    """The rules of all roles that this one selects, each once, in the order of names."""
+    """The rules of all roles that an aggregated role selects, each once, in the order of names."""
     own = role["metadata"]["name"]
     selectors = (role["aggregationRule"] or {}).get("clusterRoleSelectors") or ()
     rules: list[Raw] = []

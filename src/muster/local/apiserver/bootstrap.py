@@ -1,6 +1,6 @@
-"""Objects that every cluster starts with: namespaces, default roles, system priority classes.
+"""The first objects of a cluster: namespaces, default roles, system priority classes.
 
-Only missing objects are created, so changes of an admin stay.
+Only missing objects are created, so the changes of an admin stay.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 async def create_missing(verbs: Verbs) -> None:
-    """Create the missing objects, all in one commit."""
+    """Create the missing objects."""
+    # All at once, so that the store writes them in one commit.
     async with asyncio.TaskGroup() as group:
         for resource, obj in _initial_objects():
             if verbs.store.get(codec.key(resource, "", obj["metadata"]["name"])) is None:

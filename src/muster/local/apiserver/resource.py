@@ -1,4 +1,4 @@
-"""Resource: the names, verbs and versions of one kind. Strategy: what is special about that kind.
+"""Resource: the names, verbs and versions of one kind. Strategy: the rules of that kind.
 
 All kinds are created, changed, deleted, counted and printed by the same code (`verbs`, `admission`,
 `views`). Where kinds differ, that code calls a hook of `resource.strategy`, as the registries of
@@ -32,7 +32,7 @@ STATUS = frozenset({"status"})
 
 
 def _no_change(*_: object) -> None:
-    """The kind has nothing to add."""
+    """The kind has no rule here."""
 
 
 def _no_causes(*_: object) -> Iterable[Cause]:
@@ -70,34 +70,34 @@ class Strategy:
     generation_metadata: str = ""
     """A field of metadata whose changes increase the generation too."""
     status_on_create: bool = False
-    """Whether a new object keeps the status it is sent with, as a node does."""
+    """Whether a new object keeps the status of the request, as a node does."""
     grants: bool = False
     """Whether the object grants permissions, which the writer must then have."""
 
     # -- forms of the object
     apply_schema: Callable[[Resource, Raw, Raw | None], None] = _no_change
-    """Hold a new object, or a changed one next to the old one, to its schema; it raises."""
+    """Check a new object, or a changed one and the old one, by the schema; it raises."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
-    """Types that the published schema does not tell."""
+    """Checks of types that the published schema lacks."""
     to_stored: Callable[[Raw], Raw] = _same
     from_stored: Callable[[Raw, str], Raw] = _same
 
     # -- deletion
     grace: Callable[[Raw, Raw], int] | None = None
-    """Seconds the object may take to stop, from the delete options; None where none needs any."""
+    """Seconds the object may take to stop, from the delete options; None if it stops at once."""
     blocks_removal: Callable[[Raw], bool] = lambda obj: False
-    """Whether the object must stay for a reason besides finalizers and grace."""
+    """Whether the object must stay for another reason than finalizers and grace."""
     on_marked: Callable[[Raw], None] = _no_change
     """Called when a deletion marks the object instead of removing it."""
     marked_first: bool = False
-    """Whether no first delete request removes the object."""
+    """Whether the first delete request only marks the object."""
     protected: frozenset[str] = frozenset()
     """Names of objects that cannot be deleted."""
     orphan_warning: str = ""
-    """The warning to requests without a propagation policy, where those orphan dependents."""
+    """The warning to a request without a propagation policy, if it orphans dependents."""
     delete_answer: Literal["status", "object"] = "status"
     deletion_view: Callable[[Raw, datetime], Raw] | None = None
-    """The object as the answer to its deletion shows it, where that is not as it was stored."""
+    """The object in the answer to its deletion, if that differs from the stored object."""
     contents: Callable[[Raw], str] = lambda obj: ""
     """Prefix of the keys of all objects that are removed together with this one."""
     storage_preconditions: bool = False
@@ -105,14 +105,14 @@ class Strategy:
 
     # -- quota
     charge: Callable[[Raw], dict[str, Amount]] | None = None
-    """What the object uses, by the names of a ResourceQuota's `hard`."""
+    """The usage of the object, by the names of a ResourceQuota's `hard`."""
     counted_as: str = ""
-    """A name under which quotas count objects, besides `count/…`."""
+    """A second name by which quotas count objects, besides `count/…`."""
     limited: bool = True
     """Whether a quota may reject an object."""
     matches_scope: Callable[[Raw, Raw], bool] = lambda term, obj: False
     unspecified: Callable[[Iterable[str], Raw], str] = lambda hard, obj: ""
-    """What an object must specify because a quota limits it, and does not."""
+    """The fields that the object must specify because a quota limits them, as a message."""
 
     # -- tables
     columns: dict[str, cells.Cell] = field(default_factory=lambda: cells.NAME | cells.AGE)
@@ -143,12 +143,12 @@ class Resource:
     storage_schema: Schema | None = field(default=None, compare=False)
     """The schema of the storage version, if it differs."""
     needs_reshaping: bool = False
-    """Whether stored bytes may be of another shape than this version shows."""
+    """Whether stored bytes may have other fields than this version shows."""
     printer_columns: tuple[Raw, ...] = field(default=(), compare=False)
     scale: Raw = field(default_factory=dict, compare=False)
     deprecation: str = ""
     stored_in_group: str | None = None
-    """The group that its objects are stored in, if it is another one."""
+    """The group under which its objects are stored, if it is not `group`: events have two."""
     create_on_update: bool = False
     """Whether an update of an object that does not exist creates it."""
     strategy: Strategy = field(default=Strategy(), compare=False)
@@ -159,7 +159,7 @@ class Resource:
 
     @cached_property
     def collection(self) -> str:
-        """`pods`, `tfjobs.kubeflow.org`: where its objects are stored, in all versions."""
+        """`pods`, `tfjobs.kubeflow.org`: the first part of the keys of its objects."""
         group = self.stored_group
         return f"{self.plural}.{group}" if group else self.plural
 
@@ -193,7 +193,7 @@ class Resource:
 
     @cached_property
     def selectable(self) -> tuple[str, ...]:
-        """Everything a field selector may name."""
+        """All fields that a field selector may name."""
         return ("metadata.name", "metadata.namespace", *self.fields)
 
     @property

@@ -1,7 +1,7 @@
 """Subresources: status, scale, binding, eviction, finalize.
 
-Each is one guarded write of the object through `Verbs.change`, so conflicts and admission are those
-of every other write. Streams (log, exec, attach, proxy) are in `streams`.
+Each is one write of the object through `Verbs.change`, with the same conflicts and admission as any
+other write. Streams (log, exec, attach, proxy) are in `streams`.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ async def _evict(verbs: Verbs, call: Call) -> Answer:
         pods.mark_evicted(pod, now)
         return pod
 
+    # Marked first: the pod's last state then tells that it was evicted.
     await verbs.change(call, mark)
     route = call.route._replace(verb="delete", subresource="")
     await verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
@@ -101,9 +102,10 @@ def _read_body(call: Call) -> Raw:
 
 
 def _checked(call: Call, body: Raw) -> Raw:
-    """The body, which must be of that kind and for this object."""
+    """The body, checked to be of the subresource's kind and for this object."""
     resource = _BODIES[call.route.subresource]
-    if resource.kind == "Eviction" and body.get("apiVersion") == "policy/v1beta1":  # it is the same
+    # Old clients still send v1beta1, whose fields are the same.
+    if resource.kind == "Eviction" and body.get("apiVersion") == "policy/v1beta1":
         body["apiVersion"] = resource.api_version
     check_body(replace(call, resource=resource), body)
     check_shape(resource.api_version, resource.kind, body)
@@ -141,6 +143,7 @@ async def _scale(verbs: Verbs, call: Call) -> Answer:
         codec.put(obj, _path(resource, "specReplicasPath"), replicas)
         return obj
 
+    # Written as the object itself, so that the change of the spec increases the generation.
     route = call.route._replace(subresource="")
     plain = Call(route, resource, call.query, warnings=call.warnings)
     changed = await verbs.change(plain, rescale)

@@ -1,8 +1,8 @@
 """get, list, create, update, patch, delete, deletecollection over the store.
 
-Each verb reads from memory, decides in `admission`, and writes once, guarded by the revision it
-read. A write that lost against another writer is repeated with what that one wrote; if the client
-named a revision, the repetition ends in a conflict.
+Each verb reads the object from memory, completes and checks it in `admission`, and writes it once,
+on the condition that it still has the revision that was read. If another writer was first, the verb
+is repeated on the newer object. A client that named a revision gets a conflict from the repetition.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], datetime]
 Edit = Callable[["Raw"], "Raw"]
-"""From the object as it is to the object as it shall be."""
+"""From the stored object to the requested one; it may change its argument."""
 
 Guard = Callable[[Call, "Raw", "Raw | None"], None]
 """Raises a 403 if the caller may not grant the permissions that the new object grants."""
 
+# Far more than concurrent writers of one object need; a loop without end would hide a bug.
 _TRIES = 8
 
 
@@ -81,6 +82,7 @@ class Verbs:
     async def get(self, call: Call) -> Answer:
         """One object."""
         version = call.query.get("resourceVersion", "")
+        # 20 digits are beyond any revision, and Python refuses to convert thousands of them.
         if version.isdecimal() and int(version[:20]) > self.store.revision:
             raise api_errors.resource_version_too_large(int(version[:20]), self.store.revision)
         return stored_answer(call.resource, self.read(call))
@@ -92,7 +94,7 @@ class Verbs:
     # -- creating --------------------------------------------------------------------------------
 
     async def create(self, call: Call) -> Answer:
-        """A new object."""
+        """Create the object in the body."""
         return await self._create(call, decoding.decode_body(call))
 
     async def _create(self, call: Call, obj: Raw) -> Answer:
@@ -104,7 +106,9 @@ class Verbs:
                 "resourceVersion should not be set on objects to be created"
             )
         stored = resource.strategy.to_stored(obj)
+        # A generated name that is taken is generated again; a name of the client is not.
         for left in range(1 if meta.get("name") else _TRIES, 0, -1):
+            # Admission changes the object in place, so each try has a copy.
             new = self._admit_create(call, codec.copy(stored), namespace)
             key = codec.key(resource, namespace, new["metadata"]["name"])
             try:
@@ -138,7 +142,7 @@ class Verbs:
         )
 
     def _namespace(self, call: Call, name: str) -> str:
-        """The namespace to create in, which must exist and not be deleted."""
+        """The namespace to create in, which must exist and not be terminating."""
         resource, namespace = call.resource, call.route.namespace
         if not resource.namespaced:
             return ""
@@ -210,7 +214,8 @@ class Verbs:
         async def attempt() -> Answer:
             entry = self.read(call)
             shown = codec.in_version(entry.value, resource)
-            # Two copies: patches share what they do not touch, and admission works in place.
+            # Decoded twice: a patched object may share parts with its argument, and admission
+            # changes it in place.
             old, new = codec.decode(shown), edit(codec.decode(shown))
             strategy.apply_schema(resource, new, old)
             preconditions.check_identity(call, new, old)
@@ -236,10 +241,12 @@ class Verbs:
 
     async def _write(self, call: Call, entry: Entry, new: Raw, old: Raw) -> Answer:
         resource = call.resource
-        if deletion.can_be_removed(resource, new):
+        if deletion.can_be_removed(resource, new):  # nothing holds it back any more
             if call.dry_run:
                 return unstored_answer(resource, new)
             return stored_answer(resource, await self._remove(resource, entry, new))
+        # A write without a change gets no new revision, unless the storage version has changed:
+        # that is how objects migrate.
         if admit.is_unchanged(new, old) and codec.is_current(entry.value, resource):
             return stored_answer(resource, entry)
         encode = codec.stored_encoder(new, resource)
@@ -253,7 +260,7 @@ class Verbs:
     # -- deleting --------------------------------------------------------------------------------
 
     async def delete(self, call: Call) -> Answer:
-        """Remove an object, or mark it until nothing waits for it."""
+        """Remove an object, or mark it as being deleted until nothing holds it back."""
         options = deletion.delete_options(call)
         deletion.check_deletable(call, options)
 
@@ -305,13 +312,13 @@ class Verbs:
             try:
                 await self.delete(single)
             except StatusError as error:
-                if error.status != 404:
+                if error.status != 404:  # another client may delete the same objects
                     raise
         return lists.answer(call, page)
 
 
 def _warn_of_duplicates(call: Call) -> None:
-    """Warn of fields that the body has twice."""
+    """Warn of fields that the body has twice, or reject them if the client asks for that."""
     duplicates = duplicate_fields(call)
     if duplicates and call.query.get("fieldValidation") == "Strict":
         raise api_errors.unprocessable()

@@ -1,4 +1,4 @@
-"""Create and update of any kind: metadata, the hooks of the kind in order, generation.
+"""Create and update of any kind: metadata, the hooks of the kind in their order, generation.
 
 Pure: the clock, the uid and the random suffix are arguments. Functions own the object they are
 given and change it in place; an invalid object is a 422 that names the fields.
@@ -41,7 +41,7 @@ def on_create(resource: Resource, obj: Raw, namespace: str, generated: Generated
     for name in ("selfLink", *_DELETION, "managedFields", "generation"):
         meta.pop(name, None)
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = meta["generateName"][:58] + generated.suffix
+        meta["name"] = meta["generateName"][:58] + generated.suffix  # 63 characters at most
     if resource.namespaced:
         meta["namespace"] = namespace
     meta["uid"] = generated.uid
@@ -57,9 +57,11 @@ def on_create(resource: Resource, obj: Raw, namespace: str, generated: Generated
 
 
 def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> Raw:
-    """Complete and check a changed object: fields that only the server writes stay."""
+    """Complete and check a changed object; fields that only the server writes stay as they are."""
     strategy = resource.strategy
     _raise(resource, old, _check_server_fields(new["metadata"], old["metadata"]))
+    # The spec is written through the object and the status through its subresource. The other half
+    # of the body is ignored, so that two controllers do not overwrite each other.
     if subresource == "status":
         new = _only_status(resource, new, old)
     elif resource.has_status and subresource in ("", "finalize"):
@@ -97,7 +99,7 @@ def _only_status(resource: Resource, new: Raw, old: Raw) -> Raw:
     if "status" in new:
         result["status"] = new["status"]
     result["metadata"] = dict(old["metadata"])
-    if not resource.custom:
+    if not resource.custom:  # as with a real server, only built-in kinds take these too
         for name in ("labels", "annotations"):
             result["metadata"].pop(name, None)
             if new["metadata"].get(name):
@@ -123,6 +125,7 @@ def is_unchanged(new: Raw, old: Raw) -> bool:
 
 
 def _comparable(obj: Raw) -> Raw:
+    # The version of the API is the client's choice and not part of the state.
     meta = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
     return obj | {"metadata": meta, "apiVersion": ""}
 

@@ -1,7 +1,7 @@
-"""Delete of any kind: an object is removed, or marked and kept until nothing waits for it.
+"""Delete of any kind: the object is removed, or marked as being deleted until it can be removed.
 
-An object waits for its finalizers, for its grace period (pods), or for a reason of its kind (a
-namespace until it is empty).
+Finalizers, the grace period of a pod and rules of the kind (a namespace must be empty) hold the
+removal back. The update that takes the last of them away removes the object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 class Deletion(NamedTuple):
-    """What a delete request does: `obj` is removed, or stays with this new state."""
+    """The effect of a delete request: `obj` is removed, or stays in this new state."""
 
     remove: bool
     obj: Raw
@@ -41,12 +41,13 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
     grace = strategy.grace(obj, options) if strategy.grace else 0
     first = strategy.marked_first and "deletionTimestamp" not in meta
     if not (grace > 0 or finalizers or first or strategy.blocks_removal(obj)):
-        if strategy.grace:
+        if strategy.grace:  # the last state of a pod shows when it was deleted
             _mark(resource, meta, now, 0)
         return Deletion(remove=True, obj=marked)
     if finalizers:
         meta["finalizers"] = finalizers
     if "deletionTimestamp" in meta:
+        # A second request can shorten the grace period, never extend it.
         shorter = grace < meta.get("deletionGracePeriodSeconds", 0)
         if shorter:
             _shorten(meta, grace)
@@ -57,7 +58,7 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
 
 
 def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
-    """Write down that the object is being deleted, and by when."""
+    """Record that the object is being deleted, and the time by which it is to be gone."""
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
         if resource.strategy.generation != "none":
@@ -73,7 +74,7 @@ def _shorten(meta: Raw, grace: int) -> None:
 
 
 def can_be_removed(resource: Resource, obj: Raw) -> bool:
-    """Whether an object that was marked for deletion has nothing left to wait for."""
+    """Whether an object is being deleted and nothing holds its removal back."""
     meta = obj["metadata"]
     return (
         "deletionTimestamp" in meta
@@ -90,6 +91,7 @@ def _finalizers_for(meta: Raw, options: Raw) -> list[str]:
         policy = "Orphan" if options["orphanDependents"] else "Background"
     if policy is None:
         return finalizers
+    # The garbage collector sees these finalizers, deletes or orphans the dependents and removes it.
     own = {"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])
     return [*(f for f in finalizers if f not in (_FOREGROUND, _ORPHAN)), *own]
 
@@ -98,14 +100,12 @@ def _finalizers_for(meta: Raw, options: Raw) -> list[str]:
 
 
 def check_deletable(call: Call, options: Raw) -> None:
-    """Reject the deletion of a protected object, and orphan dependents where that is the default.
-
-    The first version of the batch API left pods behind. kubectl always sends a policy.
-    """
+    """Reject the deletion of a protected object; set the default propagation policy of old APIs."""
     resource, strategy = call.resource, call.resource.strategy
     if call.route.name in strategy.protected:
         why = f"this {resource.singular} may not be deleted"
         raise api_errors.forbidden(resource.group, resource.plural, call.route.name, why)
+    # batch/v1 Jobs leave their pods behind by default; kubectl always sends a policy.
     no_policy = options.get("propagationPolicy") is None and options.get("orphanDependents") is None
     if strategy.orphan_warning and no_policy:
         options["propagationPolicy"] = "Orphan"

@@ -1,4 +1,4 @@
-"""A write must mean the object that is stored: same kind, name, uid and revision."""
+"""Checks that a write is about the stored object: its kind, name, uid and revision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _PRECONDITIONS = (
 def check_patched(call: Call, new: Raw, old: Raw, *, strategic: bool) -> None:
     """A patched object must still be of its kind.
 
-    A patch may remove the kind, and a strategic merge patch, which knows the type, the version too.
+    A patch may remove the kind. A strategic merge patch may remove the version too, because the
+    real server applies it to a typed struct.
     """
     if call.resource.custom:
         _check_custom(call, new)
@@ -65,7 +66,7 @@ def check_apply_creates(call: Call, meta: Raw) -> None:
 
 
 def check_identity(call: Call, new: Raw, old: Raw) -> None:
-    """An update that names a revision or a uid is about exactly that object."""
+    """An update that names a revision or a uid changes only that object."""
     version = new["metadata"].get("resourceVersion")
     if version and str(version) != old["metadata"]["resourceVersion"]:
         raise conflict(call)
@@ -75,7 +76,7 @@ def check_identity(call: Call, new: Raw, old: Raw) -> None:
 
 
 def check_preconditions(call: Call, options: Raw, obj: Raw) -> None:
-    """A deletion that names a uid or a revision is about exactly that object."""
+    """A deletion that names a uid or a revision deletes only that object."""
     resource, preconditions = call.resource, options.get("preconditions") or {}
     for field, word, meaning in _PRECONDITIONS:
         expected, actual = preconditions.get(field), obj["metadata"][field]
@@ -91,10 +92,10 @@ def check_preconditions(call: Call, options: Raw, obj: Raw) -> None:
 
 
 def object_not_found(call: Call) -> StatusError:
-    """There is no such object."""
+    """The object of the call does not exist."""
     return api_errors.not_found(call.resource.group, call.resource.plural, call.route.name)
 
 
 def conflict(call: Call, why: str = api_errors.CHANGED) -> StatusError:
-    """The object is another one, or has changed."""
+    """The object of the call is another one, or has changed."""
     return api_errors.conflict(call.resource.group, call.resource.plural, call.route.name, why)

@@ -1,7 +1,8 @@
-"""ResourceQuota: what a namespace uses, and which writes would exceed a quota.
+"""ResourceQuota: the usage of a namespace, and the rejection of writes that exceed a quota.
 
-Usage is counted from the objects themselves as they are written, so it cannot drift. A write that
-was admitted and is not yet durable is reserved: two writes at once never use the same room.
+Usage is counted from the objects themselves as they are written, so it cannot drift. The usage of a
+write that is admitted and not yet durable is reserved, so two writes at once never use the same
+room.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _QUOTAS = RESOURCE_QUOTAS.collection
 
 
 def charge_of(collection: str, obj: Raw) -> Charge:
-    """Everything an object uses, by the names of a quota's `hard`."""
+    """The usage of an object, by the names of a quota's `hard`."""
     strategy = strategy_of(collection)
     charge = {f"count/{collection}": ONE}
     if strategy.counted_as:
@@ -62,14 +63,14 @@ class _Quota:
         return self.key.rpartition("/")[2]
 
     def in_scope(self, collection: str, obj: Raw) -> bool:
-        """Whether the object counts at all."""
+        """Whether the object counts towards this quota."""
         if not self._terms:
             return True
         matches = strategy_of(collection).matches_scope
         return all(matches(term, obj) for term in self._terms)
 
     def charge(self, collection: str, obj: Raw | None) -> Charge:
-        """What the object uses of what this quota limits."""
+        """The usage of the object, as far as this quota limits it."""
         if obj is None or not self.in_scope(collection, obj):
             return {}
         return {name: a for name, a in charge_of(collection, obj).items() if name in self.hard}
@@ -101,7 +102,7 @@ class Quotas:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_namespace: defaultdict[str, dict[str, _Quota]] = defaultdict(dict)
-        self._reserved: list[tuple[str, str, Charge]] = []  # object, quota, what it uses
+        self._reserved: list[tuple[str, str, Charge]] = []  # keys of object and quota, usage
         self.stale: set[str] = set()
         """Quotas whose stored status differs from their usage."""
         for entry in store.scan(f"{_QUOTAS}/"):
@@ -112,6 +113,7 @@ class Quotas:
 
     def _changed(self, change: Change) -> None:
         collection, namespace, _ = change.entry.key.split("/")
+        # A changed quota is counted anew below; quotas are counted objects themselves.
         if collection == _QUOTAS:
             self._by_namespace[namespace].pop(change.entry.key, None)
             self.stale.discard(change.entry.key)
@@ -129,11 +131,13 @@ class Quotas:
             if old != new:
                 quota.count(new, old)
                 self.stale.add(quota.key)
+        # Counted as used from now on. The writer runs later: until then, a reservation would make
+        # another write count this usage twice.
         key = change.entry.key
         self._reserved = [item for item in self._reserved if item[0] != key]
 
     def _learn(self, key: str, obj: Raw) -> None:
-        """Take in a quota, and count the objects that exist already."""
+        """Add a quota, and count the objects that exist already."""
         namespace = key.split("/")[1]
         try:
             quota = _Quota(key, obj)
@@ -161,7 +165,7 @@ class Quotas:
     def reserved(
         self, resource: Resource, key: str, new: Raw, old: Raw | None = None
     ) -> Iterator[None]:
-        """Reserve what a write uses until it is durable; 403 if a quota has no room for it."""
+        """Reserve the usage of a write until it is durable; 403 if a quota has no room for it."""
         namespace = key.split("/")[1]
         quotas = self._by_namespace.get(namespace)
         if not namespace or not quotas or not resource.strategy.limited:
@@ -172,6 +176,7 @@ class Quotas:
         try:
             yield
         finally:
+            # By identity: another write may have reserved the same amount.
             self._reserved = [i for i in self._reserved if not any(i is r for r in reserved)]
 
     def _check(
@@ -199,7 +204,7 @@ class Quotas:
         return reserved
 
     def _excess(self, quota: _Quota, requested: Charge) -> str:
-        """What would exceed the quota, in Kubernetes' words; empty if nothing would."""
+        """The message if the request exceeds the quota, in Kubernetes' words; else empty."""
         used = {name: quota.used[name] for name in requested}
         for _, key, charge in self._reserved:
             if key == quota.key:

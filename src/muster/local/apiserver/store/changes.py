@@ -1,8 +1,8 @@
-"""What the store hands out: stored objects and changes of them.
+"""Stored objects, and changes of them.
 
-`RecentChanges` are the newest changes, in memory for watchers that resume; older ones are in the
-table. Both their number and their size are limited: a few large objects that change often must not
-fill the memory.
+`RecentChanges` holds the newest changes in memory, for watchers that resume; older ones are in the
+table. Their number and their size are limited: a few large objects that change often must not fill
+the memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """One object at one revision. `selector_fields` caches what selectors read of it."""
+    """One object at one revision. `selector_fields` caches the values that selectors compare."""
 
     __slots__ = ("key", "revision", "selector_fields", "value")
 
@@ -45,6 +45,7 @@ class Change(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes that a change keeps in memory, at most."""
+        # At most: the entry, and often `before`, are in memory as objects of the store anyway.
         return len(self.entry.value) + (len(self.before.value) if self.before else 0)
 
 
@@ -65,7 +66,10 @@ class Collection:
         del self.keys[bisect.bisect_left(self.keys, key)]
 
     def under(self, prefix: str, after: str) -> Iterator[Entry]:
-        """Entries whose key starts with `prefix` and is greater than `after`."""
+        """Entries whose key starts with `prefix` and is greater than `after`.
+
+        Lazy: a caller that awaits or writes between two entries must copy them first.
+        """
         start = max(bisect.bisect_left(self.keys, prefix), bisect.bisect_right(self.keys, after))
         for index in range(start, len(self.keys)):
             key = self.keys[index]
@@ -74,6 +78,7 @@ class Collection:
             yield self.entries[key]
 
 
+# A watcher that reconnects is seconds behind; these are minutes of a busy cluster.
 RECENT_CHANGES = 20_000
 RECENT_BYTES = 32 * 1024 * 1024
 
@@ -97,6 +102,7 @@ class RecentChanges:
 
     def since(self, revision: int, prefix: str) -> list[Change]:
         """The changes under a prefix after a revision, which must not be before `start`."""
+        # From the end: a watcher that resumes lacks only the last few.
         newest_first = []
         for change in reversed(self._changes):
             if change.entry.revision <= revision:

@@ -30,9 +30,11 @@ class DiskReserve:
         if self.held:
             return True
         try:
+            # A file left by a server that was killed holds its space already.
             if self._free() < _MIN_FREE and not self._path.exists():
                 return False
             with self._path.open("ab") as file:
+                # Allocates blocks; a file that was only made longer would occupy none.
                 os.posix_fallocate(file.fileno(), 0, SIZE)
         except OSError:
             self._path.unlink(missing_ok=True)

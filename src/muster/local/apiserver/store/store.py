@@ -5,9 +5,9 @@ Keys are `resource/namespace/name`; the first part is the collection.
 Group commit. All methods run on the event loop. A write is checked against the newest write of its
 key (durable or in flight), gets the next revision and goes to the writer thread, which commits
 everything waiting as one group. Only then do readers, watchers and the caller see it: nobody ever
-acts on a revision that a crash could take back. So `_latest` may run ahead of what `get` returns; a
-writer that lost to a write in flight is told so after that one is durable, and its next `get` sees
-it.
+acts on a revision that a crash could take back. So `_latest` may run ahead of what `get` returns. A
+writer that lost to a write in flight gets its Conflict when that write is durable, so that its next
+`get` sees the winner.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Store:
         self._lock = lock
         self._collections: defaultdict[str, Collection] = defaultdict(Collection)
         self._latest: dict[str, int] = {}  # newest revision of a key, deletions included
+        # At most one write per key: a second writer waits for the outcome of the first.
         self._in_flight: dict[str, asyncio.Future[Entry]] = {}
         self._watches: defaultdict[str, list[Watch]] = defaultdict(list)
         self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
@@ -80,7 +81,7 @@ class Store:
         """Finish the writes in flight and release the file."""
         self._work.put(None)
         await asyncio.to_thread(self._thread.join)
-        # Writes that became durable just before are still announced.
+        # One turn of the loop: writes that the thread committed last are still announced.
         await asyncio.sleep(0)
         self._log.close()
         self._lock.close()
@@ -100,11 +101,11 @@ class Store:
         return list(self._collections)
 
     def count(self, collection: str) -> int:
-        """How many objects a collection holds."""
+        """The number of objects in a collection."""
         return len(self._collections[collection].keys)
 
     async def scan_at(self, prefix: str, revision: int) -> list[Entry]:
-        """The same at an earlier revision; Gone if that was compacted."""
+        """The objects under `prefix` at an earlier revision; Gone if that was compacted."""
         if revision < self.compacted:
             raise _gone(revision, self.compacted)
         rows = await asyncio.to_thread(self._log.at, revision, prefix)
@@ -120,12 +121,14 @@ class Store:
 
     async def create(self, key: str, encode: Callable[[int], bytes]) -> Entry:
         """Write a new object; AlreadyExists if the name is taken."""
+        # Changes and deletions use the reserve: they are how users free space.
         if self.full:
             raise ServerError(
                 "the disk of the local cluster is full: nothing can be created until it has room",
                 status=500,
             )
         if self.get(key) is not None or key in self._in_flight:
+            # The write in flight may be the deletion that frees the name.
             await self._wait_until_written(key)
             if self.get(key) is not None:
                 raise AlreadyExists(f"{key} already exists", status=409, reason="AlreadyExists")
@@ -158,13 +161,14 @@ class Store:
     async def _submit(self, key: str, encode: Callable[[int], bytes], *, deleted: bool) -> Entry:
         previous = self._latest.get(key, 0)
         revision = self._next
+        # Nothing is registered before `encode` has succeeded: an error must leave no trace.
         row = Row(revision, key, previous, deleted, encode(revision))
         self._next += 1
         self._latest[key] = revision
         done: asyncio.Future[Entry] = self._loop.create_future()
         self._in_flight[key] = done
         self._work.put(_Write(row, done))
-        # A cancelled caller does not cancel its write: it may be on disk already.
+        # A cancelled caller does not cancel its write, which may be on disk already.
         return await asyncio.shield(done)
 
     # -- watching --------------------------------------------------------------------------------
@@ -186,6 +190,8 @@ class Store:
         if since < self.compacted:
             raise _gone(since, self.compacted)
         watch = Watch(self, prefix, since)
+        # Registered before the past is read: changes after `upto` are pushed meanwhile, and
+        # `replay` puts the past in front of them.
         upto = self.revision
         self._watches[_collection(prefix)].append(watch)
         if since >= self._recent.start:
@@ -193,7 +199,7 @@ class Store:
             return watch
         try:
             past = await asyncio.to_thread(self._log.between, since, upto, prefix)
-            if since < self.compacted:
+            if since < self.compacted:  # compacted meanwhile, so rows may be missing
                 raise _gone(since, self.compacted)
         except BaseException:
             watch.close()
@@ -219,11 +225,13 @@ class Store:
         """Forget superseded writes up to `revision`; watches from before it get Gone."""
         revision = min(revision, self.revision)
         reached = self.compacted
+        # Set before rows are deleted: a watch that starts meanwhile gets Gone instead of a gap.
         self.compacted = max(revision, reached)
         while reached < revision:
             reached = await self._in_writer(partial(self._log.compact_step, reached, revision))
-        alive = self.get
-        for key in [k for k, at in self._latest.items() if at <= revision and alive(k) is None]:
+        # No row of these deleted keys is left, so a new object can begin with `previous` 0 again.
+        deleted = [k for k, at in self._latest.items() if at <= revision and self.get(k) is None]
+        for key in deleted:
             if key not in self._in_flight:
                 del self._latest[key]
 
@@ -246,6 +254,7 @@ class Store:
 
     def _write(self) -> None:
         """Commit all waiting writes as one group, until the store closes."""
+        # While one group is synced to disk, the next one gathers: groups grow with the load.
         while True:
             group: list[_Write] = []
             item = self._work.get()
@@ -282,8 +291,9 @@ class Store:
             else:
                 collection.put(entry)
             self.revision = row.revision
+            # Listeners first: roles, CRDs and quotas are up to date when the writer goes on.
             self._announce(Change(entry, before, row.deleted))
-            self._finish(row.key, done)
+            del self._in_flight[row.key]
             _resolve(done, entry)
 
     def _announce(self, change: Change) -> None:
@@ -300,22 +310,18 @@ class Store:
                 self._latest[row.key] = row.previous
             else:
                 del self._latest[row.key]
-            self._finish(row.key, done)
+            del self._in_flight[row.key]
             _fail(done, error)
-
-    def _finish(self, key: str, done: asyncio.Future[Entry]) -> None:
-        if self._in_flight.get(key) is done:
-            del self._in_flight[key]
 
     def _load(self) -> None:
         newest: dict[str, Row] = {}
         for row in self._log.rows():
             newest[row.key] = row
             self.revision = max(self.revision, row.revision)
-        for key in sorted(newest):
-            row = newest[key]
+        for key, row in sorted(newest.items()):
             self._latest[key] = row.revision
             if not row.deleted:
+                # Sorted already: `put` would search for the place of every key.
                 collection = self._collections[_collection(key)]
                 collection.keys.append(key)
                 collection.entries[key] = Entry(key, row.revision, row.value)
@@ -335,7 +341,7 @@ def _gone(wanted: int, compacted: int) -> Gone:
 
 
 def _resolve(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():
+    if not future.done():  # the caller may have been cancelled
         future.set_result(result)
 
 
@@ -345,7 +351,7 @@ def _fail(future: asyncio.Future[T], error: BaseException) -> None:
 
 
 def _take(path: Path) -> IO[bytes]:
-    """Hold a lock file, so that two servers never write to one store."""
+    """Lock a file, so that two servers never write to one store; the kernel frees it on exit."""
     lock = path.open("wb")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
 """Watch: the changes that one watcher has yet to read.
 
-A watcher that falls too far behind is ended; it resumes from the table when it comes back.
+A watcher that falls too far behind is ended, because its changes would fill the memory. When it
+reconnects, it resumes from the table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store.store import Store
 
 MAX_CHANGES, MAX_BYTES = 50_000, 64 * 1024 * 1024
-"""How far a watcher may fall behind."""
+"""The changes that may wait for one watcher."""
 
 
 class Watch:
@@ -30,11 +31,12 @@ class Watch:
         self.ended = False
 
     def push(self, change: Change) -> None:
-        """Add a change of the collection, if it is one for this watcher."""
+        """Add a change of the collection, if it is new to this watcher and under its prefix."""
         entry = change.entry
         if self.ended or entry.revision <= self._since or not entry.key.startswith(self.prefix):
             return
         if len(self._waiting) >= MAX_CHANGES or self._size >= MAX_BYTES:
+            # Without the rest of the changes these would be a gap.
             self._waiting.clear()
             self.end()
             return
@@ -43,14 +45,14 @@ class Watch:
         self._ready.set()
 
     def replay(self, changes: list[Change]) -> None:
-        """Put past changes before those that came since."""
+        """Put past changes before the changes that arrived meanwhile."""
         self._waiting.extendleft(reversed(changes))
         self._size += sum(change.size for change in changes)
         if changes:
             self._ready.set()
 
     def end(self) -> None:
-        """Let the watcher read what is waiting and stop."""
+        """Let the watcher read the waiting changes and stop."""
         self.ended = True
         self._ready.set()
 
@@ -65,7 +67,7 @@ class Watch:
         changes = list(self._waiting)
         self._waiting.clear()
         self._size = 0
-        if not self.ended:
+        if not self.ended:  # an ended watch stays ready, so that no reader waits for ever
             self._ready.clear()
         return changes
 

@@ -1,9 +1,9 @@
 """The one table on disk: every write of every object, appended in order.
 
-The row number is the resourceVersion. `previous` is the row that the
-writer had read, and the unique index on (key, previous) makes two writers of the same past
-impossible: that is the compare-and-swap. `append` returns when the rows are on the disk.
-Row numbers are never used twice: compaction remembers how far it went.
+The row number is the resourceVersion. `previous` is the row that the writer had read, and the
+unique index on (key, previous) makes two writers of the same past impossible: that is the
+compare-and-swap. `append` returns when the rows are on the disk. Row numbers are never used twice:
+compaction stores how far it went, so the next number is known even when no row is left.
 """
 
 from __future__ import annotations
@@ -67,8 +67,11 @@ class WriteLog:
         self.reserve.take()
 
     def _connect(self) -> sqlite3.Connection:
+        # No implicit transactions; the writer thread uses a connection that another one opened.
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        # With a write-ahead log, reading the past never blocks the writer.
         db.execute("PRAGMA journal_mode=WAL")
+        # Every commit is synced: an answered write survives a power failure.
         db.execute("PRAGMA synchronous=FULL")
         return db
 
@@ -89,6 +92,7 @@ class WriteLog:
         except ServerError as error:
             if not _is_full(error.__cause__) or not self.reserve.spend():
                 raise
+            # The reserve has just been freed, so the same rows fit now.
             self._insert(rows)
 
     def _insert(self, rows: Sequence[Row]) -> None:
@@ -116,7 +120,7 @@ class WriteLog:
     def at(self, revision: int, prefix: str) -> list[Row]:
         """The objects under `prefix` at `revision`, in the order of keys."""
         query = """
-            SELECT MAX(revision), key, previous, deleted, value FROM log
+            SELECT MAX(revision), key, previous, deleted, value FROM log -- columns of that row
             WHERE revision <= ? AND key >= ? AND key < ? GROUP BY key ORDER BY key"""
         with closing(self._connect()) as db:
             rows = map(Row._make, db.execute(query, (revision, prefix, _end(prefix))))
@@ -139,11 +143,13 @@ class WriteLog:
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("UPDATE compacted SET revision = MAX(revision, ?)", (reached,))
+            # Superseded rows.
             self._db.execute(
                 "DELETE FROM log WHERE revision IN"
                 " (SELECT previous FROM log WHERE revision > ? AND revision <= ?)",
                 (after, reached),
             )
+            # Deletions that no later object of the same name names as its previous row.
             self._db.execute(
                 "DELETE FROM log WHERE deleted AND revision > ? AND revision <= ? AND NOT EXISTS"
                 " (SELECT 1 FROM log AS heir WHERE heir.previous = log.revision"
