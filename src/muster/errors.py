@@ -51,18 +51,20 @@ class MusterError(Exception):
 class ApiError(MusterError):
     """The API server rejected the request."""
 
+    default_status: ClassVar[int] = 500
+
     def __init__(
         self,
         message: str,
         *,
-        status: int = 500,
+        status: int = 0,
         reason: str = "",
         causes: tuple[tuple[str, str], ...] = (),
         retry_after: float | None = None,
         hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
-        self.status = status
+        self.status = status or self.default_status
         self.reason = reason
         self.causes = causes
         self.retry_after = retry_after
@@ -88,6 +90,7 @@ class NotFound(ApiError):
     """There is no such object, or no such kind."""
 
     exit_code = 3
+    default_status = 404
 
 
 class Conflict(ApiError):

@@ -31,7 +31,7 @@ LEASE_NAMESPACE = "kube-system"
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """The options of a daemon."""
+    """The options of a daemon, and its name."""
 
     name: str
     leader_elect: bool
@@ -63,40 +63,41 @@ def daemon_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run(
-    target: Target, daemon: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
+    target: Target, options: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
 ) -> None:
     """Connect to the chosen cluster and run until a signal comes."""
     import uvloop
 
-    logging_setup.setup(format=daemon.log_format)
+    logging_setup.setup(format=options.log_format)
     cluster = target.cluster()
-    note(f"{daemon.name}: {cluster}")
+    note(f"{options.name}: {cluster}")
 
     async def main() -> None:
-        async with Client.connect(cluster.endpoint, user_agent=f"muster-{daemon.name}") as client:
-            await _serve(client, daemon, work)
+        async with Client.connect(cluster.endpoint, user_agent=f"muster-{options.name}") as client:
+            election = _election(client, options.name) if options.leader_elect else None
+            context = DaemonContext(client, Health(), election, _stop_event())
+            if options.metrics_port is None:
+                await work(context)
+                return
+            async with metrics.serving(
+                options.metrics_port, context.health, host=options.metrics_host
+            ):
+                await work(context)
 
     uvloop.run(main())
 
 
-async def _serve(
-    client: Client, daemon: DaemonOptions, work: Callable[[DaemonContext], Awaitable[None]]
-) -> None:
+def _stop_event() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    election = _election(client, daemon) if daemon.leader_elect else None
-    context = DaemonContext(client, Health(), election, stop)
-    if daemon.metrics_port is None:
-        await work(context)
-        return
-    async with metrics.serving(daemon.metrics_port, context.health, host=daemon.metrics_host):
-        await work(context)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
-def _election(client: Client, daemon: DaemonOptions) -> LeaderElection:
+def _election(client: Client, name: str) -> LeaderElection:
+    # Unique per process: a restarted daemon must not take its predecessor's lease for its own.
     identity = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     return LeaderElection(
-        client, name=f"muster-{daemon.name}", namespace=LEASE_NAMESPACE, identity=identity
+        client, name=f"muster-{name}", namespace=LEASE_NAMESPACE, identity=identity
     )

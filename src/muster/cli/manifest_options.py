@@ -15,7 +15,7 @@ from muster.cli.show.table import json_or_yaml
 from muster.client.manifests import apply
 from muster.client.manifests.apply import SendResult
 from muster.client.manifests.reader import as_list
-from muster.client.target import find_or_start_cluster
+from muster.client.target import find_cluster, start_cluster
 from muster.errors import MusterError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def send_manifests(
         word = "applied" if verb == "apply" else "created"
         _print_results([SendResult(word, item) for item in items], dry_run, output)
         return
-    cluster = find_or_start_cluster(target, note)
+    cluster = find_cluster(target) or start_cluster(target, note)
     if dry_run == "none":
         note_cluster(cluster)
     namespace = target.namespace_in(cluster)

@@ -34,18 +34,12 @@ class AliasGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            absent = UNSUPPORTED.get(" ".join((*_path(ctx), args[0])))
+            # The path without the program's name: `submit etjob`.
+            path = f"{ctx.command_path} {args[0]}".partition(" ")[2]
             known = [*self.list_commands(ctx), *self.aliases]
-            raise click.UsageError(absent or no_such(self.noun, args[0], known), ctx) from error
-
-
-def _path(ctx: click.Context) -> list[str]:
-    """The verbs that lead here, without the program's name."""
-    names: list[str] = []
-    while ctx.parent is not None:
-        names.insert(0, ctx.info_name or "")
-        ctx = ctx.parent
-    return names
+            raise click.UsageError(
+                UNSUPPORTED.get(path) or no_such(self.noun, args[0], known), ctx
+            ) from error
 
 
 class RootGroup(AliasGroup):

@@ -47,7 +47,7 @@ def read(file: Path | None = None) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
-    return {name: value for line in lines if (name := _name(line)) for value in (_value(line),)}
+    return {key: value for key, value in map(_entry, lines) if key}
 
 
 def switch(key: str, file: Path | None = None) -> bool | None:
@@ -68,9 +68,9 @@ def write(key: str, value: str | None, file: Path | None = None) -> None:
 
     file = file or path()
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    others = [line for line in lines if _name(line) != key]
+    others = [line for line in lines if _entry(line)[0] != key]
     if value is not None:
-        at = next((i for i, line in enumerate(lines) if _name(line) == key), len(others))
+        at = next((i for i, line in enumerate(lines) if _entry(line)[0] == key), len(others))
         others.insert(at, f"{key}={value}")
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as new:
@@ -79,12 +79,9 @@ def write(key: str, value: str | None, file: Path | None = None) -> None:
     Path(new.name).replace(file)
 
 
-def _name(line: str) -> str:
-    """The key that a line sets; empty for a comment and for a line that sets none."""
-    if line.lstrip().startswith("#") or "=" not in line:
-        return ""
-    return line.partition("=")[0].strip()
-
-
-def _value(line: str) -> str:
-    return line.partition("=")[2].strip()
+def _entry(line: str) -> tuple[str, str]:
+    """The key that a line sets and its value; an empty key for a comment or any other line."""
+    key, equals, value = line.partition("=")
+    if not equals or key.lstrip().startswith("#"):
+        return "", ""
+    return key.strip(), value.strip()

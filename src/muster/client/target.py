@@ -78,7 +78,7 @@ def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") ->
 def no_dashboard(hint: str) -> NotFound:
     """The error of a command that shows the dashboard, which this version does not have."""
     message = "no LOGVIEWER Installed: this version has no dashboard"
-    return NotFound(message, status=404, hint=hint)
+    return NotFound(message, hint=hint)
 
 
 def find_cluster(target: Target) -> Cluster | None:
@@ -115,11 +115,6 @@ def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None
     except ConfigError as error:
         undo = "`arena use local` chooses the local cluster, `arena use kube:CONTEXT` another."
         raise ConfigError(f"arena use {choice}: {error}", hint=undo) from None
-
-
-def find_or_start_cluster(target: Target, notify: Notify) -> Cluster:
-    """The chosen cluster, or the local one started now: for the few commands that may do so."""
-    return find_cluster(target) or start_cluster(target, notify)
 
 
 def start_cluster(target: Target, notify: Notify) -> Cluster:

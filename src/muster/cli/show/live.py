@@ -50,7 +50,7 @@ def _redraw_until_interrupted(look: Callable[[], Frame], every: float) -> None:
         except NotFound as error:
             if last is None:
                 raise
-            raise NotFound("the object has been deleted meanwhile", status=404) from error
+            raise NotFound("the object has been deleted meanwhile") from error
         except Unreachable as error:
             if last is None:
                 raise

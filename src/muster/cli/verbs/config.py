@@ -56,7 +56,6 @@ def get(key: str) -> None:
         _check_key(key)
         raise NotFound(
             f"{key} is not set in {config_file.path()}",
-            status=404,
             hint=f"`arena config set {key} VALUE` sets it.",
         )
     print(values[key])

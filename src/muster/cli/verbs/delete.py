@@ -41,5 +41,5 @@ def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     failures = for_each_name(target, names, delete)
     missing = [error for error in failures.errors if isinstance(error, NotFound)]
     if missing and len(missing) == len(failures.errors):
-        raise NotFound(f"{len(missing)} of {len(names)} jobs were not there", status=404)
+        raise NotFound(f"{len(missing)} of {len(names)} jobs were not there")
     failures.raise_if_any(len(names), "jobs")

@@ -36,7 +36,6 @@ def command(target: Target, name: str | None, only_print: bool, type_: str) -> N
     if tensorboard is None:
         raise NotFound(
             f"the job {name} has no TensorBoard",
-            status=404,
             hint=f"`arena submit {job.kind.kind.lower()} --tensorboard` gives a job one.",
         )
     if not tensorboard.url:

@@ -174,7 +174,7 @@ def _started(client: BlockingClient, key: Key, notice: WaitNotice, *, watching: 
     fields = f"metadata.name={key.name}"
     listing = client.list(PODS, key.namespace, fields=fields)
     if not listing.items:
-        raise NotFound(f"the pod {key.name} is gone", status=404)
+        raise NotFound(f"the pod {key.name} is gone")
     if _has_log(listing.items[0]):
         return True
     notice.because(instance(listing.items[0]).reason)

@@ -7,6 +7,7 @@ holds for every kind in question.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -194,12 +195,9 @@ def get_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> FoundJo
     try:
         return get_job(client, key, type_)
     except NotFound:
-        if parsed.must_be == "job":
-            raise
-        try:
-            return client.get(PODS, bare)
-        except (NotFound, Forbidden):
-            pass
+        if parsed.must_be != "job":
+            with suppress(NotFound, Forbidden):
+                return client.get(PODS, bare)
         raise
 
 
@@ -209,7 +207,6 @@ def _get_pod(client: BlockingClient, key: Key) -> Pod:
     except NotFound as error:
         raise NotFound(
             f"there is no pod named {key.name} in namespace {key.namespace}",
-            status=404,
             hint="`arena get pods` lists those that are there.",
         ) from error
 
@@ -219,7 +216,6 @@ def _no_job(key: Key, forbidden: str) -> NotFound:
     return NotFound(
         f"Not found training job {key.name} in namespace {key.namespace},"
         "please use 'arena submit' to create it.",
-        status=404,
         hint=f"You may not read {forbidden}: it may be one of these." if forbidden else "",
     )
 
@@ -252,4 +248,4 @@ def _not_installed(kinds: Sequence[Kind[Raw]]) -> NotFound:
         problem = f"{kinds[0].plural}: their CRD is not installed"
     else:
         problem = "training jobs: their CRDs are not installed"
-    return NotFound(f"the cluster knows no {problem}", status=404, hint=HOW_TO_INSTALL_JOB_KINDS)
+    return NotFound(f"the cluster knows no {problem}", hint=HOW_TO_INSTALL_JOB_KINDS)

@@ -143,7 +143,6 @@ def node_usages(client: BlockingClient, names: Sequence[str]) -> list[NodeUsage]
     if missing:
         raise NotFound(
             f"there is no node named {', '.join(missing)}",
-            status=404,
             hint="`arena top node` lists those that are there.",
         )
     wanted = [node for node in nodes if not names or node.metadata.name in names]

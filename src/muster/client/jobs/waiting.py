@@ -52,7 +52,7 @@ def wait_for(
         try:
             job = watch.look()
         except NotFound as error:
-            raise NotFound(f"the job {watch.name} was deleted meanwhile", status=404) from error
+            raise NotFound(f"the job {watch.name} was deleted meanwhile") from error
         except Unreachable as error:
             if time.monotonic() > deadline:
                 raise
@@ -114,7 +114,7 @@ class JobWatch:
     def look(self) -> JobSummary:
         """The job now, or at its end; NotFound if it was deleted before its end."""
         if self._deleted and not summarize(self._raw, []).over:
-            raise NotFound(f"the job {self._key.name} was deleted", status=404)
+            raise NotFound(f"the job {self._key.name} was deleted")
         pods = lookup.labelled_pods(self._client, self._key)
         return summarize(self._raw, pods, datetime.now(UTC))
 

@@ -59,16 +59,12 @@ def expand(expression: str, random: Random) -> str:
 
 
 def _alphabet(ranges: str) -> str:
-    letters, position = "", 0
-    while position < len(ranges):
-        part = _PART.match(ranges, position)
-        if part is None:
-            raise UsageError(
-                f"[{ranges}]: {ranges[position:]!r} is no range",
-                hint=r"Write ranges such as a-z, A-Z, 0-9, or \w, \d, \a, \A.",
-            )
-        letters += _letters(part)
-        position = part.end()
+    if rest := _PART.sub("", ranges):
+        raise UsageError(
+            f"[{ranges}]: {rest!r} is no range",
+            hint=r"Write ranges such as a-z, A-Z, 0-9, or \w, \d, \a, \A.",
+        )
+    letters = "".join(map(_letters, _PART.finditer(ranges)))
     if not letters:
         raise UsageError("[]: no characters to choose from")
     return "".join(dict.fromkeys(letters))

@@ -53,19 +53,14 @@ class ServedKinds:
         self._expected.add(str((crd.get("spec") or {}).get("group")))
 
     def _find(self, api_version: str, kind: str) -> Kind[Raw]:
-        if api_version not in self._known:
-            self._known[api_version] = self._ask(api_version, kind)
-        served = self._known[api_version]
-        if kind not in served:
-            raise _missing(api_version, kind)
-        return served[kind]
-
-    def _ask(self, api_version: str, kind: str) -> dict[str, Kind[Raw]]:
         try:
-            response = self._client.send(discovery.resources_request(api_version))
-        except NotFound:
+            if api_version not in self._known:
+                response = self._client.send(discovery.resources_request(api_version))
+                kinds = discovery.kinds(response.body, api_version, dict)
+                self._known[api_version] = {served.kind: served for served in kinds}
+            return self._known[api_version][kind]
+        except (NotFound, KeyError):
             raise _missing(api_version, kind) from None
-        return {kind_.kind: kind_ for kind_ in discovery.kinds(response.body, api_version, dict)}
 
 
 def _missing(api_version: str, kind: str) -> NotFound:
@@ -75,4 +70,4 @@ def _missing(api_version: str, kind: str) -> NotFound:
         hint = "`muster crds | arena apply -f -` teaches it the job kinds."
     else:
         hint = "Is its CustomResourceDefinition installed?"
-    return NotFound(f"the cluster has no {kind} in {api_version}", status=404, hint=hint)
+    return NotFound(f"the cluster has no {kind} in {api_version}", hint=hint)
