@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.show.messages import note
+from muster.cli.show.messages import note_once
 from muster.client.config_file import parse_bool
 
 if TYPE_CHECKING:
@@ -43,21 +43,13 @@ class ArenaCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        switches = {
-            option.opts[0]: option.secondary_opts[0]
-            for option in self._options()
-            if option.secondary_opts
-        }
+        options = {spelling: option for option in self._options() for spelling in option.opts}
         end = args.index("--") if "--" in args else len(args)
-        words, rest = args[:end], args[end:]
-        self._note_old(words)
-        optional = self._optional_values()
-        _refuse_loose_values(words, switches, optional)
-        shorts = self._shorts()
-        plain = [part for word in words for part in _split_short(word, shorts)]
-        plain = [f"{word}={optional[word][0]}" if word in optional else word for word in plain]
+        words = args[:end]
+        _refuse_loose_values(words, options)
+        plain = [part for word in words for part in _as_click_reads(word, options)]
         try:
-            return super().parse_args(ctx, [_switch(word, switches) for word in plain] + rest)
+            return super().parse_args(ctx, plain + args[end:])
         except click.NoSuchOption as error:
             near = self._near(error.option_name)
             raise click.NoSuchOption(error.option_name, None, near, error.ctx) from None
@@ -75,56 +67,38 @@ class ArenaCommand(click.Command):
     def _options(self) -> Iterator[click.Option]:
         return (option for option in self.params if isinstance(option, click.Option))
 
-    def _shorts(self) -> set[str]:
-        """One-letter spellings of the options that take a value."""
-        return {
-            spelling
-            for option in self._options()
-            if not option.is_flag
-            for spelling in option.opts
-            if len(spelling) == 2
-        }
 
-    def _optional_values(self) -> dict[str, tuple[str, Sequence[str]]]:
-        """Options whose value may be left out, as in `--dry-run`: its default and its choices."""
-        return {
-            spelling: (option.flag_value, option.type.choices)
-            for option in self._options()
-            if isinstance(option.type, click.Choice) and isinstance(option.flag_value, str)
-            for spelling in option.opts
-        }
-
-    def _note_old(self, words: list[str]) -> None:
-        names = {word.partition("=")[0] for word in words}
-        for option in self._options():
-            if isinstance(option, ArenaOption) and option.old and option.old in names:
-                new = option.opts[0]
-                note(f"Flag {option.old} has been deprecated, please use {new} instead")
+def _choices_if_optional(option: click.Option) -> Sequence[str]:
+    """The values of an option whose value may be left out, as in `--dry-run`; else none."""
+    if isinstance(option.type, click.Choice) and isinstance(option.flag_value, str):
+        return option.type.choices
+    return ()
 
 
-def _refuse_loose_values(
-    words: list[str],
-    switches: dict[str, str],
-    optional: dict[str, tuple[str, Sequence[str]]],
-) -> None:
+def _refuse_loose_values(words: list[str], options: dict[str, click.Option]) -> None:
     for number, (before, word) in enumerate(itertools.pairwise(words), 2):
-        loose = before in switches and word in ("true", "false") and number < len(words)
-        if loose or (before in optional and word in optional[before][1]):
+        option = options.get(before)
+        if option is None:
+            continue
+        loose = option.secondary_opts and word in ("true", "false") and number < len(words)
+        if loose or word in _choices_if_optional(option):
             raise click.UsageError(f"{before} {word}: its value follows a '=': {before}={word}")
 
 
-def _split_short(word: str, shorts: set[str]) -> list[str]:
-    """`-e=K=V` as `-e K=V`."""
-    if word[:2] in shorts and word[2:3] == "=":
-        return [word[:2], word[3:]]
-    return [word]
-
-
-def _switch(word: str, switches: dict[str, str]) -> str:
+def _as_click_reads(word: str, options: dict[str, click.Option]) -> list[str]:
+    """One word of the command line in the spelling that click knows."""
     name, equals, value = word.partition("=")
-    if not equals or name not in switches:
-        return word
-    switch = parse_bool(value)
-    if switch is None:
-        raise click.UsageError(f"{name}={value}: write {name} or {name}=false")
-    return name if switch else switches[name]
+    option = options.get(name)
+    if option is None:
+        return [word]
+    if isinstance(option, ArenaOption) and option.old == name:
+        note_once(f"Flag {name} has been deprecated, please use {option.opts[0]} instead")
+    if not equals:
+        return [f"{name}={option.flag_value}"] if _choices_if_optional(option) else [word]
+    if option.secondary_opts:
+        switch = parse_bool(value)
+        if switch is None:
+            raise click.UsageError(f"{name}={value}: write {name} or {name}=false")
+        return [name if switch else option.secondary_opts[0]]
+    # click takes `-e=K=V` for the value `=K=V`.
+    return [name, value] if len(name) == 2 and not option.is_flag else [word]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.errors import Gone
+from muster.errors import Gone, NotFound
 from muster.kube import decoding, request
 from muster.kube.error_response import error_from_response
 from muster.kube.transport.blocking_transport import BlockingTransport
@@ -54,6 +54,13 @@ class BlockingClient:
 
     def get(self, kind: Kind[T], key: Key) -> T:
         return self._object(kind, request.get(kind, key))
+
+    def find(self, kind: Kind[T], key: Key) -> T | None:
+        """The object, or None if there is none of that name."""
+        try:
+            return self.get(kind, key)
+        except NotFound:
+            return None
 
     def list(
         self,

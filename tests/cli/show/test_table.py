@@ -28,11 +28,10 @@ def test_a_cell_never_becomes_two_lines() -> None:
     assert table([("a", "two\nlines")]) == "a  two lines"
 
 
-def test_a_column_for_the_namespace_stands_where_it_is_wanted() -> None:
+def test_the_namespaces_become_the_first_column() -> None:
     rows = [("NAME", "AGE"), ("a", "1s")]
 
     assert with_namespaces(rows, ["x"]) == [("NAMESPACE", "NAME", "AGE"), ("x", "a", "1s")]
-    assert with_namespaces(rows, ["x"], column=1)[1] == ("a", "x", "1s")
 
 
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\n\r\x85\u2028 #:'\"-")))

@@ -23,4 +23,6 @@ def test_bound_claims_are_listed(place: Place) -> None:
 
     _, out, _ = place.arena("data", "list")
     assert out.splitlines()[1].split()[:4] == ["models", "ReadWriteMany", "all", "me"]
+    _, out, _ = place.arena("data", "list", "-A")
+    assert ["models", place.namespace] in [line.split()[:2] for line in out.splitlines()]
     assert place.arena("data", "ls", "-o", "name")[1] == "models\n"

@@ -162,10 +162,15 @@ def test_a_parameter_file_fills_in_what_the_line_does_not(
     assert deployment["spec"]["replicas"] == 5
 
 
-def test_labels_of_the_line_are_added(run: Run, small: str) -> None:
+def test_labels_of_the_command_line_are_added_and_replace_the_templates_own(
+    run: Run, small: str
+) -> None:
+    with Path(small).open("a") as file:
+        file.write("labels: {b: from the template, c: '3'}\n")
     out = run("process", "-f", small, "-p", "NAME=x", "-l", "a=1, b=2")[1]
 
-    assert [i["metadata"]["labels"] for i in items(out)] == [{"a": "1", "b": "2"}] * 2
+    labels = {"a": "1", "b": "2", "c": "3"}
+    assert [item["metadata"]["labels"] for item in items(out)] == [labels, labels]
 
 
 def test_the_parameters_are_listed_without_processing(run: Run, small: str) -> None:

@@ -210,14 +210,13 @@ def test_the_templates_labels_go_onto_every_object_with_parameters_put_in() -> N
     assert labelled == [{"own": "1", **added}, added]
 
 
-def test_more_labels_go_before_the_templates_own() -> None:
-    found = openshift_template.read(source({"kind": "X"}, labels={"a": "1", "b": "1"}))
+def test_labels_of_the_template_replace_labels_of_its_objects() -> None:
+    item = {"kind": "X", "metadata": {"labels": {"a": "1", "b": "1"}}}
+    template = openshift_template.read(source(item, labels={"b": "2", "c": "2"}))
 
-    (item,) = openshift_template.process(
-        openshift_template.with_labels(found, {"b": "2", "c": "2"}), {}, random.Random(1)
-    )
+    (labelled,) = openshift_template.process(template, {}, random.Random(1))
 
-    assert item["metadata"]["labels"] == {"a": "1", "b": "2", "c": "2"}
+    assert labelled["metadata"]["labels"] == {"a": "1", "b": "2", "c": "2"}
 
 
 def test_a_fixed_namespace_is_taken_out_and_a_parameterised_one_stays() -> None:

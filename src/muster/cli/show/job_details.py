@@ -80,9 +80,7 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
         parts.append(_gpus(job))
     if extras.tensorboard:
         parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras.tensorboard)]))
-    if extras.events is not None:
-        parts.append(events_section(extras.events, now))
-    return "\n\n".join(parts)
+    return _with_events(parts, extras.events, now)
 
 
 def _tensorboard(tensorboard: TensorBoard) -> list[str]:
@@ -102,12 +100,14 @@ def _gpus(job: JobSummary) -> str:
     )
 
 
-def events_section(events: Sequence[EventRow], now: datetime) -> str:
-    """Events as a section."""
-    if not events:
-        return "Events:\n  No events for resources"
-    rows = [(row.source, row.type, age(row.at, now), row.message) for row in events]
-    return f"Events:\n{underlined_table(EVENTS, rows, indent='  ')}"
+def _with_events(parts: list[str], events: Sequence[EventRow] | None, now: datetime) -> str:
+    """The parts of a page, and the events as the last one if they were asked for."""
+    if events:
+        rows = [(row.source, row.type, age(row.at, now), row.message) for row in events]
+        parts.append(f"Events:\n{underlined_table(EVENTS, rows, indent='  ')}")
+    elif events is not None:
+        parts.append("Events:\n  No events for resources")
+    return "\n\n".join(parts)
 
 
 def classic_table(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
@@ -128,9 +128,7 @@ def classic_table(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) ->
     parts = [table([head, *rows])]
     if extras.tensorboard:
         parts.append("\n".join(_tensorboard(extras.tensorboard)))
-    if extras.events is not None:
-        parts.append(events_section(extras.events, now))
-    return "\n\n".join(parts)
+    return _with_events(parts, extras.events, now)
 
 
 def pod_details(pod: Pod, row: Instance, now: datetime, events: Sequence[EventRow] | None) -> str:
@@ -148,8 +146,7 @@ def pod_details(pod: Pod, row: Instance, now: datetime, events: Sequence[EventRo
     ]
     if row.reason:
         facts.append(("Reason:", row.reason))
-    parts = [table(facts)]
-    return "\n\n".join(parts if events is None else [*parts, events_section(events, now)])
+    return _with_events([table(facts)], events, now)
 
 
 def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:

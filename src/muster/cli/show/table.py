@@ -42,13 +42,11 @@ def underlined_table(
 
 
 def with_namespaces(
-    rows: Sequence[Sequence[str]], namespaces: Iterable[str], *, column: int = 0
+    rows: Iterable[Sequence[str]], namespaces: Iterable[str]
 ) -> list[tuple[str, ...]]:
-    """Rows below a header, with a column for the namespace of each."""
-    return [
-        (*row[:column], namespace, *row[column:])
-        for row, namespace in zip(rows, ("NAMESPACE", *namespaces), strict=True)
-    ]
+    """A header and its rows, with a first column for the namespace of each row."""
+    column = ("NAMESPACE", *namespaces)
+    return [(namespace, *row) for namespace, row in zip(column, rows, strict=True)]
 
 
 def server_table(found: Table, *, wide: bool, all_namespaces: bool) -> str:

@@ -9,14 +9,14 @@ import click
 
 from muster.api.storage import VOLUME_CLAIMS
 from muster.cli.options import Target, all_namespaces_option, cluster_options, output_option
-from muster.cli.show.table import json_or_yaml, table, with_namespaces
+from muster.cli.show.table import json_or_yaml, table
 from muster.cli.show.units import age
 from muster.cli.verb_groups import AliasGroup
 
 if TYPE_CHECKING:
     from muster.api.storage import VolumeClaim
 
-_HEADER = ("NAME", "ACCESSMODE", "DESCRIPTION", "OWNER", "AGE")
+_COLUMNS = ("name", "namespace", "accessmode", "description", "owner", "age")
 
 
 @click.group(name="data", cls=AliasGroup, aliases={"ls": "list"})
@@ -38,32 +38,26 @@ def list_(target: Target, all_namespaces: bool, output: str) -> None:
     cluster = target.cluster()
     namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
-        claims = [
-            c for c in client.list(VOLUME_CLAIMS, namespace).items if c.status.phase == "Bound"
-        ]
-    namespaces = [claim.metadata.namespace for claim in claims]
+        claims = client.list(VOLUME_CLAIMS, namespace).items
     now = datetime.now(UTC)
-    rows = [_row(claim, now) for claim in claims]
+    rows = [_row(claim, now) for claim in claims if claim.status.phase == "Bound"]
     if output == "name":
-        print("\n".join(row[0] for row in rows))
+        print("\n".join(row["name"] for row in rows))
     elif output == "wide":
-        shown = [_HEADER, *rows]
-        print(table(with_namespaces(shown, namespaces, column=1) if all_namespaces else shown))
+        columns = [name for name in _COLUMNS if all_namespaces or name != "namespace"]
+        cells = ([row[name] for name in columns] for row in rows)
+        print(table([[name.upper() for name in columns], *cells]))
     else:
-        keys = ("namespace", *(word.lower() for word in _HEADER))
-        data = [
-            dict(zip(keys, (namespace, *row), strict=True))
-            for namespace, row in zip(namespaces, rows, strict=True)
-        ]
-        print(json_or_yaml(data, output))
+        print(json_or_yaml(rows, output))
 
 
-def _row(claim: VolumeClaim, now: datetime) -> tuple[str, ...]:
-    annotations = claim.metadata.annotations
-    return (
-        claim.metadata.name,
-        ",".join(claim.spec.access_modes),
-        annotations.get("description", ""),
-        annotations.get("owner", ""),
-        age(claim.metadata.creation_timestamp, now),
-    )
+def _row(claim: VolumeClaim, now: datetime) -> dict[str, str]:
+    metadata = claim.metadata
+    return {
+        "name": metadata.name,
+        "namespace": metadata.namespace,
+        "accessmode": ",".join(claim.spec.access_modes),
+        "description": metadata.annotations.get("description", ""),
+        "owner": metadata.annotations.get("owner", ""),
+        "age": age(metadata.creation_timestamp, now),
+    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +63,8 @@ def command(words: tuple[str, ...], file: str, listing: bool, output: str, **giv
     if given["lenient"]:
         for name in openshift_template.unknown_names(template, values):
             del values[name]
-    labelled = openshift_template.with_labels(template, _labels(given["labels"]))
-    objects = openshift_template.process(labelled, values, SystemRandom())
+    template = replace(template, labels={**template.labels, **_labels(given["labels"])})
+    objects = openshift_template.process(template, values, SystemRandom())
     if output == "name":
         print("\n".join(object_name(item) for item in objects))
     else:

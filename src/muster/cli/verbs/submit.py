@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,7 +46,7 @@ class SubmitOptions:
     """The options that are not about the job."""
 
     dry_run: str = "none"
-    output: str = ""
+    output: str | None = None
     wait: bool = False
     watch: bool = False
 
@@ -55,12 +55,11 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every `submit` that are not about the job; the command gets `chosen`."""
 
     @functools.wraps(command)
-    def wrapped(
-        *args: Any, dry_run: str, output: str | None, wait: bool, watch: bool, **kwargs: Any
-    ) -> Any:
-        if dry_run != "none" and (wait or watch):
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        chosen = SubmitOptions(*(kwargs.pop(field.name) for field in fields(SubmitOptions)))
+        if chosen.dry_run != "none" and (chosen.wait or chosen.watch):
             raise UsageError("--dry-run creates nothing that could be waited for")
-        return command(*args, chosen=SubmitOptions(dry_run, output or "", wait, watch), **kwargs)
+        return command(*args, chosen=chosen, **kwargs)
 
     for option in (
         click.option("--watch", is_flag=True, help="Wait, and print every change of an instance."),

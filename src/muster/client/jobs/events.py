@@ -60,25 +60,27 @@ def about(
     """
 
     def is_about(event: _Event) -> bool:
-        involved, at = event.involved_object, _at(event)
+        involved, time = event.involved_object, _time(event)
         if involved.uid in uids:
             return True
-        recent = since is None or at is None or at >= since
+        recent = since is None or time is None or time >= since
         return bool(group) and involved.kind == "PodGroup" and involved.name == group and recent
 
-    events = client.list(_EVENTS, namespace, page=0).items
-    rows = [(_at(event), event) for event in events if is_about(event)]
-    rows.sort(key=lambda row: (row[0].timestamp() if row[0] else 0.0, row[1].metadata.name))
+    def order(event: _Event) -> tuple[float, str]:
+        time = _time(event)
+        return (time.timestamp() if time else 0.0, event.metadata.name)
+
+    events = [event for event in client.list(_EVENTS, namespace, page=0).items if is_about(event)]
     return [
         EventRow(
             f"{event.involved_object.kind.lower()}/{event.involved_object.name}",
             event.type,
-            at,
+            _time(event),
             f"[{event.reason}] {event.message}",
         )
-        for at, event in rows
+        for event in sorted(events, key=order)
     ]
 
 
-def _at(event: _Event) -> datetime | None:
+def _time(event: _Event) -> datetime | None:
     return event.last_timestamp or event.event_time or event.metadata.creation_timestamp

@@ -202,13 +202,12 @@ def get_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> FoundJo
 
 
 def _get_pod(client: BlockingClient, key: Key) -> Pod:
-    try:
-        return client.get(PODS, key)
-    except NotFound as error:
-        raise NotFound(
-            f"there is no pod named {key.name} in namespace {key.namespace}",
-            hint="`arena get pods` lists those that are there.",
-        ) from error
+    if pod := client.find(PODS, key):
+        return pod
+    raise NotFound(
+        f"there is no pod named {key.name} in namespace {key.namespace}",
+        hint="`arena get pods` lists the pods of a namespace.",
+    )
 
 
 def _no_job(key: Key, forbidden: str) -> NotFound:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api.kinds import NODES, PODS, SERVICES
 from muster.api.meta import Key, Raw, condition_is_true, key_of
-from muster.errors import Forbidden, NotFound
+from muster.errors import Forbidden
 from muster.jobs import names, pod_status
 from muster.jobs.summary import instance
 
@@ -38,9 +38,8 @@ class TensorBoard(NamedTuple):
 
 def of_job(client: BlockingClient, cluster: Cluster, job: Key) -> TensorBoard | None:
     """The job's TensorBoard; None if it has none."""
-    try:
-        service = client.get(_RAW, Key(job.namespace, names.tensorboard(job.name)))
-    except NotFound:
+    service = client.find(_RAW, Key(job.namespace, names.tensorboard(job.name)))
+    if service is None:
         return None
     pods = _pods(client, job.namespace, f"release={job.name},{_ROLE}")
     hosts = _Hosts(client, cluster)

@@ -157,7 +157,10 @@ def node_usages(client: BlockingClient, names: Sequence[str]) -> list[NodeUsage]
 
 def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> NodeUsage:
     name = node.metadata.name
-    rows = sorted((_pod_usage(pod) for pod in pods), key=lambda row: (row.namespace, row.name))
+    rows = [
+        PodUsage(*pod.metadata.key, pod_status.status_column(pod), requested(pod))
+        for pod in sorted(pods, key=lambda pod: pod.metadata.key)
+    ]
     return NodeUsage(
         name=name,
         ip=next((one.address for one in node.status.addresses), "N/A"),
@@ -168,11 +171,6 @@ def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> Nod
         used=used.get(Key("", name)),
         instances=tuple(rows),
     )
-
-
-def _pod_usage(pod: Pod) -> PodUsage:
-    key = pod.metadata.key
-    return PodUsage(key.namespace, key.name, pod_status.status_column(pod), requested(pod))
 
 
 def _role(node: Node) -> str:

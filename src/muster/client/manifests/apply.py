@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.api.meta import Key, object_name
+from muster.api.meta import key_of, object_name
 from muster.client.manifests import reader
 from muster.client.manifests.served_kinds import CRD, ServedKinds
-from muster.errors import AlreadyExists, Conflict, MusterError, NotFound, Unreachable, UsageError
+from muster.errors import AlreadyExists, Conflict, MusterError, Unreachable, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube import request
 
@@ -131,7 +131,7 @@ def apply_object(
     dry_run: bool = False,
 ) -> SendResult:
     """Create the object or change it; `force` takes over fields that others manage."""
-    before = _current(client, kind, item)
+    before = client.find(kind, key_of(item))
     ask = request.apply(kind, item, owner=MANAGER, force=force)
     try:
         response = client.send(with_write_options(ask, dry_run=dry_run))
@@ -145,14 +145,6 @@ def apply_object(
     if response.status == 201 or before is None:
         return SendResult("created", after)
     return SendResult("unchanged" if _content(before) == _content(after) else "configured", after)
-
-
-def _current(client: BlockingClient, kind: Kind[Raw], item: Raw) -> Raw | None:
-    metadata = item["metadata"]
-    try:
-        return client.get(kind, Key(metadata.get("namespace", ""), metadata["name"]))
-    except NotFound:
-        return None
 
 
 def _content(item: Raw) -> Raw:

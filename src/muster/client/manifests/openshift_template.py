@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import UsageError
@@ -248,11 +248,6 @@ def _labelled(item: Raw, labels: Mapping[str, str], path: str) -> Raw:
     metadata = _mapping(item.get("metadata") or {}, f"{path}.metadata")
     own = _mapping(metadata.get("labels") or {}, f"{path}.metadata.labels")
     return {**item, "metadata": {**metadata, "labels": {**own, **labels}}}
-
-
-def with_labels(template: Template, labels: Mapping[str, str]) -> Template:
-    """The template with more labels for its objects; they go before its own."""
-    return replace(template, labels={**template.labels, **labels})
 
 
 def _parameter(row: object, path: str) -> Parameter:

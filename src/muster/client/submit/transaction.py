@@ -177,20 +177,13 @@ class Transaction:
         return ServedKinds(self._client).find(job["apiVersion"], job["kind"])
 
     def _refuse_taken(self, kind: Kind[Raw], name: str, record: str) -> None:
-        if self._exists(kind, name):
+        if self._client.find(kind, Key(self._namespace, name)):
             raise _name_taken(name)
-        if self._exists(CONFIG_MAPS, record):
+        if self._client.find(CONFIG_MAPS, Key(self._namespace, record)):
             raise UsageError(
                 f"the job configmap {record} is already exist, please delete it first",
                 hint=f"`arena delete {name}` does that, also where the job itself is gone.",
             )
-
-    def _exists(self, kind: Kind[Any], name: str) -> bool:
-        try:
-            self._client.get(kind.read_as(dict), Key(self._namespace, name))
-        except NotFound:
-            return False
-        return True
 
     def _create(self, kind: Kind[Any], body: Raw) -> Raw:
         if self._dry_run:
@@ -242,13 +235,11 @@ class Transaction:
         The server may still be working on it, so one look that finds nothing is not enough.
         """
         for _ in range(LOOKS):
-            try:
-                found = self._client.get(created.kind.read_as(dict), created.key)["metadata"]
-            except NotFound:
-                time.sleep(LOOK_SECONDS)
-                continue
-            is_ours = (found.get("annotations") or {}).get(SUBMISSION_ANNOTATION) == self._id
-            return str(found["uid"]) if is_ours else ""
+            if raw := self._client.find(created.kind.read_as(dict), created.key):
+                metadata = raw["metadata"]
+                is_ours = (metadata.get("annotations") or {}).get(SUBMISSION_ANNOTATION) == self._id
+                return str(metadata["uid"]) if is_ours else ""
+            time.sleep(LOOK_SECONDS)
         return ""
 
 
