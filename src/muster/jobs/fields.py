@@ -1,6 +1,8 @@
-"""Reading fields of a manifest, with errors that name the path.
+"""Reading the fields of a manifest, with errors that name the path.
 
-Each reader takes a value and its path and returns the value in its type, or raises InvalidJob.
+A `Section` is an object inside a manifest together with its path. Its readers return a field in
+its type, or raise InvalidJob with the path of the field and a hint. A missing field is empty.
+
 `check_fields` rejects fields that would be ignored silently: known fields in another letter case,
 and replicas in two places. Unknown fields are accepted: versions differ, and other tools may keep
 their own fields in a job.
@@ -19,110 +21,126 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 
-def spellings(raw: Raw, name: str) -> list[str]:
-    """The keys that spell this field, in any letter case; the exact spelling comes first."""
-    wanted = name.lower()
-    keys = [key for key in raw if str(key).lower() == wanted and raw[key] is not None]
-    return sorted(keys, key=lambda key: key != name)
+MAX_INT32 = 2**31 - 1
 
 
-def lookup(raw: Raw, name: str, path: str) -> Any:
-    """The field of that name in any letter case; InvalidJob if it is there twice."""
-    keys = spellings(raw, name)
-    if len(keys) > 1:
-        raise InvalidJob(
-            f"{path}.{keys[1]}", f"{path}.{keys[0]} is given too", hint=f"keep one, as {name}"
-        )
-    return raw[keys[0]] if keys else None
+class Section:
+    """An object inside a manifest: its fields, and its path for messages."""
 
+    __slots__ = ("path", "raw")
 
-def refuse_other_case(raw: Raw, names: tuple[str, ...], path: str) -> None:
-    """Raise InvalidJob for one of these fields in another letter case: it would be ignored."""
-    known = _by_lower_case(names)
-    for key, value in raw.items():
-        name = known.get(str(key).lower(), key)
-        if name != key and value is not None:
-            raise InvalidJob(f"{path}.{key}", "is no field", hint=f"write {name}")
+    def __init__(self, value: object, path: str) -> None:
+        if value is not None and not isinstance(value, dict):
+            raise InvalidJob(
+                path, f"is {_a(value)}, not an object", hint="write its fields below it"
+            )
+        self.raw: Raw = value or {}
+        self.path = path
+
+    def error(self, name: str, message: str, hint: str) -> InvalidJob:
+        """An error about one field."""
+        return InvalidJob(f"{self.path}.{name}", message, hint=hint)
+
+    def _wrong_type(self, name: str, expected: str, hint: str) -> InvalidJob:
+        return self.error(name, f"is {_a(self.raw[name])}, not {expected}", hint)
+
+    def has(self, name: str) -> bool:
+        return self.raw.get(name) is not None
+
+    def section(self, name: str) -> Section:
+        return Section(self.raw.get(name), f"{self.path}.{name}")
+
+    def sequence(self, name: str) -> list[Any]:
+        value = self.raw.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self._wrong_type(name, "a list", "begin each item with '- '")
+        return value
+
+    def sections(self, name: str) -> list[Section]:
+        """A list of objects; a missing item is an error."""
+        sections = []
+        for i, item in enumerate(self.sequence(name)):
+            if item is None:
+                raise self.error(f"{name}[{i}]", "is empty", "write its fields or remove it")
+            sections.append(Section(item, f"{self.path}.{name}[{i}]"))
+        return sections
+
+    def text(self, name: str) -> str:
+        value = self.raw.get(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._wrong_type(name, "text", f'write "{value}"')
+        return value
+
+    def texts(self, name: str) -> dict[str, str]:
+        """A mapping from text to text, such as labels."""
+        section = self.section(name)
+        return {key: section.text(key) for key in section.raw}
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        """One of the allowed words."""
+        word = self.text(name)
+        if word and word not in allowed:
+            raise self.error(name, f"{word!r} is unknown", f"use {', '.join(allowed)}")
+        return word
+
+    def boolean(self, name: str, default: bool = False) -> bool:
+        """True or false, but not as text."""
+        value = self.raw.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            word = str(value).strip().lower()
+            quoted = word in ("true", "false")
+            hint = f"write {word} without quotes" if quoted else "write true or false"
+            raise self._wrong_type(name, "true or false", hint)
+        return value
+
+    def number(self, name: str, most: int = MAX_INT32) -> int | None:
+        """A whole number from 0 to `most`; None if it is missing."""
+        value = self.raw.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            digits = value.strip() if isinstance(value, str) else ""
+            quoted = digits.isdecimal()
+            hint = f"write {digits} without quotes" if quoted else "write a number such as 1"
+            raise self._wrong_type(name, "a whole number", hint)
+        if value < 0:
+            raise self.error(name, f"is {value}", "write 0 or more")
+        if value > most:
+            raise self.error(name, f"is {value}", f"write at most {most}")
+        return value
+
+    def integer(self, name: str, default: int = 0, most: int = MAX_INT32) -> int:
+        number = self.number(name, most)
+        return default if number is None else number
+
+    def lookup(self, name: str) -> Any:
+        """The field of that name in any letter case; InvalidJob if it is there twice."""
+        wanted = name.lower()
+        keys = [key for key, value in self.raw.items() if value is not None]
+        keys = [key for key in keys if str(key).lower() == wanted]
+        if len(keys) > 1:
+            first, second, *_ = sorted(keys, key=lambda key: key != name)
+            raise self.error(second, f"{self.path}.{first} is given too", f"keep one, as {name}")
+        return self.raw[keys[0]] if keys else None
+
+    def reject_other_case(self, names: tuple[str, ...]) -> None:
+        """Raise InvalidJob for one of these fields in another letter case: it would be ignored."""
+        known = _by_lower_case(names)
+        for key, value in self.raw.items():
+            name = known.get(str(key).lower(), key)
+            if name != key and value is not None:
+                raise self.error(key, "is no field", f"write {name}")
 
 
 @lru_cache(maxsize=32)
 def _by_lower_case(names: tuple[str, ...]) -> dict[str, str]:
     return {name.lower(): name for name in names}
-
-
-def mapping(value: object, path: str) -> Raw:
-    """An object; a missing one is empty."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise InvalidJob(path, f"is {_a(value)}, not an object", hint="write its fields below it")
-    return value
-
-
-def sequence(value: object, path: str) -> list[Any]:
-    """A list; a missing one is empty."""
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise InvalidJob(path, f"is {_a(value)}, not a list", hint="begin each item with '- '")
-    return value
-
-
-def objects(value: object, path: str) -> list[Raw]:
-    """A list of objects; a missing list is empty, a missing item an error."""
-    items = sequence(value, path)
-    for i, item in enumerate(items):
-        if item is None:
-            raise InvalidJob(f"{path}[{i}]", "is empty", hint="write its fields or remove it")
-        mapping(item, f"{path}[{i}]")
-    return items
-
-
-def text(value: object, path: str) -> str:
-    """A string; a missing one is empty."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidJob(path, f"is {_a(value)}, not text", hint=f'write "{value}"')
-    return value
-
-
-def choice(value: object, path: str, allowed: tuple[str, ...]) -> str:
-    """One of the allowed words; a missing one is empty."""
-    word = text(value, path)
-    if word and word not in allowed:
-        raise InvalidJob(path, f"{word!r} is unknown", hint=f"use {', '.join(allowed)}")
-    return word
-
-
-def boolean(value: object, path: str, default: bool = False) -> bool:
-    """True or false, but not as text."""
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        word = str(value).strip().lower()
-        hint = (
-            f"write {word} without quotes" if word in ("true", "false") else "write true or false"
-        )
-        raise InvalidJob(path, f"is {_a(value)}, not true or false", hint=hint)
-    return value
-
-
-def integer(value: object, path: str, default: int, most: int = 2**31 - 1) -> int:
-    """A whole number from 0 to `most`."""
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int):
-        number = value.strip() if isinstance(value, str) else ""
-        hint = (
-            f"write {number} without quotes" if number.isdecimal() else "write a number such as 1"
-        )
-        raise InvalidJob(path, f"is {_a(value)}, not a whole number", hint=hint)
-    if value < 0:
-        raise InvalidJob(path, f"is {value}", hint="write 0 or more")
-    if value > most:
-        raise InvalidJob(path, f"is {value}", hint=f"write at most {most}")
-    return value
 
 
 _WORDS: dict[type, str] = {
@@ -181,39 +199,32 @@ def _places(kind: str) -> list[str]:
 _PLACES = {kind: _places(kind) for kind in JOB_KIND_BY_NAME}
 
 
-def check_fields(kind: str, spec: Raw) -> None:
+def check_fields(kind: str, spec: Section) -> None:
     """Raise InvalidJob for fields that would be ignored silently."""
     _check_one_place(kind, spec)
-    refuse_other_case(spec, _FIELDS[kind], "spec")
-    policy = mapping(spec.get("runPolicy"), "spec.runPolicy")
-    refuse_other_case(policy, _RUN_POLICY, "spec.runPolicy")
-    path = "spec.runPolicy.schedulingPolicy"
-    refuse_other_case(mapping(policy.get("schedulingPolicy"), path), _GANG, path)
+    spec.reject_other_case(_FIELDS[kind])
+    policy = spec.section("runPolicy")
+    policy.reject_other_case(_RUN_POLICY)
+    policy.section("schedulingPolicy").reject_other_case(_GANG)
     if kind == "PyTorchJob":
-        path = "spec.elasticPolicy"
-        refuse_other_case(mapping(spec.get("elasticPolicy"), path), _ELASTIC, path)
-    _check_manager(kind, spec, policy)
+        spec.section("elasticPolicy").reject_other_case(_ELASTIC)
+    _check_manager(kind, policy if policy.has("managedBy") else spec)
 
 
-def _check_one_place(kind: str, spec: Raw) -> None:
+def _check_one_place(kind: str, spec: Section) -> None:
     """Replicas may be in one field only, of whatever kind or version."""
     places = _PLACES[kind]
-    given = [k for k, value in spec.items() if value is not None and str(k).lower() in places]
+    given = [key for key in spec.raw if spec.has(key) and str(key).lower() in places]
     if len(given) > 1:
         own, other, *_ = sorted(given, key=lambda key: places.index(str(key).lower()))
-        raise InvalidJob(f"spec.{other}", f"spec.{own} is given too", hint="keep one")
+        raise spec.error(other, f"spec.{own} is given too", "keep one")
 
 
-def _check_manager(kind: str, spec: Raw, policy: Raw) -> None:
-    nested = policy.get("managedBy") is not None
-    manager = policy["managedBy"] if nested else spec.get("managedBy")
+def _check_manager(kind: str, policy: Section) -> None:
+    manager = policy.raw.get("managedBy")
     ours = [
         name for name in MANAGED_BY_MUSTER if kind == "MPIJob" or not name.endswith("/mpi-operator")
     ]
     if isinstance(manager, str) and manager not in (*ours, MULTIKUEUE):
-        known = " or ".join([*(name for name in ours if name), MULTIKUEUE])
-        raise InvalidJob(
-            "spec.runPolicy.managedBy" if nested else "spec.managedBy",
-            f"{manager!r} is unknown",
-            hint=f"use {known}, or leave it out",
-        )
+        known = " or ".join([*filter(None, ours), MULTIKUEUE])
+        raise policy.error("managedBy", f"{manager!r} is unknown", f"use {known}, or leave it out")

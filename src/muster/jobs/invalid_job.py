@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from muster.api.meta import Key
 from muster.errors import InvalidJob
 from muster.jobs import names, parse, run_policy
-from muster.jobs.fields import lookup, mapping
+from muster.jobs.fields import Section
 from muster.jobs.job import Job, RunPolicy
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_status import decode_status
@@ -61,9 +61,8 @@ def job_from_metadata(raw: Raw, rejected: str = "") -> Job:
 
 def _policy(raw: Raw) -> RunPolicy:
     try:
-        spec = mapping(raw.get("spec"), "spec")
-        array = lookup(spec, "replicaSpecs", "spec")
-        first = array is not None or parse.has_single_template(spec)
+        spec = Section(raw.get("spec"), "spec")
+        first = spec.lookup("replicaSpecs") is not None or parse.has_single_template(spec)
         return run_policy.read(spec, first=first)
     except InvalidJob:
         return RunPolicy()

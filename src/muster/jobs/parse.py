@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob
 from muster.jobs import fields, mpi_spec, names, pod_template, pytorch_spec, run_policy
-from muster.jobs.fields import boolean, choice, integer, lookup, mapping, objects, text
+from muster.jobs.fields import Section
 from muster.jobs.job import Job, ReplicaSpec, RunPolicy
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
 from muster.jobs.job_status import decode_status
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
-_REPLICA = ("replicas", "template", "tfPort", "restartPolicy")
+_REPLICA = ("replicas", "template", "tfPort", "restartPolicy", "tfReplicaType")
 MAX_REPLICAS = 10_000
 """Replicas of one job: every pod lists all others, and a typo must not cost other jobs."""
 
@@ -41,9 +41,9 @@ def parse_job(raw: Raw) -> Job:
         raise InvalidJob(
             "kind", f"{kind!r} is not a job", hint=f"use one of {', '.join(JOB_KIND_BY_NAME)}"
         )
-    spec = mapping(raw.get("spec"), "spec")
+    spec = Section(raw.get("spec"), "spec")
     fields.check_fields(kind, spec)
-    array = lookup(spec, "replicaSpecs", "spec")
+    array = spec.lookup("replicaSpecs")
     single = kind == "MPIJob" and has_single_template(spec)
     if array is not None and kind == "TFJob":
         roles: Iterator[_WrittenRole] = _from_array(array)
@@ -68,35 +68,34 @@ def parse_job(raw: Raw) -> Job:
     return job
 
 
-_WrittenRole = tuple[str, str, Raw]
-"""A role as written, its path in the manifest, and its body."""
+_WrittenRole = tuple[str, Section]
+"""A role as written, and its body."""
 
 
-def has_single_template(spec: Raw) -> bool:
+def has_single_template(spec: Section) -> bool:
     """Whether an MPIJob has one template for launcher and workers."""
-    return lookup(spec, "mpiReplicaSpecs", "spec") is None and "template" in spec
+    return spec.lookup("mpiReplicaSpecs") is None and "template" in spec.raw
 
 
 def _from_array(array: object) -> Iterator[_WrittenRole]:
-    for i, body in enumerate(objects(array, "spec.replicaSpecs")):
-        path = f"spec.replicaSpecs[{i}]"
-        role = text(lookup(body, "tfReplicaType", path), f"{path}.tfReplicaType") or "Chief"
-        yield role, path, _fields(body, path)
+    for body in Section({"replicaSpecs": array}, "spec").sections("replicaSpecs"):
+        role = _canonical(body)
+        yield role.text("tfReplicaType") or "Chief", role
 
 
-def _from_map(spec: Raw, job_kind: JobKind) -> Iterator[_WrittenRole]:
-    path = f"spec.{job_kind.replicas_field}"
-    roles = lookup(spec, job_kind.replicas_field, "spec")
-    if roles is None:
-        raise InvalidJob(path, "is missing", hint=_replicas_hint(spec, job_kind))
-    for role, body in mapping(roles, path).items():
-        where = f"{path}.{role}"
-        yield str(role), where, _fields(mapping(body, where), where)
+def _from_map(spec: Section, job_kind: JobKind) -> Iterator[_WrittenRole]:
+    field = job_kind.replicas_field
+    written = spec.lookup(field)
+    if written is None:
+        raise spec.error(field, "is missing", _replicas_hint(spec.raw, job_kind))
+    roles = Section(written, f"spec.{field}")
+    for role in roles.raw:
+        yield str(role), _canonical(roles.section(role))
 
 
-def _fields(body: Raw, path: str) -> Raw:
-    """The fields of a role, in any letter case."""
-    return {name: lookup(body, name, path) for name in _REPLICA}
+def _canonical(body: Section) -> Section:
+    """The body of a role with its fields, which may have any letter case, in the usual one."""
+    return Section({name: body.lookup(name) for name in _REPLICA}, body.path)
 
 
 def _replicas_hint(spec: Raw, job_kind: JobKind) -> str:
@@ -116,83 +115,79 @@ def _replica_specs(
 ) -> tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]]:
     specs: dict[str, ReplicaSpec] = {}
     warnings: list[tuple[str, str]] = []
-    for role_written, path, body in written:
+    for role_written, body in written:
         role = job_kind.role(role_written)
         if role is None:
-            known = ", ".join(job_kind.roles)
-            raise InvalidJob(path, f"unknown role {role_written!r}", hint=f"use one of {known}")
+            hint = f"use one of {', '.join(job_kind.roles)}"
+            raise InvalidJob(body.path, f"unknown role {role_written!r}", hint=hint)
         if role in specs:
-            raise InvalidJob(
-                path, f"the role {role} appears twice", hint=f"join it with {specs[role].path}"
-            )
-        specs[role] = _replica(job_kind, role, path, body, honour_template, warnings)
+            hint = f"join it with {specs[role].path}"
+            raise InvalidJob(body.path, f"the role {role} appears twice", hint=hint)
+        specs[role] = _replica(job_kind, role, body, honour_template, warnings)
     if not specs:
         raise InvalidJob(
             f"spec.{job_kind.replicas_field}",
             "has no roles",
             hint=f"add {job_kind.roles[-1]} with a template",
         )
-    ordered = sorted(specs.values(), key=lambda one: job_kind.roles.index(one.role))
+    ordered = sorted(specs.values(), key=lambda spec: job_kind.roles.index(spec.role))
     return tuple(ordered), tuple(warnings)
 
 
 def _replica(
     job_kind: JobKind,
     role: str,
-    path: str,
-    body: Raw,
+    body: Section,
     honour_template: bool,
     warnings: list[tuple[str, str]],
 ) -> ReplicaSpec:
-    count = integer(body.get("replicas"), f"{path}.replicas", 1)
-    template = mapping(body.get("template"), f"{path}.template")
-    pod_template.check(template, f"{path}.template")
-    pod = mapping(template.get("spec"), f"{path}.template.spec")
-    container = pod_template.main_container(job_kind, template, f"{path}.template", warnings)
-    restart = choice(body.get("restartPolicy"), f"{path}.restartPolicy", RESTART_POLICIES)
-    inner = text(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy")
+    count, template = body.integer("replicas", 1), body.section("template")
+    pod_template.check(template)
+    container = pod_template.main_container(job_kind, template, warnings)
+    restart = body.choice("restartPolicy", RESTART_POLICIES)
+    inner = template.section("spec").text("restartPolicy")
     if honour_template:
         restart = restart or inner or "Always"
     restart = restart or job_kind.restart
     if not honour_template and inner and inner != restart:
         message = (
-            f"{path}.template.spec.restartPolicy {inner} is not used; {restart} is. "
-            f"Write it as {path}.restartPolicy"
+            f"{template.path}.spec.restartPolicy {inner} is not used; {restart} is. "
+            f"Write it as {body.path}.restartPolicy"
         )
         warnings.append(("SetPodTemplateRestartPolicy", message))
-    written = integer(body.get("tfPort"), f"{path}.tfPort", 0, 65535)
-    port = written or pod_template.port(job_kind, template, container)
-    return ReplicaSpec(role, count, template, restart, port, container, path)
+    port = body.integer("tfPort", most=65535) or pod_template.port(job_kind, container)
+    name = container.text("name")
+    return ReplicaSpec(role, count, template.raw, restart, port, name, body.path)
 
 
 def _assemble(
     raw: Raw,
-    spec: Raw,
+    spec: Section,
     job_kind: JobKind,
     policy: RunPolicy,
     written: tuple[tuple[ReplicaSpec, ...], tuple[tuple[str, str], ...]],
 ) -> Job:
     replicas, warnings = written
-    meta = mapping(raw.get("metadata"), "metadata")
-    scheduler = text(spec.get("schedulerName"), "spec.schedulerName")
-    if scheduler:
+    metadata = Section(raw.get("metadata"), "metadata")
+    meta = metadata.raw
+    if scheduler := spec.text("schedulerName"):
         replicas = tuple(_scheduled_by(replica_spec, scheduler) for replica_spec in replicas)
     created = meta.get("creationTimestamp")
     return Job(
         kind=job_kind.kind,
-        key=Key(str(meta.get("namespace") or ""), text(meta.get("name"), "metadata.name")),
+        key=Key(str(meta.get("namespace") or ""), metadata.text("name")),
         uid=str(meta.get("uid") or ""),
         generation=int(meta.get("generation") or 0),
         created=datetime.fromisoformat(created) if created else None,
         deleting=bool(meta.get("deletionTimestamp")),
-        labels=pod_template.strings(meta.get("labels"), "metadata.labels"),
-        annotations=pod_template.strings(meta.get("annotations"), "metadata.annotations"),
+        labels=metadata.texts("labels"),
+        annotations=metadata.texts("annotations"),
         replica_specs=replicas,
         policy=policy,
-        spec=spec,
+        spec=spec.raw,
         status=decode_status(raw.get("status")),
         success_policy=_success_policy(spec),
-        dynamic_workers=boolean(spec.get("enableDynamicWorker"), "spec.enableDynamicWorker"),
+        dynamic_workers=spec.boolean("enableDynamicWorker"),
         warnings=warnings,
     )
 
@@ -202,31 +197,27 @@ def _scheduled_by(replica_spec: ReplicaSpec, scheduler: str) -> ReplicaSpec:
     return replace(replica_spec, template=template)
 
 
-def _success_policy(spec: Raw) -> str:
-    policy = text(spec.get("successPolicy"), "spec.successPolicy")
+def _success_policy(spec: Section) -> str:
+    policy = spec.text("successPolicy")
     if policy not in ("", "AllWorkers"):
-        raise InvalidJob(
-            "spec.successPolicy", f"{policy!r} is unknown", hint="write AllWorkers or leave it out"
-        )
+        hint = "write AllWorkers or leave it out"
+        raise spec.error("successPolicy", f"{policy!r} is unknown", hint)
     return policy
 
 
-def _termination(spec: Raw, job: Job) -> tuple[str, int] | None:
+def _termination(spec: Section, job: Job) -> tuple[str, int] | None:
     """The replica that `terminationPolicy.chief` names, if it names one."""
-    path = "spec.terminationPolicy.chief"
-    policy = mapping(spec.get("terminationPolicy"), "spec.terminationPolicy")
-    chief = mapping(policy.get("chief"), path)
-    if not chief:
+    chief = spec.section("terminationPolicy").section("chief")
+    if not chief.raw:
         return None
-    written = text(chief.get("replicaName"), f"{path}.replicaName") or "Master"
-    index = integer(chief.get("replicaIndex"), f"{path}.replicaIndex", 0)
+    written = chief.text("replicaName") or "Master"
+    index = chief.integer("replicaIndex")
     role = job.job_kind.role(written)
     if role == "Master" and not job.replica_spec("Master") and job.replica_spec("Chief"):
         role = "Chief"
     if role is None or index >= job.count(role):
-        raise InvalidJob(
-            path, f"there is no replica {written} {index}", hint="name one of spec.replicaSpecs"
-        )
+        message = f"there is no replica {written} {index}"
+        raise InvalidJob(chief.path, message, hint="name one of spec.replicaSpecs")
     return (role, index)
 
 

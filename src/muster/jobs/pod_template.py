@@ -8,101 +8,80 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.errors import InvalidJob
-from muster.jobs.fields import boolean, integer, mapping, objects, sequence, text
-
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from muster.jobs.fields import Section
     from muster.jobs.job_kinds import JobKind
 
 _LISTS = ("volumes", "initContainers", "tolerations")
 _TEXTS = ("schedulerName", "priorityClassName", "serviceAccountName", "serviceAccount")
 
 
-def check(template: Raw, path: str) -> None:
+def check(template: Section) -> None:
     """Raise InvalidJob if a field of the template has the wrong type."""
-    meta = mapping(template.get("metadata"), f"{path}.metadata")
+    meta, spec = template.section("metadata"), template.section("spec")
     for field in ("labels", "annotations"):
-        strings(meta.get(field), f"{path}.metadata.{field}")
-    sequence(meta.get("finalizers"), f"{path}.metadata.finalizers")
-    spec = mapping(template.get("spec"), f"{path}.spec")
+        meta.texts(field)
+    meta.sequence("finalizers")
     for field in _LISTS:
-        objects(spec.get(field), f"{path}.spec.{field}")
+        spec.sections(field)
     for field in _TEXTS:
-        text(spec.get(field), f"{path}.spec.{field}")
-    boolean(spec.get("hostNetwork"), f"{path}.spec.hostNetwork")
-    mapping(spec.get("affinity"), f"{path}.spec.affinity")
-    containers = f"{path}.spec.containers"
-    for i, item in enumerate(objects(spec.get("containers"), containers)):
-        _check_container(item, f"{containers}[{i}]")
+        spec.text(field)
+    spec.boolean("hostNetwork")
+    spec.section("affinity")
+    for container in spec.sections("containers"):
+        _check_container(container)
 
 
-def strings(value: object, path: str) -> dict[str, str]:
-    """A mapping from text to text, such as labels and annotations."""
-    return {name: text(item, f"{path}.{name}") for name, item in mapping(value, path).items()}
-
-
-def _check_container(container: Raw, path: str) -> None:
+def _check_container(container: Section) -> None:
     for field in ("env", "volumeMounts"):
-        for i, item in enumerate(objects(container.get(field), f"{path}.{field}")):
-            text(item.get("name"), f"{path}.{field}[{i}].name")
-    for i, port in enumerate(objects(container.get("ports"), f"{path}.ports")):
+        for row in container.sections(field):
+            row.text("name")
+    for port in container.sections("ports"):
         for field in ("name", "protocol"):
-            text(port.get(field), f"{path}.ports[{i}].{field}")
-        if (
-            not 0
-            < integer(port.get("containerPort"), f"{path}.ports[{i}].containerPort", 0)
-            < 65536
-        ):
-            raise InvalidJob(
-                f"{path}.ports[{i}].containerPort", "is no port", hint="write 1 to 65535"
-            )
-    resources = mapping(container.get("resources"), f"{path}.resources")
+            port.text(field)
+        if not 0 < port.integer("containerPort") < 65536:
+            raise port.error("containerPort", "is no port", "write 1 to 65535")
+    resources = container.section("resources")
     for field in ("limits", "requests"):
-        for name, amount in mapping(resources.get(field), f"{path}.resources.{field}").items():
+        amounts = resources.section(field)
+        for name, amount in amounts.raw.items():
             if isinstance(amount, bool) or not isinstance(amount, str | int | float):
-                where = f"{path}.resources.{field}.{name}"
-                raise InvalidJob(where, "is not an amount", hint='write a number like "500m"')
+                raise amounts.error(name, "is not an amount", 'write a number like "500m"')
 
 
 def main_container(
-    job_kind: JobKind, template: Raw, path: str, warnings: list[tuple[str, str]]
-) -> str:
-    """The name of the container that trains; every container must have a name and an image."""
-    path = f"{path}.spec.containers"
-    containers = (template.get("spec") or {}).get("containers")
+    job_kind: JobKind, template: Section, warnings: list[tuple[str, str]]
+) -> Section:
+    """The container that trains; every container must have a name and an image."""
+    spec = template.section("spec")
+    containers = spec.sections("containers")
     if not containers:
-        raise InvalidJob(path, "is empty", hint=f"add a container named {job_kind.container!r}")
-    container_names: list[str] = []
-    for i, container in enumerate(containers):
-        container_names.append(text(container.get("name"), f"{path}[{i}].name"))
-        if not container_names[-1]:
-            raise InvalidJob(
-                f"{path}[{i}].name", "is missing", hint=f"write {job_kind.container!r}"
-            )
-        if not text(container.get("image"), f"{path}[{i}].image"):
-            raise InvalidJob(f"{path}[{i}].image", "is missing", hint="name an image")
-    if job_kind.container in container_names:
-        return job_kind.container
+        hint = f"add a container named {job_kind.container!r}"
+        raise spec.error("containers", "is empty", hint)
+    for container in containers:
+        if not container.text("name"):
+            raise container.error("name", "is missing", f"write {job_kind.container!r}")
+        if not container.text("image"):
+            raise container.error("image", "is missing", "name an image")
+    names = [container.text("name") for container in containers]
+    if job_kind.container in names:
+        return containers[names.index(job_kind.container)]
     if not job_kind.port:
-        return container_names[0]
-    if len(container_names) == 1:
-        message = (
-            f"{path}[0] is named {container_names[0]!r}; it is taken as {job_kind.container!r}"
+        return containers[0]
+    if len(names) > 1:
+        raise spec.error(
+            "containers",
+            f"none of {', '.join(names)} is named {job_kind.container!r}",
+            f"name the container that trains {job_kind.container!r}",
         )
-        warnings.append(("UnusualContainerName", message))
-        return container_names[0]
-    raise InvalidJob(
-        path,
-        f"none of {', '.join(container_names)} is named {job_kind.container!r}",
-        hint=f"name the container that trains {job_kind.container!r}",
-    )
+    message = f"{containers[0].path} is named {names[0]!r}; it is taken as {job_kind.container!r}"
+    warnings.append(("UnusualContainerName", message))
+    return containers[0]
 
 
-def port(job_kind: JobKind, template: Raw, container: str) -> int:
+def port(job_kind: JobKind, container: Section) -> int:
     """The port on which other replicas reach the container that trains."""
-    main = next(c for c in template["spec"]["containers"] if c["name"] == container)
-    for row in main.get("ports") or ():
-        if row.get("name") == job_kind.port_name:
-            return int(row["containerPort"])
+    for row in container.sections("ports"):
+        if row.text("name") == job_kind.port_name:
+            return row.integer("containerPort")
     return job_kind.port

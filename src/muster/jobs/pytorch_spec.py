@@ -9,70 +9,69 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.errors import InvalidJob
-from muster.jobs.fields import boolean, integer, mapping, objects, text
+from muster.jobs.fields import MAX_INT32, Section
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
     from muster.jobs.job import Job
 
 _DIGITS = 10
 PROCESSES = ("auto", "cpu", "gpu")
 """Words for which torchrun counts the processes itself."""
-_PATH = "spec.elasticPolicy"
-_PORT = 65535
+_MAX_PORT = 65535
 
 
 def check(job: Job) -> tuple[tuple[str, str], ...]:
     """Raise InvalidJob for invalid values; returns warnings about the others."""
-    _check_processes(job.spec.get("nprocPerNode"), "spec.nprocPerNode")
-    policy = mapping(job.spec.get("elasticPolicy"), _PATH)
-    if not policy:
+    spec = Section(job.spec, "spec")
+    _check_processes(spec)
+    policy = spec.section("elasticPolicy")
+    if not policy.raw:
         return ()
     _check_fields(policy)
-    if policy.get("nProcPerNode") is not None and job.spec.get("nprocPerNode") is not None:
-        raise InvalidJob(
-            f"{_PATH}.nProcPerNode", "spec.nprocPerNode is given too", hint="keep the latter"
-        )
+    if policy.has("nProcPerNode") and spec.has("nprocPerNode"):
+        raise policy.error("nProcPerNode", "spec.nprocPerNode is given too", "keep the latter")
     _check_workers(job)
     _check_bounds(policy, job.count("Worker"))
-    if not objects(policy.get("metrics"), f"{_PATH}.metrics"):
+    if not policy.sections("metrics"):
         return ()
-    message = f"{_PATH}.metrics is ignored: no autoscaler is created. Scale by Worker.replicas"
+    message = (
+        f"{policy.path}.metrics is ignored: no autoscaler is created. Scale by Worker.replicas"
+    )
     return (("ElasticMetricsIgnored", message),)
 
 
-def _check_processes(value: object, path: str) -> None:
+def _check_processes(spec: Section) -> None:
     """A number, also as text: the field is defined as text, and many write a plain number."""
+    value = spec.raw.get("nprocPerNode")
     if value is None or value in PROCESSES:
         return
     written = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     number = written.lstrip("0") if written.isascii() and written.isdecimal() else ""
     if not 0 < len(number) <= _DIGITS:
-        known = ", ".join(PROCESSES)
-        raise InvalidJob(path, f"{value!r} is unknown", hint=f"use {known} or a number from 1")
+        hint = f"use {', '.join(PROCESSES)} or a number from 1"
+        raise spec.error("nprocPerNode", f"{value!r} is unknown", hint)
 
 
-def _check_fields(policy: Raw) -> None:
+def _check_fields(policy: Section) -> None:
     for field in ("rdzvHost", "rdzvBackend", "rdzvId"):
-        text(policy.get(field), f"{_PATH}.{field}")
-    boolean(policy.get("standalone"), f"{_PATH}.standalone")
-    integer(policy.get("maxRestarts"), f"{_PATH}.maxRestarts", 0)
-    for field, most in (("rdzvPort", _PORT), ("nProcPerNode", 2**31 - 1)):
+        policy.text(field)
+    policy.boolean("standalone")
+    policy.number("maxRestarts")
+    for field, most in (("rdzvPort", _MAX_PORT), ("nProcPerNode", MAX_INT32)):
         _from_one(policy, field, most)
-    for i, row in enumerate(objects(policy.get("rdzvConf"), f"{_PATH}.rdzvConf")):
+    for row in policy.sections("rdzvConf"):
         for field in ("key", "value"):
-            where = f"{_PATH}.rdzvConf[{i}].{field}"
-            if row.get(field) is None:
-                raise InvalidJob(where, "is missing", hint="write key and value")
-            text(row[field], where)
+            if not row.has(field):
+                raise row.error(field, "is missing", "write key and value")
+            row.text(field)
 
 
-def _from_one(policy: Raw, field: str, most: int = 2**31 - 1) -> int | None:
+def _from_one(policy: Section, field: str, most: int = MAX_INT32) -> int | None:
     """A number from 1; None if the field is left out."""
-    number = integer(policy.get(field), f"{_PATH}.{field}", -1, most)
+    number = policy.number(field, most)
     if number == 0:
-        raise InvalidJob(f"{_PATH}.{field}", "is 0", hint="write 1 or more, or leave it out")
-    return None if number < 0 else number
+        raise policy.error(field, "is 0", "write 1 or more, or leave it out")
+    return number
 
 
 def _check_workers(job: Job) -> None:
@@ -83,19 +82,14 @@ def _check_workers(job: Job) -> None:
         raise InvalidJob(f"{path}.replicas", "is 0", hint="an elastic job needs one or more")
 
 
-def _check_bounds(policy: Raw, workers: int) -> None:
+def _check_bounds(policy: Section, workers: int) -> None:
     """Check minReplicas and maxReplicas; the default of both is the number of workers."""
     least, most = _from_one(policy, "minReplicas"), _from_one(policy, "maxReplicas")
     if least is not None and least > (most or workers):
         than = "maxReplicas" if most else "the number of workers"
-        raise InvalidJob(
-            f"{_PATH}.minReplicas",
-            f"is {least}, more than {than}, which is {most or workers}",
-            hint=f"write at most {most or workers}",
-        )
+        message = f"is {least}, more than {than}, which is {most or workers}"
+        raise policy.error("minReplicas", message, f"write at most {most or workers}")
     if least is None and most is not None and most < workers:
-        raise InvalidJob(
-            f"{_PATH}.maxReplicas",
-            f"is {most}, less than the number of workers, which is {workers}",
-            hint=f"write at least {workers}, or minReplicas too",
-        )
+        message = f"is {most}, less than the number of workers, which is {workers}"
+        hint = f"write at least {workers}, or minReplicas too"
+        raise policy.error("maxReplicas", message, hint)
